@@ -1,0 +1,390 @@
+"""The frozen data that the engine and the agents share: what goes into a node and what comes out.
+
+It knows no graph, no journal and no model. A `Context` goes in, a `NodeResult` comes out; the
+engine hands out lazy contexts of its own (`flowengine.engine.view`) with the same attributes.
+
+Source of the names: rows F4 and A13 of the requirements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "EMPTY",
+    "Context",
+    "EvaluationResult",
+    "Fragment",
+    "FrozenDict",
+    "FrozenList",
+    "LLMResult",
+    "NodeResult",
+    "NodeStatus",
+    "NodeView",
+    "RoutingResult",
+    "RunStatus",
+    "freeze",
+]
+
+NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
+RunStatus = Literal["running", "succeeded", "failed", "waiting", "paused", "partial", "cancelled"]
+SkipCause = Literal["not_selected", "condition_false", "upstream_skipped", "upstream_failed", "error", "cancelled"]
+
+
+class _Readable(BaseModel):
+    """A frozen result that callables may read like a mapping (`.get("score")`, `["score"]`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return getattr(self, key) if key in type(self).model_fields else default
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in type(self).model_fields:
+            raise KeyError(key)
+        return getattr(self, key)
+
+
+class LLMResult(_Readable):
+    """What a generation produced."""
+
+    content: Any = None
+    """The text, or the validated instance where an output model is set."""
+    success: bool = True
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+    evaluation_score: float | None = None
+    """0.0–1.0, from the last evaluation; None where nothing was evaluated."""
+    attempts: int = 1
+    """Generations made, the first included."""
+
+    def __str__(self) -> str:
+        return str(self.content)
+
+
+class RoutingResult(_Readable):
+    """Which route a generation should take, and why."""
+
+    content: Any = None
+    """Copied from the generation by the engine; a model never re-types it."""
+    next_route: str
+    confidence: float = Field(default=1.0, ge=0.0, le=1.0)
+    reasoning: str = ""
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    def __str__(self) -> str:
+        return str(self.content)
+
+
+class EvaluationResult(_Readable):
+    """How good a generation is; `passed` is computed from the score, never taken from a model."""
+
+    content: Any = None
+    score: float = Field(ge=0.0, le=1.0)
+    passed: bool
+    criteria_scores: dict[str, float] = Field(default_factory=dict[str, float])
+    feedback: str = ""
+    suggestions: list[str] = Field(default_factory=list[str])
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    def __str__(self) -> str:
+        return str(self.content)
+
+
+class NodeResult(NamedTuple):
+    """What a node hands back: its output, and everything it wants changed. Only the walk applies it.
+
+    >>> NodeResult(output=1, state={"counter": 2}).state
+    {'counter': 2}
+    """
+
+    output: Any = None
+    """The value that templates see as `nodes.<id>.output`."""
+    state: Mapping[str, Any] | None = None
+    """Writes to shared state: key → value (a contribution where the key has a folding merge rule)."""
+    route: str | None = None
+    """The label taken, for nodes that have routes."""
+    result: Any = None
+    """What successors see as `result`, where it is more than the output (an `LLMResult`)."""
+    routing: RoutingResult | None = None
+    evaluation: EvaluationResult | None = None
+    prompt: str | None = None
+    """The generation prompt (`_last_prompt`); routing and evaluation nodes leave it None."""
+    generation: Any = None
+    """The generated content (`_last_generation`)."""
+
+
+class NodeView(NamedTuple):
+    """One ancestor, as expressions see it: `nodes.<id>.output|result|status|error`."""
+
+    output: Any
+    result: Any
+    status: NodeStatus
+    error: str | None
+
+
+class Fragment(NamedTuple):
+    """A piece of prompt text, with where it came from."""
+
+    text: str
+    source: str
+    tokens: int = 0
+    priority: int = 0
+
+
+class Note(Protocol):
+    """Where a node tells what happens inside it; the record is journaled before this returns."""
+
+    async def __call__(self, record: Any) -> None: ...
+
+
+async def _unheard(record: Any) -> None:
+    """Outside a run there is no journal to tell."""
+
+
+class _Empty(Mapping[str, Any]):
+    """The one empty mapping: shared, so it costs a context nothing."""
+
+    def __getitem__(self, key: str) -> NoReturn:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+EMPTY: Final[Mapping[str, Any]] = _Empty()
+
+
+class Context:
+    """What a node sees: its run's inputs and what its ancestors wrote. Read-only.
+
+    Made by hand for an agent that stands alone or for a test; inside a run the engine makes one
+    whose attributes are worked out when they are read.
+
+    >>> Context(shared_state={"counter": 1}).shared_state["counter"]
+    1
+    """
+
+    __slots__ = ("_given",)
+    _given: dict[str, Any]
+
+    def __init__(
+        self,
+        result: Any = None,
+        shared_state: Mapping[str, Any] | None = None,
+        *,
+        routing_result: RoutingResult | None = None,
+        evaluation_result: EvaluationResult | None = None,
+        prev_outputs: Mapping[str, Any] | None = None,
+        nodes: Mapping[str, NodeView] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        messages: Sequence[Any] = (),
+        current_node: str | None = None,
+        error: str | None = None,
+        run_id: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        note: Note = _unheard,
+        recorded: Sequence[Any] = (),
+    ) -> None:
+        given = dict(
+            result=result,
+            shared_state=EMPTY if shared_state is None else shared_state,
+            routing_result=routing_result,
+            evaluation_result=evaluation_result,
+            prev_outputs=EMPTY if prev_outputs is None else prev_outputs,
+            nodes=EMPTY if nodes is None else nodes,
+            inputs=EMPTY if inputs is None else inputs,
+            env=EMPTY if env is None else env,
+            messages=messages,
+            current_node=current_node,
+            error=error,
+            run_id=run_id,
+            variables=EMPTY if variables is None else variables,
+            note=note,
+            recorded=recorded,
+        )
+        object.__setattr__(self, "_given", given)
+
+    @property
+    def result(self) -> Any:
+        """What the one live predecessor produced."""
+        return self._given["result"]
+
+    @property
+    def shared_state(self) -> Mapping[str, Any]:
+        """Declared key → value, folded over this node's ancestors."""
+        return self._given["shared_state"]
+
+    @property
+    def routing_result(self) -> RoutingResult | None:
+        """The routing of the topologically last live ancestor that made one."""
+        return self._given["routing_result"]
+
+    @property
+    def evaluation_result(self) -> EvaluationResult | None:
+        """The evaluation of the topologically last live ancestor that made one."""
+        return self._given["evaluation_result"]
+
+    @property
+    def prev_outputs(self) -> Mapping[str, Any]:
+        """Ancestor's name → output; ancestors that were skipped are absent."""
+        return self._given["prev_outputs"]
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        """Ancestor's name → its view (output, result, status, error), skipped ones included."""
+        return self._given["nodes"]
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The run's inputs, defaults filled in."""
+        return self._given["inputs"]
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment values that the project file allows, as they were at the run's start."""
+        return self._given["env"]
+
+    @property
+    def messages(self) -> Sequence[Any]:
+        """Chat messages that an agent continues from."""
+        return self._given["messages"]
+
+    @property
+    def current_node(self) -> str | None:
+        """The node's path; None outside a run."""
+        return self._given["current_node"]
+
+    @property
+    def error(self) -> str | None:
+        """Message of the failure that this node handles (`on_error: {then}`), else None."""
+        return self._given["error"]
+
+    @property
+    def run_id(self) -> str | None:
+        return self._given["run_id"]
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """Names that the surrounding container adds: `item`, `each`, `round`."""
+        return self._given["variables"]
+
+    @property
+    def note(self) -> Note:
+        """Tell what happens inside the node; journaled before it returns."""
+        return self._given["note"]
+
+    @property
+    def recorded(self) -> Sequence[Any]:
+        """Records that an interrupted earlier attempt of this node left in the journal."""
+        return self._given["recorded"]
+
+    def with_(self, **changes: Any) -> Context:
+        """A new context that differs in the named attributes; this one stays as it is.
+
+        >>> Context("draft").with_(result="better").result
+        'better'
+        """
+        unknown = set(changes) - set(FIELDS)
+        if unknown:
+            raise TypeError(f"Context has no attribute {sorted(unknown)[0]!r}")
+        return Context(**{name: changes[name] if name in changes else getattr(self, name) for name in FIELDS})
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(
+            f"a Context is read-only: return NodeResult(state=...) instead of setting {name!r}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Context of {self.current_node!r}>"
+
+
+FIELDS: Final = (
+    "result shared_state routing_result evaluation_result prev_outputs nodes inputs env messages "
+    "current_node error run_id variables note recorded"
+).split()
+
+
+# --- shared values are read-only ------------------------------------------------------------------
+
+
+def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError(
+        "this value is shared with other nodes of the run and cannot be changed in place: "
+        "change a copy (list(x), dict(x), copy.deepcopy(x)) and return it in NodeResult"
+    )
+
+
+class FrozenList(list[Any]):
+    """A list that several nodes see: reading is as ever, changing it in place is refused."""
+
+    __slots__ = ()
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __copy__(self) -> list[Any]:
+        return list(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return [thaw(each) for each in self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (list, (list(self),))
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that several nodes see: reading is as ever, changing it in place is refused."""
+
+    __slots__ = ()
+    update = setdefault = pop = popitem = clear = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refuse
+
+    def __copy__(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {key: thaw(value) for key, value in self.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (dict, (dict(self),))
+
+
+_ATOMS: Final = frozenset({int, str, float, bool, type(None), FrozenList, FrozenDict})
+
+
+def freeze(value: Any) -> Any:
+    """The value with every plain list and dict in it replaced by one that refuses changes.
+
+    Costs nothing for scalars and for what is frozen already; other objects pass as they are.
+
+    >>> freeze([1, {"a": []}])
+    [1, {'a': []}]
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is list:
+        return FrozenList([freeze(each) for each in value])
+    if kind is dict:
+        return FrozenDict({key: freeze(each) for key, each in value.items()})
+    if kind is tuple:
+        return tuple([freeze(each) for each in cast(tuple[Any, ...], value)])
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """A deep, changeable copy of a frozen value."""
+    if isinstance(value, list):
+        return [thaw(each) for each in cast(list[Any], value)]
+    if isinstance(value, dict):
+        return {key: thaw(each) for key, each in cast(dict[Any, Any], value).items()}
+    return value

@@ -1,0 +1,155 @@
+"""The alphabet of a run: everything that happens is one of these before it is anything else.
+
+The journal stores them, `flow.stream()` yields them, the viewer and the exporters read them, and
+resume folds them. They are plain named tuples: cheap to make, and untracked by the garbage
+collector once they hold only plain values. Times (`at`) are Unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from flowengine.context import NodeResult, RunStatus, SkipCause
+
+__all__ = [
+    "EVENTS",
+    "SCHEMA_VERSION",
+    "ErrorInfo",
+    "Event",
+    "NodeCancelled",
+    "NodeFailed",
+    "NodeFinished",
+    "NodeRecorded",
+    "NodeSkipped",
+    "NodeStarted",
+    "RunFinished",
+    "RunResumed",
+    "RunStarted",
+]
+
+SCHEMA_VERSION: Final = 1
+"""Raised when an event changes in a way that an older reader would misread."""
+
+
+class ErrorInfo(NamedTuple):
+    """A failure as data."""
+
+    type: str
+    """The exception's class name."""
+    message: str
+    detail: str = ""
+    """Traceback of foreign code (a node, a tool), for `runs show`; never needed to understand the message."""
+
+
+class RunStarted(NamedTuple):
+    """The first event of every journal."""
+
+    run_id: str
+    flow: str
+    at: float
+    inputs: Mapping[str, Any]
+    env: Mapping[str, str]
+    fingerprints: Mapping[str, str]
+    """Node path → hash of its definition."""
+    path: str | None = None
+    """The flow file, as it was given; None for a flow built in Python."""
+    source: str | None = None
+    """The flow file's text."""
+    engine: str = ""
+    """Version of FlowEngine."""
+    settings: Mapping[str, Any] = {}
+    """What the caller chose for this run: model override, concurrency, timeout."""
+    graph: Mapping[str, Any] = {}
+    """The picture's skeleton: {"nodes": [[id, kind]], "edges": [[source, target, [labels]]]}, so
+    that a run can be drawn without its flow."""
+
+
+class RunResumed(NamedTuple):
+    """An interrupted or failed run goes on; nodes that finished stay finished."""
+
+    at: float
+    fingerprints: Mapping[str, str] = {}
+    """Of the flow as it is now; empty where it did not change."""
+
+
+class NodeStarted(NamedTuple):
+    node: str
+    at: float
+
+
+class NodeRecorded(NamedTuple):
+    """Something that happened inside a node: a model call, a tool call, a retry, a notice."""
+
+    node: str
+    at: float
+    record: Any
+    """One of `flowengine.records.RECORDS`."""
+
+
+class NodeFinished(NamedTuple):
+    node: str
+    at: float
+    result: NodeResult
+
+
+class NodeFailed(NamedTuple):
+    """A node failed for good, its retries included. What that means is its `on_error`'s matter."""
+
+    node: str
+    at: float
+    error: ErrorInfo
+
+
+class NodeSkipped(NamedTuple):
+    node: str
+    at: float
+    cause: SkipCause
+
+
+class NodeCancelled(NamedTuple):
+    """A node in flight was stopped: from outside, by a timeout of the run, or by `on_failure: cancel`."""
+
+    node: str
+    at: float
+
+
+class RunFinished(NamedTuple):
+    """The last event, unless the run is resumed."""
+
+    at: float
+    status: RunStatus
+    outputs: Mapping[str, Any] | None = None
+    error: ErrorInfo | None = None
+    """Of the first failed node in topological order, or of the outputs."""
+    node: str | None = None
+    """Path of the node that failed."""
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | NodeStarted
+    | NodeRecorded
+    | NodeFinished
+    | NodeFailed
+    | NodeSkipped
+    | NodeCancelled
+    | RunFinished
+)
+
+EVENTS: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        RunStarted,
+        RunResumed,
+        NodeStarted,
+        NodeRecorded,
+        NodeFinished,
+        NodeFailed,
+        NodeSkipped,
+        NodeCancelled,
+        RunFinished,
+    )
+}
+"""Class name → class, for the journal's codec."""

@@ -1,0 +1,85 @@
+"""The two seams of the engine: what it runs (`Node`) and where it writes (`Journal`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, Protocol
+
+from flowengine.context import Context, NodeResult, RunStatus, SkipCause
+from flowengine.engine.events import Event
+
+__all__ = ["Journal", "JournalStore", "Node", "RunInfo", "Skip"]
+
+
+class Skip(NamedTuple):
+    """A node's answer that it will not run (its `when` is false)."""
+
+    cause: SkipCause = "condition_false"
+
+
+class Node(Protocol):
+    """Something that runs. Wrappers (retry, timeout, when) have this same shape."""
+
+    async def run(self, context: Context, /) -> NodeResult | Skip: ...
+
+
+class Journal(Protocol):
+    """The record of one run. One writer.
+
+    `append` takes the events in order and raises `NotJournalableError` before anything of the
+    event is taken. `commit` makes all that was appended durable, as the store promises it; it
+    returns None where that was done at once, else something to await. `alone` says that no other
+    node of the run is in flight, so that there is nobody to share a commit with.
+    """
+
+    def append(self, event: Event, /) -> None: ...
+
+    def commit(self, alone: bool = True, /) -> Awaitable[None] | None: ...
+
+    def read(self, after: int = 0, /) -> Sequence[Event]:
+        """The events from position `after` on, counted from 0; what was appended and not yet committed included."""
+        ...
+
+    async def close(self) -> None:
+        """Commit what is left and let go of the run."""
+        ...
+
+
+class RunInfo(NamedTuple):
+    """One line of `runs list`."""
+
+    run_id: str
+    flow: str
+    status: RunStatus
+    started: float
+    finished: float | None
+    events: int
+    path: str | None
+    """The flow file, as it was given."""
+
+
+class JournalStore(Protocol):
+    """Many journals: what `--store` names."""
+
+    def create(self, run_id: str, /) -> Journal:
+        """A new, empty journal; its first event is a `RunStarted`. An id that exists is an error."""
+        ...
+
+    def open(self, run_id: str, /) -> Journal:
+        """The journal of a run that exists, to be continued. `RunNotFoundError` otherwise."""
+        ...
+
+    def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
+        """What is committed of a run, without becoming its writer."""
+        ...
+
+    def list(self) -> Sequence[RunInfo]:
+        """All runs, the newest first."""
+        ...
+
+    def find(self, reference: str, /) -> str:
+        """The full id for `@last`, an id or a unique prefix; `RunNotFoundError` says which exist."""
+        ...
+
+    def close(self) -> None: ...
+

@@ -1,0 +1,273 @@
+"""Every error that FlowEngine raises on purpose, drawn as one tree.
+
+    FlowEngineError
+    ├── DefinitionError            the definition is wrong; nothing has run
+    │   ├── FlowError              a flow file or a Flow built in Python (holds diagnostics)
+    │   ├── InputError             the inputs given to a run do not fit the flow
+    │   ├── ProjectError           the project file
+    │   ├── ModelConfigError       no key, an unknown provider, an unusable model setting
+    │   └── TemplateSyntaxError    a template or an expression that does not parse
+    ├── RunError                   this run went wrong
+    │   ├── NodeError              a node failed (holds the node's path and the cause)
+    │   ├── NodeTimeoutError       a node took longer than its timeout
+    │   ├── TemplateError          a template or an expression failed while it was evaluated
+    │   ├── StateError             a write that no rule allows: undeclared key, wrong type
+    │   │   └── StateConflictError two unordered nodes wrote one key that has no merge rule
+    │   ├── AmbiguousResultError   `result` asked for where several predecessors are live
+    │   ├── RouteError             an answer that matches no declared route, and no fallback
+    │   ├── OutputError            an output that does not fit its declared shape
+    │   ├── GuardrailError         a guardrail refused a value
+    │   ├── ModelError             a model call failed
+    │   │   ├── TransientModelError    may work when tried again (rate limit, timeout, 5xx)
+    │   │   └── PermanentModelError    will not (auth, bad request)
+    │   └── LimitError             a limit of the run was reached
+    └── JournalError               the record of runs
+        ├── NotJournalableError    a value that cannot be written down and read back
+        ├── RunNotFoundError       no run of that id, or several that start with it
+        ├── StoreUnavailableError  locked, read-only, or not to be opened
+        ├── StoreCorruptError      truncated or not a store at all
+        ├── StoreVersionError      written by a newer FlowEngine
+        └── FlowChangedError       the flow was edited since the run started
+
+Messages say what was found, where, what was expected, and the nearest known name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+__all__ = [
+    "AmbiguousResultError",
+    "DefinitionError",
+    "Diagnostic",
+    "FlowChangedError",
+    "FlowEngineError",
+    "FlowError",
+    "GuardrailError",
+    "InputError",
+    "JournalError",
+    "LimitError",
+    "ModelConfigError",
+    "ModelError",
+    "NodeError",
+    "NodeTimeoutError",
+    "NotJournalableError",
+    "OutputError",
+    "PermanentModelError",
+    "ProjectError",
+    "RouteError",
+    "RunError",
+    "RunNotFoundError",
+    "StateConflictError",
+    "StateError",
+    "StoreCorruptError",
+    "StoreUnavailableError",
+    "StoreVersionError",
+    "TemplateError",
+    "TemplateSyntaxError",
+    "TransientModelError",
+    "did_you_mean",
+]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as the end of a message, or the empty string.
+
+    >>> did_you_mean("publsh", ["publish", "improve"])
+    "; did you mean 'publish'?"
+    >>> did_you_mean("zebra", ["publish", "improve"])
+    ''
+    """
+    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+class FlowEngineError(Exception):
+    """The root: catch this to catch everything that FlowEngine raises on purpose."""
+
+
+# --- the definition is wrong ------------------------------------------------------------------
+
+
+class DefinitionError(FlowEngineError):
+    """The definition is wrong; nothing has run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One problem of a flow, with its place.
+
+    >>> str(Diagnostic("FE203", "unknown target 'publsh'", "a.yaml", 22, 10, node="pick"))
+    "a.yaml:22:10: FE203 node 'pick': unknown target 'publsh'"
+    """
+
+    code: str
+    """Stable code, `FE` and three digits."""
+    message: str
+    """What was found and what was expected, without the place."""
+    file: str | None = None
+    """Path as the user gave it; None for a flow built in Python."""
+    line: int | None = None
+    """1-based."""
+    column: int | None = None
+    """1-based, in characters."""
+    node: str | None = None
+    """Path of the node that the problem belongs to."""
+    hint: str = ""
+    """The end of the message: the nearest known name, or what to write instead."""
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        where = f"node '{self.node}': " if self.node else ""
+        kind = "warning " if self.severity == "warning" else ""
+        return f"{place + ': ' if place else ''}{kind}{self.code} {where}{self.message}{self.hint}"
+
+
+class FlowError(DefinitionError):
+    """A flow cannot be built; `diagnostics` holds every problem, sorted by position."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        super().__init__("\n".join(str(each) for each in self.diagnostics))
+
+
+class InputError(DefinitionError):
+    """The inputs given to a run do not fit the flow: missing, unknown, or of the wrong type."""
+
+
+class ProjectError(DefinitionError):
+    """The project file is wrong, or it forbids what a flow asks for."""
+
+
+class ModelConfigError(DefinitionError):
+    """No key, an unknown provider, or an unusable model setting."""
+
+
+class TemplateSyntaxError(DefinitionError):
+    """A template or an expression does not parse, or uses what is not allowed.
+
+    `line` and `column` are 1-based and relative to the template's own text.
+    """
+
+    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+# --- this run went wrong ------------------------------------------------------------------------
+
+
+class RunError(FlowEngineError):
+    """This run went wrong."""
+
+
+class NodeError(RunError):
+    """A node failed; `node` is its path, the cause is chained."""
+
+    def __init__(self, node: str, message: str) -> None:
+        super().__init__(f"node '{node}': {message}")
+        self.node = node
+        self.message = message
+
+
+class NodeTimeoutError(RunError):
+    """A node took longer than its timeout and was cancelled."""
+
+
+class TemplateError(RunError):
+    """A template or an expression failed while it was evaluated."""
+
+
+class StateError(RunError):
+    """A write to shared state that no rule allows: an undeclared key or a wrong type."""
+
+
+class StateConflictError(StateError):
+    """Two nodes without a path between them wrote one key that has no merge rule."""
+
+    def __init__(self, key: str, writers: tuple[str, str]) -> None:
+        first, second = writers
+        super().__init__(
+            f"shared state key '{key}' was written by '{first}' and by '{second}', and neither comes "
+            f"before the other; order them with `needs`, or give the key a `merge` rule"
+        )
+        self.key = key
+        self.writers = writers
+
+
+class AmbiguousResultError(RunError):
+    """`result` was asked for where several predecessors are live; name the node instead."""
+
+
+class RouteError(RunError):
+    """An answer matches no declared route and there is no fallback."""
+
+
+class OutputError(RunError):
+    """An output does not fit its declared shape (the `invalid_output` of retries)."""
+
+
+class GuardrailError(RunError):
+    """A guardrail refused a value; the message names the guardrail."""
+
+
+class ModelError(RunError):
+    """A model call failed."""
+
+
+class TransientModelError(ModelError):
+    """May work when tried again: rate limit, timeout, connection, 5xx."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds that the server asked to wait, or None."""
+
+
+class PermanentModelError(ModelError):
+    """Will not work when tried again: authentication, bad request, refused content."""
+
+
+class LimitError(RunError):
+    """A limit of the run was reached: cost, tokens, model calls or time."""
+
+
+# --- the record of runs ---------------------------------------------------------------------------
+
+
+class JournalError(FlowEngineError):
+    """The record of runs cannot be read or written."""
+
+
+class NotJournalableError(JournalError):
+    """A value that cannot be written down and read back as it was."""
+
+
+class RunNotFoundError(JournalError):
+    """No run has that id, or several runs start with it."""
+
+
+class StoreUnavailableError(JournalError):
+    """The store is locked, read-only or cannot be opened."""
+
+
+class StoreCorruptError(JournalError):
+    """The store is truncated, damaged, or not a store at all."""
+
+
+class StoreVersionError(JournalError):
+    """The store was written by a newer FlowEngine."""
+
+
+class FlowChangedError(JournalError):
+    """The flow was edited since the run started; `nodes` names what changed."""
+
+    def __init__(self, message: str, nodes: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.nodes = tuple(nodes)

@@ -1,0 +1,139 @@
+"""What agents have to tell, and the one door through which they reach the world.
+
+An agent never calls a model or a tool itself: it asks a `Gateway`. Standing alone it gets the
+direct one; inside a flow its node hands it one that records. So agents know neither journal nor
+graph, and still every call is in the trace. Records are plain named tuples of JSON values; the
+journal writes them down under their class name (`RECORDS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+__all__ = [
+    "RECORDS",
+    "Gateway",
+    "ModelCall",
+    "Notice",
+    "ProviderFailed",
+    "Receipt",
+    "Retry",
+    "Round",
+    "SkillLoad",
+    "ToolCall",
+]
+
+
+class ModelCall(NamedTuple):
+    """One completion: what was asked, what came back, what it cost."""
+
+    model: str
+    provider: str
+    purpose: str
+    """`generation`, `evaluation`, `improvement` or `routing`."""
+    messages: Sequence[Mapping[str, Any]]
+    """Role-separated chat messages, as sent."""
+    content: str
+    """The answer's text."""
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+    """None where the price is unknown; never 0 for unknown."""
+    seconds: float = 0.0
+    key: str = ""
+    """Hash of the request."""
+    occurrence: int = 0
+    """How many equal requests this node attempt made before."""
+    attempts: int = 1
+    """Requests sent, transient failures included."""
+    finish_reason: str = ""
+    error: str | None = None
+    """Why the call failed for good, else None."""
+
+
+class ToolCall(NamedTuple):
+    """One tool call and its result."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: Any
+    is_error: bool = False
+    effect: str = "none"
+    """`none`, `idempotent` or `external`."""
+    seconds: float = 0.0
+    key: str = ""
+    occurrence: int = 0
+    started: bool = False
+    """True for the record written before an external tool runs; its result comes in a second one."""
+
+
+class Receipt(NamedTuple):
+    """What entered a prompt: one row a fragment (source, tokens, kept | shortened | dropped, why)."""
+
+    fragments: Sequence[Mapping[str, Any]]
+    budget: int | None = None
+
+
+class SkillLoad(NamedTuple):
+    """A skill's level was loaded."""
+
+    skill: str
+    level: int
+    tokens: int
+    seconds: float
+    memory: int
+
+
+class ProviderFailed(NamedTuple):
+    """A context provider or a hook failed; the chain went on."""
+
+    provider: str
+    error: str
+
+
+class Round(NamedTuple):
+    """One round of evaluate → improve."""
+
+    number: int
+    content: Any
+    score: float | None
+    passed: bool
+    feedback: str = ""
+
+
+class Retry(NamedTuple):
+    """A node failed and is tried again."""
+
+    attempt: int
+    """The attempt that failed, counted from 1."""
+    error: str
+    delay: float
+    """Seconds until the next one."""
+
+
+class Notice(NamedTuple):
+    """Something worth a reader's attention that is no failure."""
+
+    text: str
+
+
+RECORDS: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (ModelCall, ToolCall, Receipt, SkillLoad, ProviderFailed, Round, Retry, Notice)
+}
+"""Class name → class, for the journal's codec."""
+
+
+class Gateway(Protocol):
+    """An agent's door: `complete` asks a model, `call_tool` runs a tool, `note` tells."""
+
+    async def complete(self, model: Any, request: Any, *, purpose: str) -> Any:
+        """One completion (`flowengine.llm.model.Model`, `Request` → `Reply`)."""
+        ...
+
+    async def call_tool(self, tool: Any, arguments: Mapping[str, Any]) -> Any: ...
+
+    async def note(self, record: Any) -> None: ...
