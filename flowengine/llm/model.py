@@ -1,0 +1,124 @@
+"""What a model is: something that turns a `Request` into a `Reply`.
+
+Only the seam is here. Vendors, retries, limits, fallbacks and stand-ins are all objects of the
+`Model` protocol, most of them wrapped round another one. Nothing here waits or reads a setting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, cast
+
+from flowengine.llm.messages import Message, ToolRequest, as_dict
+
+__all__ = ["Model", "Reply", "Request", "Usage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a model, complete in itself."""
+
+    model: str
+    messages: tuple[Message, ...]
+    temperature: float | None = None
+    """None leaves it to the vendor."""
+    max_tokens: int | None = None
+    """Of the answer; None leaves it to the vendor."""
+    timeout: float = 120.0
+    """Seconds a call may take; each retry has its own."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """OpenAI function schemas."""
+    response_schema: Mapping[str, Any] | None = None
+    """JSON Schema that the answer's text should follow."""
+    response_name: str = "answer"
+    """The schema's name, as vendors want one."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further keyword arguments for the vendor."""
+
+    def key(self) -> str:
+        """Hash of everything that shapes the answer: equal questions have equal keys.
+
+        32 hexadecimal digits, the same in every process. The timeout is left out. Values in
+        `extra` that are not JSON count by their `repr`.
+
+        >>> question = (Message("user", "Why?"),)
+        >>> Request("a", question, timeout=1).key() == Request("a", question, timeout=2).key()
+        True
+        """
+        shape = {
+            "model": self.model,
+            "messages": [as_dict(each) for each in self.messages],
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "tools": self.tools,
+            "response_schema": self.response_schema,
+            "response_name": self.response_name,
+            "extra": self.extra,
+        }
+        canonical = json.dumps(shape, sort_keys=True, separators=(",", ":"), default=_plain)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    return repr(value)
+
+
+class Usage(NamedTuple):
+    """Tokens of one call; None where the vendor did not say."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    """The part of `prompt_tokens` that the vendor served from its cache."""
+
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    content: str
+    tool_calls: tuple[ToolRequest, ...] = ()
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """None where the price is unknown; never 0 for unknown."""
+    finish_reason: str = "stop"
+    """`stop`, `length`, `tool_calls` or `content_filter`."""
+    model: str = ""
+    """The model that answered, as it names itself."""
+    provider: str = ""
+    attempts: int = 1
+    """Requests sent, transient failures included."""
+    seconds: float = 0.0
+
+
+class Model(Protocol):
+    """Something that answers.
+
+    Failures are `TransientModelError` (may work when tried again) or `PermanentModelError`;
+    a setting that cannot work is a `ModelConfigError`. Implementations are free of shared state
+    that a request could leave behind: one model serves any number of requests at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model's name, without its provider; goes into `Request.model`."""
+        ...
+
+    @property
+    def provider(self) -> str: ...
+
+    async def complete(self, request: Request) -> Reply:
+        """The whole answer at once."""
+        ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
+        """The answer piece by piece, and at the end the `Reply` that holds all of it.
+
+        Leaving the context early cancels the call: `async with model.stream(request) as pieces`.
+        """
+        ...
