@@ -32,9 +32,18 @@ class Journal(Protocol):
     node of the run is in flight, so that there is nobody to share a commit with.
     """
 
+    @property
+    def flush_interval(self) -> float | None:
+        """Seconds after which what was appended is shown to readers although nothing committed it; None: never."""
+        ...
+
     def append(self, event: Event, /) -> None: ...
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None: ...
+
+    def flush(self) -> None:
+        """Write what was appended, without any promise; cheap when there is nothing. Called on a timer."""
+        ...
 
     def read(self, after: int = 0, /) -> Sequence[Event]:
         """The events from position `after` on, counted from 0; what was appended and not yet committed included."""
