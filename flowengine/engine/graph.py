@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import networkx as nx
 
+from flowengine.engine.ancestry import Ancestry
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 
 __all__ = ["FALLBACK", "ON_ERROR", "Edge", "Graph", "Join", "OnError", "Vertex", "cycle_of"]
@@ -78,7 +79,7 @@ class Graph:
     (('a', 'b'), (0,))
     """
 
-    __slots__ = ("children", "digraph", "edges", "gates", "ids", "index", "parents", "routes", "vertices")
+    __slots__ = ("_ancestry", "children", "digraph", "edges", "gates", "ids", "index", "parents", "routes", "vertices")
 
     ids: tuple[str, ...]
     index: Mapping[str, int]
@@ -104,6 +105,14 @@ class Graph:
         self.index = {name: number for number, name in enumerate(self.ids)}
         self.vertices = tuple(declared[name] for name in self.ids)
         self._number_edges()
+        self._ancestry: Ancestry | None = None
+
+    @property
+    def ancestry(self) -> Ancestry:
+        """Built at the first question about a node that is not a parent."""
+        if self._ancestry is None:
+            self._ancestry = Ancestry(self.parents)
+        return self._ancestry
 
     def _number_edges(self) -> None:
         index = self.index

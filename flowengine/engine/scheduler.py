@@ -1,0 +1,257 @@
+"""Runs what the walk says is ready, and journals what happens. It decides nothing.
+
+Theory of operation:
+
+- Workers take nodes from the walk's ready queue. The first worker is the caller's own task; another
+  is hired only while nodes are waiting, at most two are on their way at once, and each may hire two
+  more. A chain, or a thousand nodes that never suspend, run on in one task.
+- A node's result is journaled, then applied, and only then can its successors start.
+- Each node runs in a copy of the run's context variables, as it would in a task of its own.
+- After a millisecond without a pause a worker lets others run, so that no flow starves its loop.
+
+A node that raises becomes a `NodeFailed`; what that means is the walk's to say. Being cancelled
+from outside cancels the nodes in flight (their clean-up runs), journals them as cancelled and
+starts nothing more.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import traceback
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import partial
+from time import perf_counter, time
+from types import coroutine
+from typing import Any, Final, Literal
+
+import anyio
+from anyio.abc import TaskGroup
+
+from flowengine.context import Note
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeCancelled,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeSkipped,
+    NodeStarted,
+)
+from flowengine.engine.ports import Journal, Node, Skip
+from flowengine.engine.view import NodeContext
+from flowengine.engine.walk import Walk
+from flowengine.errors import FlowEngineError, JournalError, NotJournalableError
+
+__all__ = ["OnFailure", "Scheduler", "error_info"]
+
+OnFailure = Literal["drain", "cancel"]
+
+BREATH: Final = 0.001
+"""Seconds that a worker runs on before it lets other tasks of the loop run."""
+ON_THEIR_WAY: Final = 2
+"""Workers that are hired and have not begun yet, at most."""
+
+
+class Scheduler:
+    """Drives one walk to its end.
+
+    `nodes` are in the graph's topological order. `concurrency` bounds the nodes in flight.
+    `on_failure`: after an unhandled failure nodes in flight finish (`drain`) or are cancelled.
+    """
+
+    def __init__(
+        self,
+        walk: Walk,
+        nodes: Sequence[Node],
+        journal: Journal,
+        *,
+        concurrency: int | None = None,
+        on_failure: OnFailure = "drain",
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._walk = walk
+        self._nodes = nodes
+        self._journal = journal
+        self._limit = concurrency or len(nodes) + 1
+        self._cancels = on_failure == "cancel"
+        self._clock = clock
+        self._in_flight = 0
+        self._on_their_way = 0
+        self._scopes: set[anyio.CancelScope] = set()
+        self._fatal: JournalError | None = None
+        self._own = contextvars.copy_context()
+
+    async def run(self) -> None:
+        """Run until nothing is left to start and nothing is in flight.
+
+        Raises a `JournalError` when the record can no longer be kept: then nothing goes on.
+        """
+        self._journal_decisions()
+        interval = self._journal.flush_interval
+        if interval is None:
+            await self._run_workers()
+        else:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._flush_every, interval)
+                await self._run_workers()
+                tasks.cancel_scope.cancel()
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _run_workers(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            await self._work(tasks)
+
+    async def _flush_every(self, seconds: float) -> None:
+        """Show starts to readers of the store while nothing commits them."""
+        while True:
+            await anyio.sleep(seconds)
+            try:
+                self._journal.flush()
+            except JournalError as error:
+                self._give_up(error)
+
+    async def _hired(self, tasks: TaskGroup) -> None:
+        self._on_their_way -= 1
+        await self._work(tasks)
+
+    async def _work(self, tasks: TaskGroup) -> None:
+        """Take and run ready nodes until there is none, or no slot for one."""
+        ready = self._walk.ready
+        rested = perf_counter()
+        try:
+            while ready and self._in_flight < self._limit:
+                number = ready.popleft()
+                self._in_flight += 1
+                if ready and self._on_their_way < ON_THEIR_WAY and self._in_flight < self._limit:
+                    self._on_their_way += 1
+                    tasks.start_soon(self._hired, tasks)
+                try:
+                    if self._cancels:
+                        await self._run_cancellable(number)
+                    else:
+                        await self._run_node(number)
+                finally:
+                    self._in_flight -= 1
+                if perf_counter() - rested > BREATH:
+                    await anyio.lowlevel.checkpoint()
+                    rested = perf_counter()
+        except JournalError as error:
+            self._give_up(error)
+            tasks.cancel_scope.cancel()
+        except anyio.get_cancelled_exc_class():
+            self._walk.stop()
+            raise
+
+    def _give_up(self, error: JournalError) -> None:
+        """Without a record nothing may go on: the first such error ends the run."""
+        self._fatal = self._fatal or error
+        self._walk.stop()
+
+    async def _run_cancellable(self, number: int) -> None:
+        """As `_run_node`, in a scope of its own that an unhandled failure elsewhere cancels."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                await self._run_node(number)
+            finally:
+                self._scopes.discard(scope)
+        if scope.cancelled_caught:
+            self._walk.apply(NodeCancelled(self._walk.graph.ids[number], self._clock()))
+            self._journal_decisions()
+
+    async def _run_node(self, number: int) -> None:
+        walk, journal, clock = self._walk, self._journal, self._clock
+        path = walk.graph.ids[number]
+        walk.start(number)
+        journal.append(NodeStarted(path, clock()))
+        event: Event
+        try:
+            result = await _in_context(self._own.copy(), self._nodes[number].run(NodeContext(walk, number, self._note_to)))
+            if type(result) is Skip:
+                event = NodeSkipped(path, clock(), result.cause)
+            else:
+                event = NodeFinished(path, clock(), walk.admit(number, result))
+            journal.append(event)
+        except NotJournalableError as error:
+            event = NodeFailed(path, clock(), error_info(error))
+            journal.append(event)
+        except JournalError:
+            raise
+        except Exception as error:
+            event = NodeFailed(path, clock(), error_info(error))
+            journal.append(event)
+        except anyio.get_cancelled_exc_class():
+            journal.append(NodeCancelled(path, clock()))
+            raise
+        waiting = journal.commit(self._in_flight == 1)
+        if waiting is not None:
+            await waiting
+        walk.apply(event)
+        if walk.decided:
+            self._journal_decisions()
+        if self._cancels and type(event) is NodeFailed and walk.failure() is not None:
+            for scope in list(self._scopes):
+                scope.cancel()
+
+    def _journal_decisions(self) -> None:
+        """Skips that followed ride in the next commit: a crash before it decides them again, alike."""
+        walk = self._walk
+        for number, cause in walk.decided:
+            self._journal.append(NodeSkipped(walk.graph.ids[number], self._clock(), cause))
+        walk.decided.clear()
+
+    def _note_to(self, path: str) -> Note:
+        return partial(self._note, path)
+
+    async def _note(self, path: str, record: Any) -> None:
+        """What a node tells is on record before the node goes on."""
+        self._journal.append(NodeRecorded(path, self._clock(), record))
+        waiting = self._journal.commit(self._in_flight == 1)
+        if waiting is not None:
+            await waiting
+
+
+def error_info(error: BaseException) -> ErrorInfo:
+    """A failure as data; foreign exceptions keep their traceback for whoever wrote the node.
+
+    >>> error_info(ValueError("no"))[:2]
+    ('ValueError', 'ValueError: no')
+    """
+    kind = type(error).__name__
+    if isinstance(error, FlowEngineError):
+        cause = f" ({_said(error.__cause__)})" if error.__cause__ is not None else ""
+        return ErrorInfo(kind, f"{error}{cause}")
+    return ErrorInfo(kind, _said(error), "".join(traceback.format_exception(error)))
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+@coroutine
+def _in_context(
+    context: contextvars.Context, steps: Coroutine[Any, Any, Any]
+) -> Generator[Any, Any, Any]:
+    """Await a coroutine with context variables of its own, inside the task that is running.
+
+    What it sets is gone afterwards, as if it had run in a task; cancel scopes and task groups
+    belong to the task and are not touched.
+    """
+    step: Callable[..., Any] = steps.send
+    sent: Any = None
+    while True:
+        try:
+            waits_for = context.run(step, sent)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            sent = yield waits_for
+            step = steps.send
+        except GeneratorExit:
+            context.run(steps.close)
+            raise
+        except BaseException as error:
+            sent = error
+            step = steps.throw

@@ -1,0 +1,216 @@
+"""What a node sees of its run: a `Context` whose attributes are worked out when they are read.
+
+Making one costs the same whatever the size of the graph. A node sees its ancestors and nothing
+else, so that live, resumed and distributed runs give the same view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from flowengine.context import Context, EvaluationResult, Note, NodeView, RoutingResult
+from flowengine.engine.state import EVALUATION, ROUTING, StateView
+from flowengine.engine.walk import Walk
+from flowengine.errors import did_you_mean
+
+__all__ = ["FinalContext", "NodeContext"]
+
+NoteTo = Callable[[str], Note]
+"""Node path → where that node tells its records."""
+
+
+class NodeContext(Context):
+    """The view of one node, while it runs."""
+
+    __slots__ = ("_note_to", "_number", "_walk")
+
+    def __init__(self, walk: Walk, number: int, note_to: NoteTo) -> None:
+        _set_walk(self, walk)
+        _set_number(self, number)
+        _set_note_to(self, note_to)
+
+    @property
+    def result(self) -> Any:
+        return self._walk.received(self._number)
+
+    @property
+    def shared_state(self) -> Mapping[str, Any]:
+        walk = self._walk
+        return StateView(walk.store, walk.seen(self._number))
+
+    @property
+    def routing_result(self) -> RoutingResult | None:
+        walk = self._walk
+        return walk.store.owned(walk.seen(self._number), ROUTING)
+
+    @property
+    def evaluation_result(self) -> EvaluationResult | None:
+        walk = self._walk
+        return walk.store.owned(walk.seen(self._number), EVALUATION)
+
+    @property
+    def prev_outputs(self) -> Mapping[str, Any]:
+        return _Outputs(self._walk, self._number)
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        return _Nodes(self._walk, self._number)
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return self._walk.inputs
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self._walk.env
+
+    @property
+    def messages(self) -> Sequence[Any]:
+        return ()
+
+    @property
+    def current_node(self) -> str:
+        return self._walk.graph.ids[self._number]
+
+    @property
+    def error(self) -> str | None:
+        return self._walk.handled_error(self._number)
+
+    @property
+    def run_id(self) -> str | None:
+        return self._walk.run_id
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        return {}
+
+    @property
+    def note(self) -> Note:
+        return self._note_to(self.current_node)
+
+    @property
+    def recorded(self) -> Sequence[Any]:
+        return self._walk.recorded.get(self.current_node, ())
+
+
+# The slots' own setters: a Context refuses attribute assignment, and this is the only place that fills one.
+_set_walk = NodeContext._walk.__set__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportPrivateUsage]
+_set_number = NodeContext._number.__set__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportPrivateUsage]
+_set_note_to = NodeContext._note_to.__set__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportPrivateUsage]
+
+
+class _Outputs(Mapping[str, Any]):
+    """Ancestor → output, for the ancestors that succeeded."""
+
+    __slots__ = ("_number", "_walk")
+
+    def __init__(self, walk: Walk, number: int) -> None:
+        self._walk = walk
+        self._number = number
+
+    def __getitem__(self, node: str) -> Any:
+        number = self._walk.graph.index.get(node, -1)
+        if number < 0 or not self._sees(number):
+            raise KeyError(_unseen(self._walk, self._number, node))
+        result = self._walk.result_of(number)
+        if result is None:
+            raise KeyError(f"node '{node}' has no output: it was {self._walk.status(node)}")
+        return result.output
+
+    def _sees(self, number: int) -> bool:
+        return self._walk.is_ancestor(number, self._number)
+
+    def _all(self) -> Iterator[int]:
+        return self._walk.graph.ancestry.of(self._number)
+
+    def __iter__(self) -> Iterator[str]:
+        ids = self._walk.graph.ids
+        return (ids[each] for each in self._all() if self._walk.result_of(each) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class _Nodes(Mapping[str, NodeView]):
+    """Ancestor → its view, for every ancestor whatever became of it."""
+
+    __slots__ = ("_number", "_walk")
+
+    def __init__(self, walk: Walk, number: int) -> None:
+        self._walk = walk
+        self._number = number
+
+    def __getitem__(self, node: str) -> NodeView:
+        walk = self._walk
+        number = walk.graph.index.get(node, -1)
+        if number < 0 or not self._sees(number):
+            raise KeyError(_unseen(walk, self._number, node))
+        result = walk.result_of(number)
+        error = walk.error_of(number)
+        return NodeView(
+            None if result is None else result.output,
+            walk.passed_result(number),
+            walk.status_of(number),
+            None if error is None else error.message,
+        )
+
+    def _sees(self, number: int) -> bool:
+        return self._walk.is_ancestor(number, self._number)
+
+    def __iter__(self) -> Iterator[str]:
+        ids = self._walk.graph.ids
+        return (ids[each] for each in self._walk.graph.ancestry.of(self._number))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _unseen(walk: Walk, number: int, node: str) -> str:
+    if node in walk.graph:
+        return f"node '{node}' is not an ancestor of '{walk.graph.ids[number]}': add it to `needs` to read it"
+    return f"there is no node '{node}'{did_you_mean(node, walk.graph.index)}"
+
+
+class _AllOutputs(_Outputs):
+    """Every node's output, for the end of a run."""
+
+    __slots__ = ()
+
+    def _sees(self, number: int) -> bool:
+        return True
+
+    def _all(self) -> Iterator[int]:
+        return iter(range(len(self._walk.graph)))
+
+
+class _AllNodes(_Nodes):
+    __slots__ = ()
+
+    def _sees(self, number: int) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._walk.graph.ids)
+
+
+class FinalContext(Context):
+    """What the flow's outputs see once every node is settled: all nodes, and the state where all meet."""
+
+    __slots__ = ()
+
+    def __init__(self, walk: Walk) -> None:
+        store, final = walk.store, walk.final()
+        super().__init__(
+            shared_state=StateView(store, final),
+            routing_result=store.owned(final, ROUTING),
+            evaluation_result=store.owned(final, EVALUATION),
+            prev_outputs=_AllOutputs(walk, len(walk.graph)),
+            nodes=_AllNodes(walk, len(walk.graph)),
+            inputs=walk.inputs,
+            env=walk.env,
+            run_id=walk.run_id,
+        )

@@ -1,0 +1,452 @@
+"""Every rule about what runs next. No clock, no task, no I/O.
+
+Theory of operation:
+
+1. A node is *decided* once all its parents are settled: gate, then join. It becomes ready or it is
+   skipped, with a cause; `when` and everything else that needs the node's context is the node's.
+2. `apply` takes the event that settles a node (finished, failed, skipped, cancelled) and decides its
+   children. Settling costs the node's edges and writes, never the size of the graph.
+3. A failure that nobody handles halts the walk: only `join: always` nodes become ready after it;
+   what would have been ready is skipped (`cancelled`). `stop` ends it: nothing becomes ready.
+4. A failed node taints what is skipped because of it, so a failure reaches a join through skips.
+5. `restore` folds a journal: what had settled for good and has only such parents stays settled;
+   everything else is decided again from the same facts, and so with the same outcome.
+
+Status of a node, and what leads from one to the next:
+
+    PENDING ──all parents settled──▶ READY ──start──▶ RUNNING ──▶ SUCCEEDED
+       │                               │                 ├──────▶ FAILED     on_error: fail
+       │ gate or join says no          │ halted          ├──────▶ HANDLED    on_error: {then: id}
+       ▼                               ▼                 ├──────▶ SKIPPED    on_error: skip, when: false
+    SKIPPED or TAINTED              SKIPPED              └──────▶ CANCELLED
+
+Source of the rules: rules 2, 3, 4 and 7 of the flow format.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from flowengine.context import EMPTY, NodeResult, NodeStatus, SkipCause, freeze
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeCancelled,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeSkipped,
+    NodeStarted,
+    RunResumed,
+)
+from flowengine.engine.graph import ON_ERROR, Graph
+from flowengine.engine.state import ENGINE_OWNED, Conflict, Layer, StateStore
+from flowengine.errors import AmbiguousResultError, StateConflictError
+
+__all__ = ["Decision", "Walk"]
+
+PENDING, READY, RUNNING, SUCCEEDED, FAILED, HANDLED, SKIPPED, TAINTED, CANCELLED = range(9)
+
+STATUS: Final[tuple[NodeStatus, ...]] = (
+    "pending",
+    "pending",
+    "running",
+    "succeeded",
+    "failed",
+    "failed",
+    "skipped",
+    "skipped",
+    "cancelled",
+)
+"""What each inner status is called outside."""
+
+Decision = tuple[int, SkipCause]
+"""A node that was skipped by the walk itself, and why."""
+
+class Walk:
+    """One run's way through a graph.
+
+    `ready` holds the numbers of nodes that may start, oldest first; whoever starts one takes it out
+    and calls `start`. `decided` collects the skips that followed from an `apply`, for the journal.
+
+    >>> from flowengine.engine.graph import Edge, Graph, Vertex
+    >>> walk = Walk(Graph([Vertex("a"), Vertex("b")], [Edge("a", "b")]), StateStore({}))
+    >>> list(walk.ready)
+    [0]
+    >>> walk.start(walk.ready.popleft())
+    >>> walk.apply(NodeFinished("a", 0.0, NodeResult(output=1)))
+    >>> list(walk.ready), walk.status("a")
+    ([1], 'succeeded')
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        store: StateStore,
+        *,
+        inputs: Mapping[str, Any] = EMPTY,
+        env: Mapping[str, str] = EMPTY,
+        run_id: str | None = None,
+        restored: Sequence[Event] = (),
+    ) -> None:
+        size = len(graph)
+        self.graph = graph
+        self.store = store
+        self.inputs = inputs
+        self.env = env
+        self.run_id = run_id
+        self.ready: deque[int] = deque()
+        self.decided: list[Decision] = []
+        self.recorded: dict[str, list[Any]] = {}
+        """Node path → what an interrupted attempt of it had recorded."""
+        self._statuses = bytearray(size)
+        self._waiting = [len(parents) for parents in graph.parents]
+        self._seen: list[Layer] = [store.root] * size
+        """The state that a node sees; a fresh node's is known once it is decided."""
+        self._left: list[Layer] = [store.root] * size
+        """The state that a node leaves behind."""
+        self._results: list[NodeResult | None] = [None] * size
+        self._routes: dict[int, str | None] = {}
+        self._errors: dict[int, ErrorInfo] = {}
+        self._causes: dict[int, SkipCause] = {}
+        self._conflicts: list[Conflict] = []
+        self._received: dict[int, Any] = {}
+        self._unsettled = size
+        self._halted = self._stopped = False
+        # Bound once: these are read for every node.
+        self._parents, self._children = graph.parents, graph.children
+        self._plain = bytearray(
+            vertex.join == "some" and number not in graph.gates for number, vertex in enumerate(graph.vertices)
+        )
+        told: set[Decision] = set()
+        kept = self._fold(restored, told) if restored else {}
+        stack = [number for number in range(size) if not self._waiting[number]]
+        for number in list(stack):
+            self._decide(number, stack)
+        if restored:
+            self._restore(kept)
+            self.decided = [each for each in self.decided if each not in told]
+
+    # --- what runs next -------------------------------------------------------------------------
+
+    def start(self, number: int) -> None:
+        """A ready node was taken."""
+        self._statuses[number] = RUNNING
+
+    def stop(self) -> None:
+        """Nothing starts any more, not even `join: always`."""
+        self._stopped = True
+        for number in self.ready:
+            self._statuses[number] = PENDING
+        self.ready.clear()
+
+    @property
+    def done(self) -> bool:
+        """Every node is settled."""
+        return not self._unsettled
+
+    def admit(self, number: int, result: NodeResult) -> NodeResult:
+        """The result as it may be applied: values read-only, writes checked against the merge rules.
+
+        Raises `StateError`, before anything is journaled.
+        """
+        output, state, route, passed, routing, evaluation, prompt, generation = result
+        if state:
+            try:
+                state = self.store.admit(number, self._seen[number], state)
+            except Conflict as conflict:
+                self._conflicts.append(conflict)
+                raise self._named(conflict) from None
+        return NodeResult(freeze(output), state, route, passed, routing, evaluation, prompt, freeze(generation))
+
+    def apply(self, event: Event) -> None:
+        """Settle the node that an event is about, and decide what that makes decidable."""
+        kind = type(event)
+        if kind is NodeFinished:
+            number = self.graph.index[event.node]
+            self._finish(number, event.result)
+            self._settle(number, SUCCEEDED)
+        elif kind is NodeFailed:
+            self._fail(self.graph.index[event.node], event.error)
+        elif kind is NodeSkipped:
+            number = self.graph.index[event.node]
+            self._causes[number] = event.cause
+            self._left[number] = self._seen[number]
+            self._settle(number, SKIPPED)
+        elif kind is NodeCancelled:
+            number = self.graph.index[event.node]
+            self._left[number] = self._seen[number]
+            self._settle(number, CANCELLED)
+
+    def _finish(self, number: int, result: NodeResult) -> None:
+        self._results[number] = result
+        _, state, route, _, routing, evaluation, prompt, generation = result
+        if route is not None:
+            self._routes[number] = route
+        if routing is not None or evaluation is not None or prompt is not None or generation is not None:
+            owned = zip(ENGINE_OWNED, (routing, evaluation, prompt, generation), strict=True)
+            state = {**(state or EMPTY), **{key: value for key, value in owned if value is not None}}
+        seen = self._seen[number]
+        self._left[number] = self.store.write(number, seen, state) if state else seen
+
+    def _fail(self, number: int, error: ErrorInfo) -> None:
+        self._errors[number] = error
+        self._left[number] = self._seen[number]
+        on_error = self.graph.vertices[number].on_error
+        if on_error == "fail":
+            self._halt()
+            self._settle(number, FAILED)
+        elif on_error == "then":
+            self._routes[number] = ON_ERROR
+            self._settle(number, HANDLED)
+        else:
+            self._causes[number] = "error"
+            self._settle(number, SKIPPED)
+
+    def _halt(self) -> None:
+        """After an unhandled failure only clean-up starts; what was ready otherwise is called off."""
+        if self._halted:
+            return
+        self._halted = True
+        held = list(self.ready)
+        self.ready.clear()
+        for number in held:
+            if self.graph.vertices[number].join == "always":
+                self.ready.append(number)
+            else:
+                self._skip(number, "cancelled", SKIPPED)
+                self._settle(number, SKIPPED)
+
+    def _settle(self, number: int, status: int) -> None:
+        self._statuses[number] = status
+        stack = [number]
+        waiting, routes = self._waiting, self.graph.routes
+        while stack:
+            number = stack.pop()
+            self._unsettled -= 1
+            for child in self._children[number]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    self._decide(child, stack)
+            if number in routes:
+                for child, _ in routes[number]:
+                    waiting[child] -= 1
+                    if not waiting[child]:
+                        self._decide(child, stack)
+
+    def _decide(self, number: int, settled: list[int]) -> None:
+        """Gate, then join, of a node whose parents are settled; a skipped node joins `settled`."""
+        parents = self._parents[number]
+        statuses = self._statuses
+        if len(parents) == 1:
+            parent = parents[0]
+            self._seen[number] = self._left[parent]
+            if self._plain[number] and statuses[parent] == SUCCEEDED and not self._halted:
+                statuses[number] = READY
+                if not self._stopped:
+                    self.ready.append(number)
+                return
+        elif parents:
+            left = self._left
+            self._seen[number] = self.store.meet(number, [left[parent] for parent in parents])
+        cause = self._refusal(number)
+        if cause is None:
+            statuses[number] = READY
+            if not self._stopped:
+                self.ready.append(number)
+        else:
+            tainted = cause == "upstream_failed" or any(statuses[p] in _FAILING for p in parents)
+            self._skip(number, cause, TAINTED if tainted else SKIPPED)
+            settled.append(number)
+
+    def _refusal(self, number: int) -> SkipCause | None:
+        """Why a node will not run, or None: gate, join, and whether the walk is halted."""
+        join = self.graph.vertices[number].join
+        statuses = self._statuses
+        parents = self._parents[number]
+        gate = self.graph.gates.get(number)
+        opened: list[int] = []
+        if gate is not None:
+            opened = [parent for parent, labels in gate if self._routes.get(parent) in labels]
+            if not opened:
+                return self._closed([parent for parent, _ in gate])
+        if join == "always":
+            return None
+        live = sum(statuses[p] == SUCCEEDED or (statuses[p] == HANDLED and p in opened) for p in parents)
+        if any(statuses[p] in _FAILING for p in parents):
+            return "upstream_failed"
+        if parents and not (live == len(parents) if join == "all" else live):
+            return "upstream_skipped"
+        return "cancelled" if self._halted else None
+
+    def _closed(self, routers: Sequence[int]) -> SkipCause:
+        """Why no route to a gated node was taken."""
+        statuses = self._statuses
+        if any(statuses[each] in (SUCCEEDED, HANDLED) for each in routers):
+            return "not_selected"
+        return "upstream_failed" if any(statuses[each] in _FAILING for each in routers) else "upstream_skipped"
+
+    def _skip(self, number: int, cause: SkipCause, status: int) -> None:
+        self._statuses[number] = status
+        self._causes[number] = cause
+        self._left[number] = self._seen[number]
+        self.decided.append((number, cause))
+
+    # --- going on with an earlier run --------------------------------------------------------------
+
+    def _fold(self, events: Iterable[Event], told: set[Decision]) -> dict[int, Event]:
+        """Node → the event that settled it for good; records of unfinished attempts and skips told go aside."""
+        index = self.graph.index
+        settled: dict[int, Event] = {}
+        for event in events:
+            kind = type(event)
+            if kind is NodeFinished or kind is NodeFailed or kind is NodeSkipped:
+                if event.node in index:
+                    settled[index[event.node]] = event
+                    self.recorded.pop(event.node, None)
+                    if kind is NodeSkipped:
+                        told.add((index[event.node], event.cause))
+            elif kind is NodeRecorded:
+                self.recorded.setdefault(event.node, []).append(event.record)
+            elif kind is NodeStarted and event.node in index:
+                settled.pop(index[event.node], None)
+            elif kind is RunResumed:
+                settled = {n: event for n, event in settled.items() if self._for_good(n, event)}
+                told.clear()
+        return {n: event for n, event in settled.items() if self._for_good(n, event)}
+
+    def _for_good(self, number: int, event: Event) -> bool:
+        """Successes, failures that were handled, and conditions that were false are not decided again."""
+        if isinstance(event, NodeFailed):
+            return self.graph.vertices[number].on_error != "fail"
+        return isinstance(event, NodeFinished) or (isinstance(event, NodeSkipped) and event.cause == "condition_false")
+
+    def _restore(self, kept: Mapping[int, Event]) -> None:
+        """Settle again, in topological order, every kept node that becomes ready."""
+        for number in sorted(kept):
+            # A kept node with a parent that runs again (a clean-up after a failure) is not ready
+            # here, and so runs again too.
+            if self._statuses[number] == READY:
+                self.apply(kept[number])
+        self.ready = deque(number for number in self.ready if self._statuses[number] == READY)
+
+    # --- what a node sees ---------------------------------------------------------------------------
+
+    def received(self, number: int) -> Any:
+        """`result` as a node gets it: what its one live predecessor passes on (rule 7).
+
+        Raises `AmbiguousResultError` where several live predecessors pass on different things.
+        """
+        todo = [number]
+        while todo:
+            at = todo[-1]
+            through = [p for p in self._live(at) if self.graph.vertices[p].transparent and p not in self._received]
+            if through and at not in self._received:
+                todo.extend(through)
+                continue
+            todo.pop()
+            if at not in self._received:
+                self._received[at] = self._pass_on(at)
+        value = self._received[number]
+        if isinstance(value, _Several):
+            raise AmbiguousResultError(
+                f"'{self.graph.ids[number]}' follows several nodes that ran ({', '.join(value)}): "
+                f"there is no one `result`; read nodes.<id>.output, or prev_outputs[...]"
+            )
+        return value
+
+    def _live(self, number: int) -> list[int]:
+        return [p for p in self._parents[number] if self._statuses[p] == SUCCEEDED]
+
+    def _pass_on(self, number: int) -> Any:
+        names: list[str] = []
+        value: Any = None
+        for parent in self._live(number):
+            passed = self._passed(parent)
+            if isinstance(passed, _Several):
+                return passed
+            if names and passed is not value:
+                return _Several([*names, self.graph.ids[parent]])
+            value = passed
+            names.append(self.graph.ids[parent])
+        return value
+
+    def _passed(self, parent: int) -> Any:
+        if self.graph.vertices[parent].transparent:
+            return self._received[parent]
+        result = self._results[parent]
+        assert result is not None  # It succeeded.
+        return result.output if result.result is None else result.result
+
+    def handled_error(self, number: int) -> str | None:
+        """Message of the failure that a node handles, where an `on_error: {then}` led to it."""
+        for parent in self._parents[number]:
+            if self._statuses[parent] == HANDLED:
+                return self._errors[parent].message
+        return None
+
+    def seen(self, number: int) -> Layer:
+        return self._seen[number]
+
+    def is_ancestor(self, ancestor: int, number: int) -> bool:
+        parents = self._parents[number]
+        return ancestor in parents or self.graph.ancestry.holds(ancestor, number)
+
+    # --- what became of a node, and of the run ---------------------------------------------------------
+
+    def status_of(self, number: int) -> NodeStatus:
+        return STATUS[self._statuses[number]]
+
+    def status(self, node: str) -> NodeStatus:
+        return STATUS[self._statuses[self.graph.index[node]]]
+
+    def result_of(self, number: int) -> NodeResult | None:
+        """What a node returned; None unless it succeeded."""
+        return self._results[number] if self._statuses[number] == SUCCEEDED else None
+
+    def passed_result(self, number: int) -> Any:
+        """What a succeeded node hands to its successors as `result`; None where that is ambiguous."""
+        if self._statuses[number] != SUCCEEDED:
+            return None
+        if not self.graph.vertices[number].transparent:
+            return self._passed(number)
+        try:
+            return self.received(number)
+        except AmbiguousResultError:
+            return None
+
+    def cause_of(self, number: int) -> SkipCause | None:
+        return self._causes.get(number)
+
+    def error_of(self, number: int) -> ErrorInfo | None:
+        return self._errors.get(number)
+
+    def failure(self) -> tuple[str, ErrorInfo] | None:
+        """The first unhandled failure in topological order: the same one whatever the timing was."""
+        failed = [number for number in self._errors if self._statuses[number] == FAILED]
+        if not failed:
+            return None
+        number = min(failed)
+        error = self._errors[number]
+        if self._conflicts and error.type == StateConflictError.__name__:
+            first = min(self._conflicts, key=lambda each: each.numbers)
+            error = error._replace(message=str(self._named(first)))
+        return self.graph.ids[number], error
+
+    def final(self) -> Layer:
+        """Where the states that all nodes left behind meet."""
+        last = [number for number in range(len(self.graph)) if not self._children[number]]
+        return self.store.meet(len(self.graph), [self._left[number] for number in last] or [self.store.root])
+
+    def _named(self, conflict: Conflict) -> StateConflictError:
+        first, second = (self.graph.ids[number] for number in conflict.numbers)
+        return StateConflictError(conflict.key, (first, second))
+
+
+class _Several(list[str]):
+    """The names of predecessors that pass on different results."""
+
+
+_FAILING: Final = frozenset((FAILED, TAINTED))
