@@ -1,0 +1,115 @@
+"""One agent's way to its model while it runs: settings, gateway and model, put together.
+
+It knows how a question becomes a request and when an answer counts as one. What is asked is the
+agents' matter; retries of failed calls are the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from flowengine.agents.catalogue import Catalogue
+from flowengine.agents.gateway import DirectGateway, ask
+from flowengine.agents.models import open_model
+from flowengine.agents.prompt import Subject
+from flowengine.agents.settings import CallSettings
+from flowengine.agents.structured import Answer, Shape, complete_structured
+from flowengine.context import Context
+from flowengine.errors import DefinitionError, FlowEngineError, OutputError, RunError
+from flowengine.llm.messages import Message
+from flowengine.llm.model import Model, Request
+from flowengine.records import Gateway, Notice
+
+__all__ = ["Caller", "naming", "open_caller", "subject_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Asks one model, with one agent's settings, through one gateway."""
+
+    gateway: Gateway
+    model: Model
+    settings: CallSettings
+    words: Catalogue
+
+    def request(self, messages: Sequence[Message]) -> Request:
+        settings = self.settings
+        return Request(
+            model=self.model.name,
+            messages=tuple(messages),
+            temperature=settings.temperature,
+            max_tokens=settings.max_tokens,
+            timeout=settings.timeout,
+            extra=settings.extra,
+        )
+
+    async def answer(self, messages: Sequence[Message], shape: Shape | None, purpose: str) -> Answer:
+        """Free text, or a value of the shape."""
+        if shape is None:
+            return await self._text(messages, purpose)
+        return await complete_structured(
+            self.gateway,
+            self.model,
+            self.request(messages),
+            shape,
+            words=self.words,
+            purpose=purpose,
+            max_retries=self.settings.max_retries,
+        )
+
+    async def _text(self, messages: Sequence[Message], purpose: str) -> Answer:
+        """An empty answer is asked for once more (not where `max_retries` is 0), then it is an `OutputError`."""
+        calls_left = min(2, 1 + self.settings.max_retries)
+        for call in range(1, calls_left + 1):
+            reply = await ask(self.gateway, self.model, self.request(messages), purpose=purpose)
+            if reply.content.strip():
+                return Answer(reply.content, reply, call)
+        raise OutputError(f"model '{self.model.name}' gave an empty answer, in {calls_left} call(s)")
+
+
+async def open_caller(settings: CallSettings, gateway: Gateway | None, words: Catalogue) -> Caller:
+    """The caller for one run; tells the gateway when no model was chosen and a stand-in answers."""
+    door = DirectGateway() if gateway is None else gateway
+    model, notice = open_model(settings)
+    if notice:
+        await door.note(Notice(notice))
+    return Caller(door, model, settings, words)
+
+
+def subject_of(context: Context, input_text: str | None, target: Any) -> Subject:
+    """What to judge or route: the target if given, else the context's last generation, else the input.
+
+    The last prompt goes with the last generation only.
+    """
+    state = context.shared_state
+    last = state.get("_last_generation")
+    prompt = state.get("_last_prompt")
+    if target is not None:
+        return Subject(target, prompt if target == last else None)
+    if last is not None:
+        return Subject(last, prompt)
+    if input_text is not None:
+        return Subject(input_text)
+    raise RunError(
+        "there is nothing to look at: the context holds no generation, and neither input nor target is given"
+    )
+
+
+@contextmanager
+def naming(agent: str) -> Generator[None]:
+    """Put the agent's name before the message of every error that passes, whatever its class and attributes."""
+    try:
+        yield
+    except (RunError, DefinitionError) as error:
+        _name(error, f"agent '{agent}': ")
+        raise
+
+
+def _name(error: FlowEngineError, prefix: str) -> None:
+    # In place: a copy would have to know every subclass's constructor, and would lose the traceback.
+    message = str(error)
+    if not message.startswith("agent '"):
+        error.args = (prefix + message, *error.args[1:])

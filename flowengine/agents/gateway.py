@@ -1,0 +1,135 @@
+"""The door of an agent that stands alone: calls go straight through, and records go to one callable.
+
+It knows the model and record types. It records and retries nothing itself: inside a flow the node
+hands the agent a gateway of its own that serves recorded calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from inspect import isawaitable
+from typing import Any, Protocol, TypeAlias
+
+from flowengine.errors import ModelError, PermanentModelError
+from flowengine.llm.messages import as_dict
+from flowengine.llm.model import Model, Reply, Request
+from flowengine.records import Gateway, ModelCall, ToolCall
+
+__all__ = ["DirectGateway", "StreamingGateway", "ask", "check_refusal", "model_call"]
+
+Listener: TypeAlias = Callable[[Any], Awaitable[None]]
+
+
+class StreamingGateway(Gateway, Protocol):
+    """A gateway that can also hand on an answer while it is being written."""
+
+    def stream(self, model: Model, request: Request, *, purpose: str) -> Any:
+        """An async context manager over pieces of text and, last, the `Reply`."""
+        ...
+
+
+async def _unheard(record: Any) -> None:
+    """Nobody asked to be told."""
+
+
+class DirectGateway:
+    """Calls models and tools, and tells `note` about each call.
+
+    `note` gets a `ModelCall` or `ToolCall` after every call, failed ones included, and whatever else
+    the agent has to tell (`Round`, `Notice`).
+    """
+
+    def __init__(self, note: Listener = _unheard) -> None:
+        self._listener = note
+        self._seen: Counter[str] = Counter()
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        """One completion."""
+        start = time.perf_counter()
+        key, occurrence = self._counted(request)
+        try:
+            reply = await model.complete(request)
+        except ModelError as error:
+            failed = Reply("", finish_reason="", seconds=time.perf_counter() - start)
+            record = model_call(model, request, failed, purpose=purpose, error=str(error))
+            await self.note(record._replace(key=key, occurrence=occurrence))
+            raise
+        record = model_call(model, request, reply, purpose=purpose)
+        await self.note(record._replace(key=key, occurrence=occurrence))
+        return reply
+
+    @asynccontextmanager
+    async def stream(
+        self, model: Model, request: Request, *, purpose: str
+    ) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        """One completion, piece by piece; noted when its last piece has been taken."""
+        key, occurrence = self._counted(request)
+
+        async def pieces(source: AsyncIterator[str | Reply]) -> AsyncIterator[str | Reply]:
+            async for piece in source:
+                if isinstance(piece, Reply):
+                    record = model_call(model, request, piece, purpose=purpose)
+                    await self.note(record._replace(key=key, occurrence=occurrence))
+                yield piece
+
+        async with model.stream(request) as source:
+            yield pieces(source)
+
+    async def call_tool(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        """Call a tool, a function or a coroutine function; what it raises is noted and raised on."""
+        start = time.perf_counter()
+        record = ToolCall(getattr(tool, "__name__", type(tool).__name__), arguments, None)
+        try:
+            result = tool(**arguments)
+            if isawaitable(result):
+                result = await result
+        except Exception as error:
+            await self.note(record._replace(result=str(error), is_error=True, seconds=time.perf_counter() - start))
+            raise
+        await self.note(record._replace(result=result, seconds=time.perf_counter() - start))
+        return result
+
+    async def note(self, record: Any) -> None:
+        await self._listener(record)
+
+    def _counted(self, request: Request) -> tuple[str, int]:
+        """The request's key, and how many equal requests came before."""
+        key = request.key()
+        self._seen[key] += 1
+        return key, self._seen[key] - 1
+
+
+async def ask(gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Reply:
+    """One completion; an answer that the vendor held back is a `PermanentModelError`."""
+    reply: Reply = await gateway.complete(model, request, purpose=purpose)
+    check_refusal(reply, request)
+    return reply
+
+
+def check_refusal(reply: Reply, request: Request) -> None:
+    """Raise if the vendor's content filter took the answer."""
+    if reply.finish_reason == "content_filter":
+        raise PermanentModelError(f"model '{reply.model or request.model}' refused to answer (content filter)")
+
+
+def model_call(model: Model, request: Request, reply: Reply, *, purpose: str, error: str | None = None) -> ModelCall:
+    """The record of one call; its key and occurrence are the gateway's to fill in."""
+    return ModelCall(
+        model=reply.model or model.name,
+        provider=reply.provider or model.provider,
+        purpose=purpose,
+        messages=[as_dict(message) for message in request.messages],
+        content=reply.content,
+        tool_calls=[call._asdict() for call in reply.tool_calls],
+        prompt_tokens=reply.usage.prompt_tokens,
+        completion_tokens=reply.usage.completion_tokens,
+        cached_tokens=reply.usage.cached_tokens,
+        cost_usd=reply.cost_usd,
+        seconds=reply.seconds,
+        attempts=reply.attempts,
+        finish_reason=reply.finish_reason,
+        error=error,
+    )

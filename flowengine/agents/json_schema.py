@@ -1,0 +1,84 @@
+"""A JSON Schema as a check on values: is it one at all, and does a value fit it.
+
+It knows the library that validates and keeps it off the network: a schema may refer to its own
+parts only. It knows no model and no answer. Imported where a schema is used, since the library
+is slow to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import jsonschema
+from jsonschema.protocols import Validator
+from jsonschema.validators import Draft202012Validator, validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from flowengine.errors import DefinitionError
+
+__all__ = ["problems", "validator"]
+
+_MOST_PROBLEMS = 5
+_LONGEST = 300
+
+
+def validator(schema: Mapping[str, Any]) -> Validator:
+    """The validator of a schema; what is no schema is a `DefinitionError`.
+
+    >>> validator({"name": "string"})
+    Traceback (most recent call last):
+    flowengine.errors.DefinitionError: this is no JSON Schema: none of its keys (name) is a keyword; ...
+    """
+    draft = validator_for(schema, default=Draft202012Validator)
+    keywords = cast("Mapping[str, Any]", draft.VALIDATORS)
+    if not keywords.keys() & schema.keys():
+        raise DefinitionError(
+            f"this is no JSON Schema: none of its keys ({', '.join(map(str, schema)) or 'it has none'}) is a keyword; "
+            "fields go under {type: object, properties: {...}}"
+        )
+    try:
+        draft.check_schema(dict(schema))
+    except jsonschema.SchemaError as error:
+        raise DefinitionError(f"this is no JSON Schema: at {error.json_path}: {error.message[:_LONGEST]}") from error
+    _check_references(schema)
+    return draft(schema, registry=Registry[Any]())
+
+
+def problems(check: Validator, value: Any) -> list[str]:
+    """What is wrong with the value, a few lines at most; empty where it fits."""
+    found: list[str] = []
+    for error in check.iter_errors(value):
+        found.append(f"{error.json_path}: {error.message[:_LONGEST]}")
+        if len(found) == _MOST_PROBLEMS:
+            break
+    return found
+
+
+def _check_references(schema: Mapping[str, Any]) -> None:
+    root = str(schema.get("$id", ""))
+    registry: Registry[Any] = Registry[Any]().with_resource(root, DRAFT202012.create_resource(schema))
+    resolver = registry.resolver(root)
+    for reference in _references(schema):
+        if not reference.startswith("#"):
+            raise DefinitionError(
+                f"the JSON Schema refers to {reference!r}; only its own parts can be referred to ('#/$defs/...')"
+            )
+        try:
+            resolver.lookup(reference)
+        except Unresolvable as error:
+            raise DefinitionError(f"the JSON Schema refers to {reference!r}, which it does not have") from error
+
+
+def _references(part: object) -> Iterator[str]:
+    if isinstance(part, Mapping):
+        for key, value in cast("Mapping[str, Any]", part).items():
+            if key in ("$ref", "$dynamicRef") and isinstance(value, str):
+                yield value
+            else:
+                yield from _references(value)
+    elif isinstance(part, list):
+        for each in cast("list[Any]", part):
+            yield from _references(each)

@@ -1,0 +1,179 @@
+"""The router: one structured call that chooses one of the declared routes.
+
+It knows labels and when an answer names one: exactly, after trimming and case folding, and never as
+a part of something else. Which node a label leads to is not its matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from flowengine.agents.caller import Caller, naming, open_caller, subject_of
+from flowengine.agents.catalogue import catalogue
+from flowengine.agents.prompt import Subject, routing_messages
+from flowengine.agents.settings import CallSettings, ModelChoice, arguments_of, call_settings, check_labels, check_share
+from flowengine.agents.structured import Answer, Shape, UnfitError, UnusableAnswerError, error_lines
+from flowengine.agents.sync import run_sync
+from flowengine.context import Context, RoutingResult
+from flowengine.errors import RouteError
+from flowengine.llm.model import Model
+from flowengine.records import Gateway, Notice
+
+__all__ = ["RoutingAgent"]
+
+
+class _Choice(BaseModel):
+    """What the model says; `next_route` is one of the declared labels once it is parsed."""
+
+    next_route: str
+    confidence: float = Field(ge=0.0, le=1.0, allow_inf_nan=False)
+    reasoning: str = ""
+
+
+class RoutingAgent:
+    """Chooses the route for the last generation of a context, in one structured call.
+
+    >>> from flowengine.llm.scripted import ScriptedModel
+    >>> model = ScriptedModel([{"next_route": "Tea", "confidence": 0.8, "reasoning": "It says so"}])
+    >>> router = RoutingAgent("drinks", "What is it about?", {"tea": "Tea", "coffee": "Coffee"}, model=model)
+    >>> router.run("Sencha is lovely.").routing_result.next_route
+    'tea'
+    """
+
+    def __init__(
+        self,
+        name: str,
+        routing_instruction: str,
+        routes: Mapping[str, str],
+        fallback: str | None = None,
+        min_confidence: float | None = None,
+        *,
+        model: ModelChoice = None,
+        temperature: float | None = 0.1,
+        max_tokens: int | None = None,
+        max_retries: int = 3,
+        timeout: float = 120.0,
+        fallbacks: tuple[str | Model, ...] = (),
+        locale: str = "en",
+        **options: Any,
+    ) -> None:
+        """`routes` are label → description; `fallback` is taken where no answer can be used or trusted, and may
+        be a name that is none of the labels. `options` reach the model call."""
+        with naming(name):
+            self.name = name
+            self.instruction = routing_instruction
+            self.routes = check_labels(routes)
+            self.fallback = fallback
+            self.min_confidence = None if min_confidence is None else check_share("min_confidence", min_confidence)
+            self.settings: CallSettings = call_settings(
+                arguments_of(RoutingAgent),
+                options,
+                model=model,
+                fallbacks=tuple(fallbacks),
+                temperature=temperature,
+                max_tokens=max_tokens,
+                timeout=timeout,
+                max_retries=max_retries,
+            )
+            self.words = catalogue(locale)
+            self._shape = _choice_shape(self.routes)
+
+    async def run_async(
+        self,
+        input_text: str | None = None,
+        context: Context | None = None,
+        *,
+        target: Any = None,
+        gateway: Gateway | None = None,
+        **options: Any,
+    ) -> Context:
+        """The context with `routing_result`, which is also its `result`.
+
+        Looked at is the `target`, else the context's last generation with its prompt, else the input
+        text. `options` are for this call's model call (`temperature`, `model`, what else the vendor takes).
+        """
+        found = Context() if context is None else context
+        with naming(self.name):
+            subject = subject_of(found, input_text, target)
+        routing = await self.route(subject, gateway, **options)
+        return found.with_(result=routing, routing_result=routing)
+
+    def run(
+        self, input_text: str | None = None, context: Context | None = None, *, target: Any = None, **options: Any
+    ) -> Context:
+        """`run_async` for synchronous code, inside or outside a running event loop."""
+        return run_sync(lambda: self.run_async(input_text, context, target=target, **options))
+
+    async def route(self, subject: Subject, gateway: Gateway | None = None, **options: Any) -> RoutingResult:
+        """The route of one subject.
+
+        An answer that names no route is sent back for correction, `max_retries` times; then the
+        fallback is taken, or it is a `RouteError`. So it is with too little confidence.
+        """
+        with naming(self.name):
+            caller = await open_caller(self.settings.changed(options), gateway, self.words)
+            messages = routing_messages(self.words, subject, self.instruction, self.routes)
+            try:
+                answer = await caller.answer(messages, self._shape, "routing")
+            except UnusableAnswerError as error:
+                return await self._unusable(subject, caller, error)
+            return await self._chosen(subject, caller, answer)
+
+    async def _chosen(self, subject: Subject, caller: Caller, answer: Answer) -> RoutingResult:
+        choice: _Choice = answer.value
+        result = RoutingResult(
+            content=subject.content,
+            next_route=choice.next_route,
+            confidence=choice.confidence,
+            reasoning=choice.reasoning,
+            metadata=answer.metadata(),
+        )
+        if self.min_confidence is None or choice.confidence >= self.min_confidence:
+            return result
+        why = (
+            f"route '{choice.next_route}' was chosen with confidence {choice.confidence:g}, "
+            f"below min_confidence {self.min_confidence:g}"
+        )
+        return await self._fall_back(result, caller, why)
+
+    async def _unusable(self, subject: Subject, caller: Caller, error: UnusableAnswerError) -> RoutingResult:
+        why = f"the answer {error.answer[:200]!r} names no route after {error.calls} call(s): {error.problem}"
+        # Confidence 0: nobody is sure of a route that nobody chose.
+        result = RoutingResult(content=subject.content, next_route="", confidence=0.0, metadata={"calls": error.calls})
+        try:
+            return await self._fall_back(result, caller, why)
+        except RouteError as failure:
+            raise failure from error
+
+    async def _fall_back(self, result: RoutingResult, caller: Caller, why: str) -> RoutingResult:
+        if self.fallback is None:
+            raise RouteError(f"{why}; allowed routes: {', '.join(self.routes)}; there is no fallback")
+        await caller.gateway.note(Notice(f"agent '{self.name}': {why}; fallback '{self.fallback}' is taken"))
+        metadata = {**result.metadata, "fallback": True, "chosen": result.next_route or None, "why": why}
+        return result.model_copy(update={"next_route": self.fallback, "metadata": metadata})
+
+
+def _choice_shape(routes: Mapping[str, str]) -> Shape:
+    labels = {label.casefold(): label for label in routes}
+    described = "; ".join(f"{label}: {text}" if text else label for label, text in routes.items())
+    properties = {
+        "next_route": {"type": "string", "enum": list(routes), "description": described},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "reasoning": {"type": "string"},
+    }
+
+    def parse(value: Any) -> _Choice:
+        try:
+            choice = _Choice.model_validate(value)
+        except ValidationError as error:
+            raise UnfitError(error_lines(error)) from error
+        label = labels.get(choice.next_route.strip().casefold())
+        if label is None:
+            raise UnfitError(f"next_route: {choice.next_route[:200]!r} is none of the routes {', '.join(routes)}")
+        return choice.model_copy(update={"next_route": label})
+
+    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return Shape("routing", schema, parse)

@@ -1,0 +1,178 @@
+"""The settings of agents, grouped and checked when an agent is made.
+
+Everything here is frozen data and the rules it must satisfy; a broken rule is a `DefinitionError`
+that says what was found and what to write instead. Nothing here calls anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from functools import cache
+from inspect import Parameter, signature
+from math import isfinite
+from typing import Any, Final, TypeAlias
+
+from flowengine.agents.structured import Shape
+from flowengine.context import EvaluationResult, LLMResult
+from flowengine.errors import DefinitionError
+from flowengine.llm.model import Model
+
+__all__ = [
+    "CallSettings",
+    "Generation",
+    "Guardrail",
+    "Improvement",
+    "ImprovementCallback",
+    "ModelChoice",
+    "arguments_of",
+    "call_settings",
+    "check_labels",
+    "check_share",
+]
+
+ModelChoice: TypeAlias = str | Model | None
+"""A model's name, a model, or None for the default one."""
+
+Guardrail: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
+"""True lets the value pass."""
+
+ImprovementCallback: TypeAlias = Callable[[LLMResult, EvaluationResult], str | Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """How one agent calls its model."""
+
+    model: ModelChoice = None
+    fallbacks: tuple[str | Model, ...] = ()
+    """Models asked in turn when the one before fails for good."""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    timeout: float = 120.0
+    """Seconds a call may take."""
+    max_retries: int = 3
+    """Of a call that failed and may work when tried again, and of an answer that does not fit its shape."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further keyword arguments of the model call."""
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None and not 0 <= self.temperature <= 2:
+            raise DefinitionError(f"temperature must be between 0 and 2, not {self.temperature!r}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise DefinitionError(f"max_tokens must be at least 1, not {self.max_tokens!r}")
+        if not (isfinite(self.timeout) and self.timeout > 0):
+            raise DefinitionError(f"timeout must be a number of seconds above 0, not {self.timeout!r}")
+        if self.max_retries < 0:
+            raise DefinitionError(f"max_retries must be 0 or more, not {self.max_retries!r}")
+
+    def changed(self, options: Mapping[str, Any]) -> CallSettings:
+        """These settings with the options of one call: own fields replaced, all others added to `extra`."""
+        own = {name: value for name, value in options.items() if name in _OVERRIDES}
+        further = {name: value for name, value in options.items() if name not in _OVERRIDES}
+        check_options(further, _OVERRIDES)
+        return replace(self, **own, extra={**self.extra, **further}) if options else self
+
+
+_OVERRIDES: Final = frozenset(each.name for each in fields(CallSettings)) - {"extra", "fallbacks", "max_retries"}
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What an agent writes, and what it lets in and out."""
+
+    instructions: str
+    system_message: str
+    shape: Shape | None
+    """None for free text."""
+    input_guardrails: tuple[Guardrail, ...]
+    output_guardrails: tuple[Guardrail, ...]
+    history: list[str] | None
+    """The caller's list: read for the prompt, and each exchange is appended to it."""
+    history_size: int
+    """Entries of the history that enter a prompt, the newest."""
+
+    def __post_init__(self) -> None:
+        if self.history_size < 0:
+            raise DefinitionError(f"history_size must be 0 or more, not {self.history_size!r}")
+
+    def recent(self) -> Sequence[str]:
+        """The part of the history that enters a prompt."""
+        return self.history[-self.history_size :] if self.history and self.history_size else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """Orchestration mode: judge, and improve what does not pass."""
+
+    max_iterations: int = 3
+    """Improvements after the first generation."""
+    callback: ImprovementCallback | None = None
+    """Turns a result and its evaluation into the guidance of the next try."""
+
+    def __post_init__(self) -> None:
+        if self.max_iterations < 0:
+            raise DefinitionError(f"max_improvement_iterations must be 0 or more, not {self.max_iterations!r}")
+
+
+def check_share(name: str, value: float) -> float:
+    """A value from 0.0 to 1.0; one above proposes the value / 100, since percentages are a common slip.
+
+    >>> check_share("pass_threshold", 85)
+    Traceback (most recent call last):
+    flowengine.errors.DefinitionError: pass_threshold must be between 0.0 and 1.0, not 85; did you mean 0.85?
+    """
+    if 0 <= value <= 1:
+        return value
+    hint = f"; did you mean {value / 100:g}?" if 1 < value <= 100 else ""
+    raise DefinitionError(f"{name} must be between 0.0 and 1.0, not {value!r}{hint}")
+
+
+def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Routes that can be told apart after trimming and case folding."""
+    if not labels:
+        raise DefinitionError("routes must declare at least one label: {label: description}")
+    folded: dict[str, str] = {}
+    for label in labels:
+        key = label.strip().casefold()
+        if not key or label != label.strip():
+            raise DefinitionError(f"a route's label must be text without spaces around it, not {label!r}")
+        if key in folded:
+            raise DefinitionError(f"routes {folded[key]!r} and {label!r} differ in upper and lower case only")
+        folded[key] = label
+    return dict(labels)
+
+
+_NO_OPTIONS: Final = frozenset(
+    {
+        *("provider", "messages", "stream", "n", "tools", "tool_choice"),
+        *("response_format", "response_schema", "response_name"),
+        *("mcp_servers", "context_providers", "context_providers_config", "contexts", "memory", "skills"),
+    }
+)
+"""What the agent itself decides about a call, and what would reach a vendor that can do nothing with it."""
+
+
+@cache
+def arguments_of(agent: type[Any]) -> frozenset[str]:
+    """The arguments that an agent's class declares."""
+    parameters = signature(agent).parameters.values()
+    return frozenset(each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD)
+
+
+def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
+    """Refuse what is no option of a model call, and what looks like a misspelt argument of the agent."""
+    for option in options:
+        if option in _NO_OPTIONS:
+            raise DefinitionError(f"'{option}' is neither an argument here nor an option of a model call")
+        # Vendors' own options resemble ours (`max_completion_tokens`), so only a near miss counts.
+        close = get_close_matches(option, known, n=1, cutoff=0.85)
+        if close:
+            raise DefinitionError(f"unknown argument '{option}'; did you mean '{close[0]}'?")
+
+
+def call_settings(known: frozenset[str], extra: Mapping[str, Any], **settings: Any) -> CallSettings:
+    """Settings for a model call; `known` are the argument names of the agent that is being made."""
+    check_options(extra, known)
+    return CallSettings(**settings, extra=dict(extra))

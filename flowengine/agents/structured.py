@@ -1,0 +1,250 @@
+"""Answers of a declared shape: find the JSON in a text, check it, and have the model correct it.
+
+It knows shapes (a pydantic class or a JSON Schema) and the loop of correction. It knows no prompt
+beyond the two texts of the catalogue's `structured` section, and no default: an answer that never
+fits is an error that holds the last answer and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from pydantic import BaseModel, ValidationError
+
+from flowengine.agents.catalogue import Catalogue
+from flowengine.agents.gateway import ask
+from flowengine.agents.prompt import with_format
+from flowengine.errors import DefinitionError, OutputError
+from flowengine.llm.messages import Message
+from flowengine.llm.model import Model, Reply, Request
+from flowengine.records import Gateway
+
+__all__ = [
+    "Answer",
+    "OutputModel",
+    "Shape",
+    "UnfitError",
+    "UnusableAnswerError",
+    "complete_structured",
+    "error_lines",
+    "json_values",
+    "shape_of",
+]
+
+OutputModel: TypeAlias = type[BaseModel] | Mapping[str, Any]
+"""What a user gives as `output_model`: a pydantic class or a JSON Schema."""
+
+_MOST_FAILURES: Final = 200
+"""Places in one text where JSON may seem to begin and does not, before the search is given up."""
+
+
+class UnfitError(ValueError):
+    """A value that does not fit its shape; the message is for the model."""
+
+
+class UnusableAnswerError(OutputError):
+    """The last answer, after all corrections, still does not fit."""
+
+    def __init__(self, answer: str, problem: str, calls: int) -> None:
+        super().__init__(f"the answer cannot be used after {calls} call(s): {problem}; it was: {_cut(answer)!r}")
+        self.answer = answer
+        self.problem = problem
+        self.calls = calls
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A declared output: its schema for the model, and the check of what came back."""
+
+    name: str
+    """Letters, digits, `_` and `-`, as vendors want it."""
+    schema: Mapping[str, Any]
+    parse: Callable[[Any], Any]
+    """JSON value → validated value; raises `UnfitError`."""
+
+
+class Answer(NamedTuple):
+    """What a model answered in the end and how it came about."""
+
+    value: Any
+    """The text, or the validated value."""
+    reply: Reply
+    """The last one."""
+    calls: int
+    """Calls made, corrections included."""
+
+    def metadata(self) -> dict[str, Any]:
+        """Which model answered and what that took, as JSON values; tokens and cost are the last call's."""
+        reply = self.reply
+        return {
+            "model": reply.model,
+            "provider": reply.provider,
+            "finish_reason": reply.finish_reason,
+            "prompt_tokens": reply.usage.prompt_tokens,
+            "completion_tokens": reply.usage.completion_tokens,
+            "cost_usd": reply.cost_usd,
+            "calls": self.calls,
+        }
+
+
+def shape_of(output: OutputModel) -> Shape:
+    """The shape of a pydantic class or of a JSON Schema; anything else is a `DefinitionError`."""
+    given = cast(object, output)  # what a flow's author wrote may be anything
+    if isinstance(given, type) and issubclass(given, BaseModel):
+        return Shape(_name(given.__name__), given.model_json_schema(), _instance_of(given))
+    if isinstance(given, Mapping):
+        schema = cast("Mapping[str, Any]", given)
+        return Shape(_name(str(schema.get("title") or "answer")), schema, _value_of(schema))
+    raise DefinitionError(f"output_model must be a pydantic class or a JSON Schema (a mapping), not {output!r}")
+
+
+async def complete_structured(
+    gateway: Gateway,
+    model: Model,
+    request: Request,
+    output: OutputModel | Shape,
+    *,
+    words: Catalogue,
+    purpose: str = "generation",
+    max_retries: int = 3,
+) -> Answer:
+    """Ask until the answer fits `output`, at most `max_retries` times more than once.
+
+    What is wrong with an answer is fed back as a user message after it; only the last bad answer is
+    kept in the chat. An empty answer is asked for again with the same request.
+    """
+    shape = output if isinstance(output, Shape) else shape_of(output)
+    first = replace(request, response_schema=shape.schema, response_name=shape.name)
+    # Most adapters hand a schema over; one that cannot says so, and then the prompt carries it.
+    if not getattr(model, "native_schema", True):
+        first = replace(first, messages=with_format(words, first.messages, shape.schema))
+    current, calls = first, 0
+    while True:
+        reply = await ask(gateway, model, current, purpose=purpose)
+        calls += 1
+        try:
+            return Answer(_parse(reply, shape), reply, calls)
+        except UnfitError as error:
+            problem = str(error)
+        if calls > max_retries:
+            raise UnusableAnswerError(reply.content, problem, calls)
+        current = _corrected(first, reply.content, words("structured.correction", problem=problem))
+
+
+def json_values(text: str) -> Iterator[Any]:
+    """The JSON values in an answer, the likeliest first: all of it, then fenced blocks, then what prose surrounds.
+
+    Of several blocks the last comes first: models think before they answer.
+
+    >>> list(json_values('Sure! {"a": 1} It was {easy}.'))
+    [{'a': 1}]
+    """
+    whole = _loaded(text)
+    if whole is not _NOTHING:
+        yield whole
+        return
+    fences = [_loaded(block) for block in re.findall(r"```[\w-]*\s*\n?(.*?)```", text, re.DOTALL)]
+    yield from (value for value in reversed(fences) if value is not _NOTHING)
+    yield from reversed(list(_embedded(text)))
+
+
+_NOTHING: Final = object()
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return _DECODER.decode(text.strip())
+    except (ValueError, RecursionError):
+        return _NOTHING
+
+
+def _embedded(text: str) -> Iterator[Any]:
+    """Objects and arrays in a text, not those inside others."""
+    position, failures = 0, 0
+    while (start := _JSON_START.search(text, position)) and failures < _MOST_FAILURES:
+        try:
+            value, position = _DECODER.raw_decode(text, start.start())
+            yield value
+        except (ValueError, RecursionError):
+            position = start.end()
+            failures += 1
+
+
+_JSON_START: Final = re.compile(r"[{\[]")
+
+
+def _parse(reply: Reply, shape: Shape) -> Any:
+    """The first JSON value that fits; `UnfitError` says what is wrong with the likeliest."""
+    problem = ""
+    for value in json_values(reply.content):
+        try:
+            return shape.parse(value)
+        except UnfitError as error:
+            problem = problem or str(error)
+    if reply.finish_reason == "length":
+        problem = "it was cut off because it became too long; answer more briefly"
+    elif not reply.content.strip():
+        problem = "it is empty"
+    raise UnfitError(problem or "it holds no JSON")
+
+
+def _corrected(first: Request, answer: str, correction: str) -> Request:
+    if not answer.strip():
+        return first
+    return replace(first, messages=(*first.messages, Message("assistant", answer), Message("user", correction)))
+
+
+def _instance_of(kind: type[BaseModel]) -> Callable[[Any], BaseModel]:
+    def parse(value: Any) -> BaseModel:
+        try:
+            # Through JSON once more: only there do strict models read dates and enums from text.
+            return kind.model_validate_json(json.dumps(value))
+        except ValidationError as error:
+            raise UnfitError(error_lines(error)) from error
+
+    return parse
+
+
+def error_lines(error: ValidationError) -> str:
+    """What pydantic found, in one line a model can act on; five problems at most."""
+    return "; ".join(_line(each) for each in error.errors(include_url=False)[:5])
+
+
+def _line(error: Any) -> str:
+    place = ".".join(str(part) for part in error["loc"]) or "the value"
+    given = "" if error["type"] == "missing" else f" (it is {_cut(repr(error['input']), 80)})"
+    return f"{place}: {error['msg']}{given}"
+
+
+def _value_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
+    # Loaded here because the validating library is slow to import and most agents answer in text.
+    from flowengine.agents.json_schema import problems, validator
+
+    check = validator(schema)
+
+    def parse(value: Any) -> Any:
+        found = problems(check, value)
+        if found:
+            raise UnfitError("; ".join(found))
+        return value
+
+    return parse
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:64] or "answer"
+
+
+def _cut(text: str, longest: int = 200) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

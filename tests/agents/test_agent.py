@@ -1,0 +1,273 @@
+"""Agents that stand alone: what is asked, what comes back in the context, what fails and how it says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import trio
+from pydantic import BaseModel, Field
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.gateway import DirectGateway
+from flowengine.context import Context, LLMResult
+from flowengine.errors import DefinitionError, OutputError, PermanentModelError, TransientModelError
+from flowengine.llm.messages import Message
+from flowengine.llm.model import Reply
+from flowengine.llm.scripted import ScriptedModel
+from flowengine.records import ModelCall
+
+
+class Recorder:
+    """Keeps what a gateway notes."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.gateway = DirectGateway(self.note)
+
+    async def note(self, record: Any) -> None:
+        self.records.append(record)
+
+
+def told(model: ScriptedModel, call: int = 0) -> list[tuple[str, str]]:
+    """Role and text of each message of one request."""
+    return [(each.role, each.content) for each in model.requests[call].messages]
+
+
+async def test_an_agent_answers_and_leaves_prompt_and_generation_in_the_state() -> None:
+    agent = Agent("writer", "Write a line.", model=ScriptedModel(["Once upon a time."]))
+    before = Context(shared_state={"counter": 1})
+    after = await agent.run_async("a tale", before)
+    assert isinstance(after.result, LLMResult)
+    assert str(after.result) == "Once upon a time."
+    assert after.result.attempts == 1
+    assert after.result.evaluation_score is None
+    assert dict(after.shared_state) == {
+        "counter": 1,
+        "_last_prompt": "Write a line.\n\nUser input: a tale",
+        "_last_generation": "Once upon a time.",
+    }
+    assert dict(before.shared_state) == {"counter": 1}
+
+
+async def test_the_result_tells_which_model_answered() -> None:
+    agent = Agent("writer", "Write.", model=ScriptedModel([Reply("Hi", model="m-1", provider="acme")]))
+    metadata = (await agent.run_async("x")).result.metadata
+    assert (metadata["model"], metadata["provider"], metadata["finish_reason"]) == ("m-1", "acme", "stop")
+
+
+async def test_settings_and_further_arguments_reach_the_request() -> None:
+    model = ScriptedModel(["a", "b"])
+    agent = Agent("writer", "Write.", model=model, temperature=0.3, max_tokens=50, timeout=7, top_p=0.5)
+    await agent.run_async("x")
+    request = model.requests[0]
+    assert (request.model, request.temperature, request.max_tokens, request.timeout) == ("scripted", 0.3, 50, 7)
+    assert dict(request.extra) == {"top_p": 0.5}
+    await agent.run_async("x", temperature=0.9, seed=4)
+    assert model.requests[1].temperature == 0.9
+    assert dict(model.requests[1].extra) == {"top_p": 0.5, "seed": 4}
+
+
+async def test_a_model_given_for_one_run_stands_for_every_model_of_the_agent() -> None:
+    other = ScriptedModel({"evaluation": JUDGED, "routing": ROUTED, "User input": "text"}, name="other")
+    agent = Agent(
+        "writer",
+        "Write.",
+        model=ScriptedModel([]),
+        evaluation_instructions="Judge.",
+        evaluation_model=ScriptedModel([]),
+        routing_instruction="Route.",
+        routes={"a": "A"},
+    )
+    after = await agent.run_async("x", model=other)
+    assert after.evaluation_result is not None
+    assert after.routing_result is not None
+    assert [request.model for request in other.requests] == ["other"] * 3
+
+
+CRITERIA = {"accuracy": 1.0, "relevance": 1.0, "completeness": 1.0}
+JUDGED: Mapping[str, Any] = {"score": 0.9, "criteria_scores": CRITERIA, "feedback": "Fine", "suggestions": []}
+ROUTED: Mapping[str, Any] = {"next_route": "a", "confidence": 0.9, "reasoning": "because"}
+
+
+async def test_messages_of_the_context_come_between_the_system_message_and_the_input() -> None:
+    model = ScriptedModel(["ok"])
+    earlier = [Message("user", "Hello"), {"role": "assistant", "content": "Hi"}]
+    await Agent("a", "Be brief.", model=model).run_async("Go on", Context(messages=earlier))
+    assert told(model) == [
+        ("system", "Be brief."),
+        ("user", "Hello"),
+        ("assistant", "Hi"),
+        ("user", "User input: Go on"),
+    ]
+
+
+async def test_the_history_is_the_callers_list_and_its_newest_entries_enter_the_prompt() -> None:
+    model = ScriptedModel(["one", "two", "three"])
+    history: list[str] = []
+    agent = Agent("a", "", model=model, session_history=history, history_size=1)
+    for text in ("first", "second", "third"):
+        await agent.run_async(text)
+    assert history == ["User: first\nAssistant: one", "User: second\nAssistant: two", "User: third\nAssistant: three"]
+    assert told(model, 0) == [("user", "User input: first")]
+    assert told(model, 2) == [
+        ("user", "Previous context:\nUser: second\nAssistant: two\n\nUser input: third"),
+    ]
+
+
+async def test_without_a_history_an_agent_remembers_nothing() -> None:
+    model = ScriptedModel(["one", "two"])
+    agent = Agent("a", "", model=model)
+    await agent.run_async("first")
+    await agent.run_async("second")
+    assert told(model, 1) == [("user", "User input: second")]
+
+
+async def test_an_empty_answer_is_asked_for_once_more() -> None:
+    model = ScriptedModel(["  \n", "text"])
+    after = await Agent("a", "Write.", model=model).run_async("x")
+    assert str(after.result) == "text"
+    assert after.result.attempts == 2
+    assert model.requests[0].key() == model.requests[1].key()
+
+
+async def test_two_empty_answers_are_an_error() -> None:
+    model = ScriptedModel(["", ""])
+    with pytest.raises(OutputError, match=r"agent 'a': .*empty answer, in 2 call"):
+        await Agent("a", "Write.", model=model).run_async("x")
+
+
+async def test_without_retries_one_empty_answer_is_an_error() -> None:
+    with pytest.raises(OutputError, match="empty"):
+        await Agent("a", "Write.", model=ScriptedModel([""]), max_retries=0).run_async("x")
+
+
+async def test_an_answer_that_the_vendor_held_back_is_a_permanent_error() -> None:
+    model = ScriptedModel([Reply("Sorry", finish_reason="content_filter")])
+    with pytest.raises(PermanentModelError, match=r"agent 'a': model 'scripted' refused"):
+        await Agent("a", "Write.", model=model).run_async("x")
+
+
+async def test_errors_of_the_model_name_the_agent_once_and_keep_what_they_carry() -> None:
+    model = ScriptedModel([PermanentModelError("no such model")])
+    with pytest.raises(PermanentModelError, match=r"^agent 'a': no such model$"):
+        await Agent("a", "Write.", model=model).run_async("x")
+    busy = TransientModelError("busy", retry_after=3.0)
+    with pytest.raises(TransientModelError, match=r"^agent 'a': busy$") as caught:
+        await Agent("a", "Write.", model=ScriptedModel([busy]), max_retries=0).run_async("x")
+    assert caught.value.retry_after == 3.0
+
+
+async def test_every_call_is_noted_failed_ones_included() -> None:
+    recorder = Recorder()
+    model = ScriptedModel(["", Reply("text", cost_usd=0.5), PermanentModelError("gone")])
+    agent = Agent("a", "Write.", model=model)
+    await agent.run_async("x", gateway=recorder.gateway)
+    with pytest.raises(PermanentModelError):
+        await agent.run_async("x", gateway=recorder.gateway)
+    calls = [record for record in recorder.records if isinstance(record, ModelCall)]
+    assert [(each.content, each.error, each.occurrence, each.purpose) for each in calls] == [
+        ("", None, 0, "generation"),
+        ("text", None, 1, "generation"),
+        ("", "gone", 2, "generation"),
+    ]
+    assert calls[1].cost_usd == 0.5
+    assert calls[1].messages[0] == {"role": "system", "content": "Write."}
+    assert {each.key for each in calls} == {model.requests[0].key()}
+
+
+class Person(BaseModel):
+    name: str
+    age: int = Field(ge=0)
+
+
+async def test_with_an_output_model_the_content_is_a_validated_instance() -> None:
+    model = ScriptedModel([{"name": "Ann", "age": 36}])
+    after = await Agent("a", "Extract.", model=model, output_model=Person).run_async("Ann is 36")
+    assert after.result.content == Person(name="Ann", age=36)
+    assert after.shared_state["_last_generation"] == Person(name="Ann", age=36)
+    assert model.requests[0].response_name == "Person"
+    assert dict(model.requests[0].response_schema or {}) == Person.model_json_schema()
+
+
+async def test_a_validation_error_is_fed_back_to_the_model() -> None:
+    model = ScriptedModel(['{"name": "Ann", "age": -1}', {"name": "Ann", "age": 36}])
+    after = await Agent("a", "Extract.", model=model, output_model=Person).run_async("Ann is 36")
+    assert after.result.content.age == 36
+    assert after.result.attempts == 2
+    assert told(model, 1)[:2] == told(model, 0)
+    (role, answer), (asker, correction) = told(model, 1)[2:]
+    assert (role, answer, asker) == ("assistant", '{"name": "Ann", "age": -1}', "user")
+    assert "age: Input should be greater than or equal to 0 (it is -1)" in correction
+
+
+async def test_an_output_that_never_fits_is_an_error_that_holds_the_last_answer() -> None:
+    model = ScriptedModel(["no idea"] * 3)
+    agent = Agent("a", "Extract.", model=model, output_model=Person, max_retries=2)
+    with pytest.raises(OutputError, match=r"agent 'a': .*after 3 call.*holds no JSON.*'no idea'"):
+        await agent.run_async("x")
+    assert len(model.requests) == 3
+
+
+async def test_an_output_may_be_declared_as_a_json_schema() -> None:
+    schema = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
+    model = ScriptedModel([{"tags": [1]}, {"tags": ["a"]}])
+    after = await Agent("a", "Tag.", model=model, output_model=schema).run_async("x")
+    assert after.result.content == {"tags": ["a"]}
+    assert "$.tags[0]: 1 is not of type 'string'" in told(model, 1)[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"evaluation_threshold": 85.0}, r"agent 'a': evaluation_threshold must be .* not 85.0; did you mean 0.85\?"),
+        ({"evaluation_threshold": -0.1}, "evaluation_threshold must be between 0.0 and 1.0, not -0.1$"),
+        ({"locale": "jp"}, r"agent 'a': unknown locale 'jp'; there are en, ja, zh"),
+        ({"temperature": 3.0}, "temperature must be between 0 and 2"),
+        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
+        ({"timeout": float("inf")}, "timeout must be a number of seconds above 0"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"max_retries": -1}, "max_retries must be 0 or more"),
+        ({"history_size": -1}, "history_size must be 0 or more"),
+        ({"max_improvement_iterations": -1}, "max_improvement_iterations must be 0 or more"),
+        ({"routes": {"a": "A"}}, "routes needs both routing_instruction and routes"),
+        ({"routing_instruction": "Route."}, "routing_instruction needs both"),
+        ({"fallback": "a"}, "fallback needs both"),
+        ({"improvement_callback": lambda r, e: "x"}, "set orchestration_mode"),
+        ({"temprature": 0.1}, r"unknown argument 'temprature'; did you mean 'temperature'\?"),
+        ({"tools": [print]}, "'tools' is neither an argument here nor an option of a model call"),
+        ({"memory": object()}, "'memory' is neither"),
+        ({"output_model": {"name": "string"}}, r"agent 'a': this is no JSON Schema: none of its keys \(name\)"),
+        ({"output_model": {"type": "strnig"}}, "this is no JSON Schema: at .*type"),
+        ({"output_model": int}, "output_model must be a pydantic class or a JSON Schema"),
+        ({"output_model": {"$ref": "http://127.0.0.1:9/x"}}, "only its own parts"),
+        ({"output_model": {"$ref": "#/$defs/missing"}}, "which it does not have"),
+    ],
+)
+def test_a_wrong_setting_is_refused_when_the_agent_is_made(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        Agent("a", "Write.", **settings)
+
+
+def test_vendors_own_options_are_not_taken_for_misspelt_arguments() -> None:
+    agent = Agent("a", "Write.", max_completion_tokens=5, top_p=1, stop=["x"], seed=1, reasoning_effort="low")
+    assert set(agent.settings.extra) == {"max_completion_tokens", "top_p", "stop", "seed", "reasoning_effort"}
+
+
+def test_run_works_without_an_event_loop() -> None:
+    assert str(Agent("a", "", model=ScriptedModel(["ok"])).run("x").result) == "ok"
+
+
+@pytest.mark.parametrize("start", [asyncio.run, lambda coroutine: trio.run(lambda: coroutine)], ids=["asyncio", "trio"])
+def test_run_works_inside_a_running_event_loop(start: Any) -> None:
+    async def within() -> str:
+        return str(Agent("a", "", model=ScriptedModel(["ok"])).run("x").result)
+
+    assert start(within()) == "ok"
+
+
+def test_errors_come_out_of_run_as_they_are() -> None:
+    with pytest.raises(PermanentModelError, match="gone"):
+        Agent("a", "", model=ScriptedModel([PermanentModelError("gone")])).run("x")
