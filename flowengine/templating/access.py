@@ -1,0 +1,175 @@
+"""What kind of data a value is, and reading one field or item of it.
+
+Data only: mappings by key, lists and texts by index, named tuples, pydantic models and dataclasses by a
+declared field. No method, property or private attribute can be reached, because nothing but a declared
+field is ever asked for. A field that is not there is `Missing`; asking a number or a text for a field is
+an error, so that `output.passed` of a text does not quietly count as false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, cast
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from flowengine.errors import TemplateError
+from flowengine.templating.limits import Meter
+from flowengine.templating.undefined import Missing
+
+__all__ = ["Kind", "Shape", "attribute", "entry", "item", "kind_of", "named", "shape_of", "slice_of", "sequence"]
+
+Kind = Literal["boolean", "enum", "list", "mapping", "missing", "null", "number", "object", "other", "scalar", "string"]
+
+_ABSENT: Final = object()
+_KEYS: Final = (str, int, float, bool, type(None))
+_NO_FIELDS: Final[dict[str, int]] = {}
+
+
+class Shape(NamedTuple):
+    """What the templates know about a type."""
+
+    kind: Kind
+    fields: Mapping[str, int] = _NO_FIELDS
+    """Declared public fields of an object, with their positions."""
+    read: Callable[[Any, str], Any] = getattr
+    """Reads a declared field."""
+
+
+@lru_cache(maxsize=1024)
+def shape_of(kind: type) -> Shape:
+    """The shape of the values of a type."""
+    if kind is Missing:
+        return Shape("missing")
+    if issubclass(kind, Enum):
+        return Shape("enum")
+    for plain, name in _PLAIN:
+        if issubclass(kind, plain):
+            return Shape(name)
+    if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
+        names = cast("tuple[str, ...]", getattr(kind, "_fields"))  # noqa: B009 - declared by the line above only
+        return _object(names, lambda value, name: tuple.__getitem__(value, names.index(name)))
+    if issubclass(kind, Mapping):
+        return Shape("mapping")
+    if issubclass(kind, BaseModel):
+        return _object(tuple(kind.model_fields), lambda value, name: value.__dict__[name])
+    if is_dataclass(kind):
+        return _object(tuple(each.name for each in fields(kind)), getattr)
+    if issubclass(kind, Sequence) and not issubclass(kind, (bytes, bytearray, memoryview)):
+        return Shape("list")
+    return Shape("other")
+
+
+_PLAIN: Final[tuple[tuple[type | tuple[type, ...], Kind], ...]] = (
+    (type(None), "null"),
+    (bool, "boolean"),
+    ((int, float), "number"),
+    (str, "string"),
+    ((date, datetime, time, Decimal, UUID), "scalar"),
+)
+
+
+def _object(names: tuple[str, ...], read: Callable[[Any, str], Any]) -> Shape:
+    return Shape("object", {name: at for at, name in enumerate(names) if not name.startswith("_")}, read)
+
+
+def kind_of(value: Any) -> Kind:
+    """The kind of a value.
+
+    >>> kind_of({}), kind_of("x"), kind_of(1)
+    ('mapping', 'string', 'number')
+    """
+    return shape_of(type(value)).kind
+
+
+def named(value: Any) -> str:
+    """The kind of a value as a message says it."""
+    kind = kind_of(value)
+    if kind in ("object", "other", "scalar", "enum"):
+        return f"a value of type {type(value).__name__}"
+    return "null" if kind == "null" else f"a {kind}"
+
+
+def attribute(value: Any, name: str, path: str) -> Any:
+    """The field `name`; `path` is the whole access as written, for messages."""
+    shape = shape_of(type(value))
+    if shape.kind == "mapping":
+        return entry(value, name, path)
+    if shape.kind == "object":
+        return shape.read(value, name) if name in shape.fields else Missing(path, known=shape.fields)
+    if shape.kind == "missing":
+        return cast(Missing, value).step(name)
+    if shape.kind == "null":
+        return Missing(path, "it is a field of null")
+    raise TemplateError(f"{path}: {named(value)} has no field '{name}'")
+
+
+def entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
+    """The value under a key, without running what a `dict` subclass does about absent keys."""
+    if not isinstance(key, _KEYS):
+        raise TemplateError(f"{path}: {named(key)} cannot be a key")
+    if isinstance(value, dict):
+        found = dict.get(cast("dict[Any, Any]", value), key, _ABSENT)
+    else:
+        try:
+            found = value[key]
+        except KeyError:
+            found = _ABSENT
+    return Missing(path, known=value) if found is _ABSENT else found
+
+
+def item(value: Any, key: Any, path: str) -> Any:
+    """`value[key]` for a key that was computed."""
+    kind = kind_of(value)
+    if isinstance(key, Missing):
+        raise key.error()
+    if kind in ("list", "string"):
+        if type(key) is not int:
+            raise TemplateError(f"{path}: {named(value)} is read by position, not by {named(key)}")
+        return value[key] if -len(value) <= key < len(value) else Missing(path, f"it has {len(value)} items")
+    if isinstance(key, str):
+        return attribute(value, str.__str__(key), path)
+    if kind == "mapping":
+        return entry(value, key, path)
+    if kind == "missing":
+        return cast(Missing, value).step(key if type(key) is int else "?")
+    if kind == "null":
+        return Missing(path, "it is an item of null")
+    raise TemplateError(f"{path}: {named(value)} has no items")
+
+
+def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
+    """`value[start:stop:step]` of a list or a text."""
+    if isinstance(value, Missing):
+        raise value.error()
+    for bound in (start, stop, step):
+        if bound is not None and type(bound) is not int:
+            raise TemplateError(f"a slice takes whole numbers, not {named(bound)}")
+    if step == 0:
+        raise TemplateError("the step of a slice cannot be 0")
+    kind = kind_of(value)
+    cut = slice(start, stop, step)
+    if kind == "string":
+        meter.text(len(range(*cut.indices(len(value)))))
+    elif kind == "list":
+        meter.items(len(range(*cut.indices(len(value)))))
+    else:
+        raise TemplateError(f"{named(value)} cannot be sliced")
+    return value[cut]
+
+
+def sequence(meter: Meter, value: Any) -> Sequence[Any]:
+    """The items of a value that may be walked through; paid for here, one step an item."""
+    kind = kind_of(value)
+    if kind == "missing":
+        raise cast(Missing, value).error()
+    if kind not in ("list", "string", "mapping"):
+        raise TemplateError(f"{named(value)} has no items to go through")
+    meter.items(len(value))
+    return cast("Sequence[Any]", value) if kind == "list" else list(value)

@@ -1,0 +1,80 @@
+"""What filters and tests ask of their arguments: the right kind, or an error that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from inspect import Parameter, signature
+from typing import Any
+
+from flowengine.errors import TemplateError, did_you_mean
+from flowengine.templating.access import attribute, item, named
+from flowengine.templating.undefined import Missing
+
+__all__ = ["field_of", "misfit", "number", "whole"]
+
+
+def number(value: Any, what: str) -> int | float:
+    """A number, or an error that names the argument."""
+    if isinstance(value, Missing):
+        raise value.error()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TemplateError(f"{what} must be a number, not {named(value)}")
+    return value
+
+
+def whole(value: Any, what: str, least: int = 0, most: int = 1_000_000) -> int:
+    """A whole number between two bounds."""
+    if isinstance(value, Missing):
+        raise value.error()
+    if type(value) is not int:
+        raise TemplateError(f"{what} must be a whole number, not {named(value)}")
+    if not least <= value <= most:
+        raise TemplateError(f"{what} must be between {least} and {most:,}")
+    return value
+
+
+def field_of(value: Any, path: Any) -> Any:
+    """A field by its dotted path (`"author.name"`, `"0.title"`) or an item by its position.
+
+    >>> field_of({"author": {"name": "Ada"}}, "author.name")
+    'Ada'
+    """
+    if type(path) is int:
+        return item(value, path, f"item {path}")
+    if not isinstance(path, str):
+        raise TemplateError(f"attribute must be a name, not {named(path)}")
+    for step in path.split("."):
+        value = item(value, int(step), path) if _is_position(step) else attribute(value, step, path)
+    return value
+
+
+def _is_position(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) < 10
+
+
+@lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> tuple[int, int | None, Mapping[str, Parameter]]:
+    """Fewest and most positional arguments after the meter and the value, and the names."""
+    given = dict(list(signature(function).parameters.items())[2:])
+    plain = {name: each for name, each in given.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD}
+    fewest = sum(1 for each in plain.values() if each.default is Parameter.empty)
+    any_number = any(each.kind is Parameter.VAR_POSITIONAL for each in given.values())
+    return fewest, None if any_number else len(plain), given
+
+
+def misfit(function: Callable[..., Any], count: int, keywords: tuple[str, ...]) -> str:
+    """What is wrong with the arguments of a call, or the empty string."""
+    fewest, most, names = _signature(function)
+    if most is not None and count + len(keywords) > most:
+        return f"takes at most {most} argument{'' if most == 1 else 's'}"
+    free = any(each.kind is Parameter.VAR_KEYWORD for each in names.values())
+    for keyword in keywords:
+        each = names.get(keyword)
+        if not free and (each is None or each.kind is Parameter.VAR_POSITIONAL):
+            return f"has no argument '{keyword}'{did_you_mean(keyword, names)}"
+        if keyword in list(names)[:count] and most is not None:
+            return f"was given '{keyword}' twice"
+    needed = list(names)[count:fewest]
+    missing = [name for name in needed if name not in keywords]
+    return f"needs the argument '{missing[0]}'" if missing else ""

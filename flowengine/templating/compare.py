@@ -1,0 +1,183 @@
+"""Truth, equality, order and membership of data, within the meter.
+
+Comparing two small values can take for ever where they share their parts (a list that holds one list
+twice, twenty deep), so nothing here leaves a nested comparison to Python. No object's own `__eq__`,
+`__lt__`, `__bool__` or `__hash__` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import cmp_to_key
+from typing import Any, Final, cast
+
+from flowengine.errors import TemplateError
+from flowengine.templating.access import entry, kind_of, named, shape_of
+from flowengine.templating.limits import MAX_VALUE_DEPTH, Meter
+from flowengine.templating.text import enum_value, to_json
+from flowengine.templating.undefined import Missing
+
+__all__ = ["NUMBERS", "contains", "equal", "identity", "less", "ordered", "truth"]
+
+NUMBERS: Final = frozenset({int, float, bool})
+_NATIVE: Final = frozenset({bool, int, float, str, type(None), list, dict, tuple})
+_ORDERED: Final = (datetime, date, time, Decimal)
+
+
+def truth(value: Any) -> bool:
+    """Whether a value counts as true: empty, zero, null and missing do not; an object does."""
+    if type(value) in _NATIVE:
+        return bool(value)
+    kind = kind_of(value)
+    if kind in ("mapping", "list", "string"):
+        return len(value) > 0
+    if kind == "enum":
+        return truth(enum_value(value))
+    return kind != "missing" and (kind != "number" or value != 0)
+
+
+def equal(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
+    """Whether two values hold the same data. A missing value equals nothing."""
+    meter.spend(1)
+    if depth > MAX_VALUE_DEPTH:
+        raise TemplateError(f"values nested more than {MAX_VALUE_DEPTH} deep cannot be compared")
+    one, other = kind_of(left), kind_of(right)
+    if one == "enum" or other == "enum":
+        return _unwrapped(meter, left, right, depth)
+    if one == "missing" or other == "missing":
+        return False
+    if {one, other} == {"number", "boolean"}:
+        return bool(left == right)
+    if one != other:
+        return False
+    return left is right if one == "other" else _EQUAL[one](meter, left, right, depth)
+
+
+def _unwrapped(meter: Meter, left: Any, right: Any, depth: int) -> bool:
+    """Members of enums count as their values, so `x.status == "open"` works."""
+    plain = [enum_value(each) if kind_of(each) == "enum" else each for each in (left, right)]
+    return equal(meter, plain[0], plain[1], depth + 1)
+
+
+def _equal_strings(meter: Meter, left: str, right: str, depth: int) -> bool:
+    if len(left) != len(right):
+        return False
+    meter.text(len(left))
+    return str.__eq__(left, right)
+
+
+def _equal_lists(meter: Meter, left: Sequence[Any], right: Sequence[Any], depth: int) -> bool:
+    if left is right:
+        return True
+    pairs = zip(left, right, strict=True)
+    return len(left) == len(right) and all(equal(meter, one, other, depth + 1) for one, other in pairs)
+
+
+def _equal_mappings(meter: Meter, left: Mapping[Any, Any], right: Mapping[Any, Any], depth: int) -> bool:
+    if left is right:
+        return True
+    return len(left) == len(right) and all(equal(meter, left[key], entry(right, key, ""), depth + 1) for key in left)
+
+
+def _equal_objects(meter: Meter, left: Any, right: Any, depth: int) -> bool:
+    if left is right or type(left) is not type(right):
+        return left is right
+    shape = shape_of(type(left))
+    return all(equal(meter, shape.read(left, name), shape.read(right, name), depth + 1) for name in shape.fields)
+
+
+def _equal_plainly(meter: Meter, left: Any, right: Any, depth: int) -> bool:
+    return bool(left == right)
+
+
+_EQUAL: Final[dict[str, Callable[[Meter, Any, Any, int], bool]]] = {
+    "string": _equal_strings,
+    "list": _equal_lists,
+    "mapping": _equal_mappings,
+    "object": _equal_objects,
+    "number": _equal_plainly,
+    "boolean": _equal_plainly,
+    "null": _equal_plainly,
+    "scalar": _equal_plainly,
+}
+
+
+def less(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
+    """Whether `left` comes before `right`; an error where they have no order."""
+    meter.spend(1)
+    for side in (left, right):
+        if isinstance(side, Missing):
+            raise side.error()
+    one, other = kind_of(left), kind_of(right)
+    if one in ("number", "boolean") and other in ("number", "boolean"):
+        return bool(left < right)
+    if one == other == "string":
+        meter.text(min(len(left), len(right)))
+        return str.__lt__(left, right)
+    if one == other == "list" and depth <= MAX_VALUE_DEPTH:
+        return _list_less(meter, left, right, depth)
+    if one == other == "scalar" and type(left) is type(right) and isinstance(left, _ORDERED):
+        return _scalar_less(left, right)
+    raise TemplateError(f"{named(left)} and {named(right)} cannot be ordered")
+
+
+def _list_less(meter: Meter, left: Sequence[Any], right: Sequence[Any], depth: int) -> bool:
+    for one, other in zip(left, right, strict=False):
+        if not equal(meter, one, other, depth + 1):
+            return less(meter, one, other, depth + 1)
+    return len(left) < len(right)
+
+
+def _scalar_less(left: Any, right: Any) -> bool:
+    try:
+        return bool(left < right)
+    except (TypeError, ArithmeticError) as error:  # times with and without a zone; a signalling NaN
+        raise TemplateError(f"{named(left)}: {error}") from error
+
+
+def contains(meter: Meter, value: Any, container: Any) -> bool:
+    """`value in container`."""
+    kind = kind_of(container)
+    if kind == "missing":
+        raise cast(Missing, container).error()
+    if kind == "string":
+        if not isinstance(value, str):
+            raise TemplateError(f"{named(value)} cannot be looked for in a string")
+        meter.text(len(container))
+        return value in container
+    if kind == "mapping":
+        return not isinstance(value, Missing) and not isinstance(entry(container, value, ""), Missing)
+    if kind == "list":
+        return any(equal(meter, value, each) for each in container)
+    raise TemplateError(f"nothing can be looked for in {named(container)}")
+
+
+def identity(meter: Meter, value: Any) -> Any:
+    """A key that equal values share, for `unique` and `groupby`."""
+    kind = kind_of(value)
+    if kind == "enum":
+        return identity(meter, enum_value(value))
+    if kind in ("number", "boolean", "string", "null"):
+        return (kind == "string", value)
+    return to_json(meter, value, lenient=True)
+
+
+def ordered(meter: Meter, items: Iterable[tuple[Any, Any]], reverse: bool = False) -> list[Any]:
+    """The second of each pair, sorted by the first; equal ones keep their order."""
+    pairs = list(items)
+    kinds = {type(key) for key, _ in pairs}
+    meter.spend(4 * len(pairs))
+    if kinds <= {str}:
+        meter.spend(sum(len(key) for key, _ in pairs) >> 5)
+        return [each for _, each in sorted(pairs, key=lambda pair: pair[0], reverse=reverse)]
+    if kinds <= NUMBERS:
+        return [each for _, each in sorted(pairs, key=lambda pair: pair[0], reverse=reverse)]
+
+    def order(left: tuple[Any, Any], right: tuple[Any, Any]) -> int:
+        if less(meter, left[0], right[0]):
+            return -1
+        return 1 if less(meter, right[0], left[0]) else 0
+
+    return [each for _, each in sorted(pairs, key=cmp_to_key(order), reverse=reverse)]

@@ -1,0 +1,144 @@
+"""Templates as a run needs them: compiled once a source to a callable `(scope) -> value`.
+
+Whoever calls one gives it a `Scope` and gets a value or a `TemplateError`. A value is rendered once: what
+looks like a placeholder inside a value stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, Final, cast
+
+from jinja2 import nodes
+
+from flowengine.errors import TemplateError
+from flowengine.templating.access import named
+from flowengine.templating.frame import Frame, Scope
+from flowengine.templating.limits import Meter
+from flowengine.templating.parse import lone_expression, parse_expression, parse_template
+from flowengine.templating.statements import StatementCompiler
+from flowengine.templating.text import excerpt
+from flowengine.templating.undefined import Missing
+
+__all__ = ["Scope", "compile_boolean", "compile_expression", "compile_template"]
+
+_CACHED: Final = 2_048
+
+Template = Callable[[Scope], Any]
+
+
+@lru_cache(maxsize=_CACHED)
+def compile_template(source: str) -> Template:
+    """A template: text, but a lone `{{ x }}` keeps its type; a value that is not there is an error.
+
+    >>> compile_template("{{ inputs.n + 1 }}")({"inputs": {"n": 1}})
+    2
+    >>> compile_template("n = {{ inputs.n }}")({"inputs": {"n": "{{ x }}"}})
+    'n = {{ x }}'
+    """
+    parsed = parse_template(source)
+    lone = lone_expression(parsed.tree)
+    if lone is not None:
+        return _value_of(lone, present=True)
+    assert isinstance(parsed.tree, nodes.Template)  # a template that is no lone expression
+    if parsed.is_static:
+        text = "".join(_data(parsed.tree))
+        return lambda scope: text
+    return _text_of(parsed.tree)
+
+
+@lru_cache(maxsize=_CACHED)
+def compile_expression(source: str) -> Template:
+    """A bare expression. It may give a `Missing`: only the caller knows whether a value is needed.
+
+    >>> compile_expression("nodes.plan.output | length")({"nodes": {"plan": {"output": [1, 2]}}})
+    2
+    """
+    tree = parse_expression(source).tree
+    assert isinstance(tree, nodes.Expr)  # an expression's tree is one
+    return _value_of(tree, present=False)
+
+
+@lru_cache(maxsize=_CACHED)
+def compile_boolean(source: str) -> Callable[[Scope], bool]:
+    """An expression that must give true or false; a value that is not there counts as false.
+
+    >>> compile_boolean("inputs.flag")({"inputs": {"flag": "false"}})
+    Traceback (most recent call last):
+        ...
+    flowengine.errors.TemplateError: expected true or false, got a string: "false"
+    """
+    evaluate = compile_expression(source)
+
+    def boolean(scope: Scope) -> bool:
+        value = evaluate(scope)
+        if value is True or value is False:
+            return cast(bool, value)
+        if type(value) is Missing:
+            return False
+        shown = "" if value is None else f": {excerpt(value)}"
+        raise TemplateError(f"expected true or false, got {named(value)}{shown}")
+
+    return boolean
+
+
+def _value_of(tree: nodes.Expr, present: bool) -> Template:
+    compiler = StatementCompiler()
+    evaluate = compiler.expression(tree)
+    is_path = isinstance(tree, (nodes.Name, nodes.Getattr, nodes.Compare, nodes.Test, nodes.Not, nodes.Const))
+
+    @_guarded
+    def value(scope: Scope) -> Any:
+        frame = Frame(scope)
+        found = evaluate(frame)
+        if present and type(found) is Missing:
+            raise found.error()
+        if not is_path:
+            _check_present(frame, found, set())
+        return found
+
+    return value
+
+
+def _text_of(tree: nodes.Template) -> Template:
+    compiler = StatementCompiler()
+    body = compiler.body(tree.body)
+    slots = compiler.bindings.count
+
+    @_guarded
+    def text(scope: Scope) -> str:
+        frame = Frame(scope, slots)
+        for part in body:
+            part(frame)
+        return "".join(frame.out)
+
+    return text
+
+
+def _guarded(template: Template) -> Template:
+    @wraps(template)
+    def run(scope: Scope) -> Any:
+        try:
+            return template(scope)
+        except RecursionError as error:
+            raise TemplateError("the template or a value in it is nested too deep") from error
+
+    return run
+
+
+def _check_present(meter: Meter, value: Any, seen: set[int]) -> None:
+    """A list that a template made must not carry a missing value into the run."""
+    if type(value) not in (list, tuple, dict) or id(value) in seen:
+        return
+    seen.add(id(value))
+    meter.spend(len(value))
+    for each in value.values() if type(value) is dict else value:
+        if type(each) is Missing:
+            raise each.error()
+        _check_present(meter, each, seen)
+
+
+def _data(tree: nodes.Template) -> list[str]:
+    outputs = [each for each in tree.body if isinstance(each, nodes.Output)]
+    return [part.data for each in outputs for part in each.nodes if isinstance(part, nodes.TemplateData)]

@@ -1,0 +1,185 @@
+"""The allow-list of filters, and the filters that stand for a value or apply others.
+
+A filter is a function `(meter, value, …)`. Its own parameters are what an author may give, so the checks
+read them from here. Values that are not there never reach a filter, but for those in `TAKES_MISSING`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from flowengine.errors import TemplateError, did_you_mean
+from flowengine.templating.access import sequence
+from flowengine.templating.arguments import field_of, misfit, number, whole
+from flowengine.templating.compare import truth
+from flowengine.templating.filters_list import LIST_FILTERS
+from flowengine.templating.filters_text import TEXT_FILTERS
+from flowengine.templating.limits import MAX_INT_BITS, Meter
+from flowengine.templating.predicates import PREDICATES
+from flowengine.templating.text import excerpt
+from flowengine.templating.undefined import Missing
+
+__all__ = ["FILTERS", "TAKES_MISSING", "TESTS"]
+
+TAKES_MISSING: Final = frozenset({"d", "default"})
+_LONGEST_NUMBER: Final = 1_000
+
+
+def default(meter: Meter, value: Any, default_value: Any = "", boolean: Any = False) -> Any:
+    """`default_value` where the value is not there, or (`boolean`) where it counts as false."""
+    absent = isinstance(value, Missing) or (truth(boolean) and not truth(value))
+    return default_value if absent else value
+
+
+def int_(meter: Meter, value: Any, default: Any = 0, base: Any = 10) -> Any:
+    """A whole number; `default` where the value is none."""
+    try:
+        if isinstance(value, str):
+            return _parsed(value, whole(base, "base", 0, 36))
+        return value if type(value) is int else int(number(value, "the value"))
+    except (ValueError, ArithmeticError, TemplateError):
+        return int(value) if isinstance(value, bool) else default
+
+
+def _parsed(text: str, base: int) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError("too long")
+    try:
+        return int(text, base)
+    except ValueError:
+        return int(float(text))
+
+
+def float_(meter: Meter, value: Any, default: Any = 0.0) -> Any:
+    """A float; `default` where the value is none."""
+    if not isinstance(value, (str, int, float)) or (isinstance(value, str) and len(value) > _LONGEST_NUMBER):
+        return default
+    try:
+        return float(value)
+    except (ValueError, ArithmeticError):
+        return default
+
+
+def abs_(meter: Meter, value: Any) -> Any:
+    return abs(number(value, "the value"))
+
+
+def round_(meter: Meter, value: Any, precision: Any = 0, method: Any = "common") -> Any:
+    """Rounded to `precision` places; `method` is `common`, `ceil` or `floor`."""
+    amount, places = number(value, "the value"), whole(precision, "precision", -300, 300)
+    if isinstance(amount, int) and amount.bit_length() > MAX_INT_BITS:
+        raise TemplateError(f"an integer of more than {MAX_INT_BITS:,} bits cannot be rounded")
+    ways: dict[Any, Callable[[Any], int]] = {"ceil": math.ceil, "floor": math.floor}
+    try:
+        if method == "common":
+            return round(amount, places)
+        if method not in ways:
+            raise TemplateError("round knows the methods 'common', 'ceil' and 'floor'")
+        return ways[method](amount * 10.0**places) / 10.0**places
+    except (ValueError, ArithmeticError) as error:
+        raise TemplateError(f"round: {error}") from error
+
+
+def map_(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
+    """`map(attribute="x", default=…)`, or `map("filter", …)` with the filter's own arguments."""
+    if "attribute" in kwargs and not args:
+        return _attributes(meter, value, **kwargs)
+    if not args:
+        raise TemplateError('map takes attribute="…" or the name of a filter')
+    apply = _applied(*args, **kwargs)
+    return [apply(meter, each) for each in sequence(meter, value)]
+
+
+def _attributes(meter: Meter, value: Any, attribute: Any, default: Any = None, **more: Any) -> list[Any]:
+    if more:
+        raise TemplateError(f"map has no argument '{next(iter(more))}'")
+    found = [field_of(each, attribute) for each in sequence(meter, value)]
+    return found if default is None else [default if isinstance(each, Missing) else each for each in found]
+
+
+def select(meter: Meter, value: Any, *args: Any) -> list[Any]:
+    """The items that pass a test, or that count as true."""
+    test = _tested(*args)
+    return [each for each in sequence(meter, value) if test(meter, each)]
+
+
+def reject(meter: Meter, value: Any, *args: Any) -> list[Any]:
+    """The items that do not pass."""
+    test = _tested(*args)
+    return [each for each in sequence(meter, value) if not test(meter, each)]
+
+
+def selectattr(meter: Meter, value: Any, attribute: Any, *args: Any) -> list[Any]:
+    """The items whose attribute passes a test, or counts as true."""
+    test = _tested(*args)
+    return [each for each in sequence(meter, value) if test(meter, field_of(each, attribute))]
+
+
+def rejectattr(meter: Meter, value: Any, attribute: Any, *args: Any) -> list[Any]:
+    """The items whose attribute does not pass."""
+    test = _tested(*args)
+    return [each for each in sequence(meter, value) if not test(meter, field_of(each, attribute))]
+
+
+def _applied(name: Any, *args: Any, **kwargs: Any) -> Callable[[Meter, Any], Any]:
+    """A filter by its name, with its arguments."""
+    function = _by_name(FILTERS, "filter", name, args, kwargs)
+
+    def apply(meter: Meter, value: Any) -> Any:
+        if isinstance(value, Missing) and name not in TAKES_MISSING:
+            raise value.error()
+        return function(meter, value, *args, **kwargs)
+
+    return apply
+
+
+def _tested(name: Any = None, *args: Any) -> Callable[[Meter, Any], bool]:
+    """A test by its name, with its arguments; without a name, whether the value counts as true."""
+    if name is None:
+        return lambda meter, value: truth(value)
+    function = _by_name(TESTS, "test", name, args, {})
+    return lambda meter, value: function(meter, value, *args)
+
+
+def _by_name(
+    table: dict[str, Callable[..., Any]], what: str, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[..., Any]:
+    function = table.get(name) if type(name) is str else None
+    if function is None:
+        near = did_you_mean(name[:60], table) if type(name) is str else ""
+        raise TemplateError(f"unknown {what} {excerpt(name)}{near}")
+    if problem := misfit(function, len(args), tuple(kwargs)):
+        raise TemplateError(f"{what} '{name}' {problem}")
+    return function
+
+
+def _is_filter(meter: Meter, value: Any) -> bool:
+    return type(value) is str and value in FILTERS
+
+
+def _is_test(meter: Meter, value: Any) -> bool:
+    return type(value) is str and value in TESTS
+
+
+TESTS: Final[dict[str, Callable[..., Any]]] = {**PREDICATES, "filter": _is_filter, "test": _is_test}
+
+FILTERS: Final = cast(
+    "dict[str, Callable[..., Any]]",
+    {
+        **TEXT_FILTERS,
+        **LIST_FILTERS,
+        "abs": abs_,
+        "d": default,
+        "default": default,
+        "float": float_,
+        "int": int_,
+        "map": map_,
+        "reject": reject,
+        "rejectattr": rejectattr,
+        "round": round_,
+        "select": select,
+        "selectattr": selectattr,
+    },
+)

@@ -1,0 +1,208 @@
+"""The filters that read lists and mappings. Their meaning is Jinja's; every result is a list, never a generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.errors import TemplateError
+from flowengine.templating.access import kind_of, named, sequence
+from flowengine.templating.arguments import field_of, whole
+from flowengine.templating.arithmetic import add
+from flowengine.templating.compare import identity, less, ordered
+from flowengine.templating.limits import MAX_ITEMS, Meter
+from flowengine.templating.undefined import Missing
+
+__all__ = ["LIST_FILTERS", "Group", "pairs_of"]
+
+
+class Group(NamedTuple):
+    """One group of `groupby`; it also unpacks (`for key, items in …`)."""
+
+    grouper: Any
+    list: Sequence[Any]
+
+
+def length(meter: Meter, value: Any) -> int:
+    if kind_of(value) not in ("list", "string", "mapping"):
+        raise TemplateError(f"{named(value)} has no length")
+    return len(value)
+
+
+def first(meter: Meter, value: Any) -> Any:
+    return _at(meter, value, 0, "the first item")
+
+
+def last(meter: Meter, value: Any) -> Any:
+    return _at(meter, value, -1, "the last item")
+
+
+def _at(meter: Meter, value: Any, position: int, what: str) -> Any:
+    items = value if kind_of(value) in ("list", "string") else sequence(meter, value)
+    return items[position] if len(items) else Missing(what, "the list is empty")
+
+
+def list_(meter: Meter, value: Any) -> list[Any]:
+    return list(sequence(meter, value))
+
+
+def reverse(meter: Meter, value: Any) -> Any:
+    if kind_of(value) == "string":
+        meter.text(len(value))
+        return value[::-1]
+    return list(sequence(meter, value))[::-1]
+
+
+def unique(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any = None) -> list[Any]:
+    """The items without repetitions, in the order in which they first come."""
+    seen: set[Any] = set()
+    kept: list[Any] = []
+    for each in sequence(meter, value):
+        key = identity(meter, _key(meter, each, attribute, case_sensitive))
+        if key not in seen:
+            seen.add(key)
+            kept.append(each)
+    return kept
+
+
+def sort(
+    meter: Meter, value: Any, reverse: Any = False, case_sensitive: Any = False, attribute: Any = None
+) -> list[Any]:
+    """Sorted; several attributes are separated by commas."""
+    names: list[Any] = attribute.split(",") if isinstance(attribute, str) else [attribute]
+    items = sequence(meter, value)
+    if len(names) == 1:
+        keys = [_key(meter, each, names[0], case_sensitive) for each in items]
+    else:
+        meter.spend(len(items) * len(names))
+        keys = [[_key(meter, each, name, case_sensitive) for name in names] for each in items]
+    return ordered(meter, zip(keys, items, strict=True), bool(reverse))
+
+
+def min_(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any = None) -> Any:
+    return _extreme(meter, value, case_sensitive, attribute, lambda new, old: less(meter, new, old))
+
+
+def max_(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any = None) -> Any:
+    return _extreme(meter, value, case_sensitive, attribute, lambda new, old: less(meter, old, new))
+
+
+def _extreme(meter: Meter, value: Any, case_sensitive: Any, attribute: Any, better: Callable[[Any, Any], bool]) -> Any:
+    items = sequence(meter, value)
+    if not len(items):
+        return Missing("the least or greatest item", "the list is empty")
+    best, best_key = items[0], _key(meter, items[0], attribute, case_sensitive)
+    for each in items[1:]:
+        key = _key(meter, each, attribute, case_sensitive)
+        if better(key, best_key):
+            best, best_key = each, key
+    return best
+
+
+def sum_(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> Any:
+    total = start
+    for each in sequence(meter, value):
+        total = add(meter, total, each if attribute is None else field_of(each, attribute))
+    return total
+
+
+def items(meter: Meter, value: Any) -> list[Any]:
+    """The pairs of a mapping."""
+    return pairs_of(meter, value)
+
+
+def dictsort(meter: Meter, value: Any, case_sensitive: Any = False, by: Any = "key", reverse: Any = False) -> list[Any]:
+    """The pairs of a mapping, sorted by `key` or by `value`."""
+    if by not in ("key", "value"):
+        raise TemplateError("dictsort sorts by 'key' or by 'value'")
+    side = 0 if by == "key" else 1
+    pairs = pairs_of(meter, value)
+    return ordered(meter, [(_key(meter, pair[side], None, case_sensitive), pair) for pair in pairs], bool(reverse))
+
+
+def batch(meter: Meter, value: Any, linecount: Any, fill_with: Any = None) -> list[list[Any]]:
+    """Lists of `linecount` items, the last one filled up."""
+    size = whole(linecount, "linecount", 1, MAX_ITEMS)
+    source = sequence(meter, value)
+    rows = [list(source[at : at + size]) for at in range(0, len(source), size)]
+    return _filled(meter, rows, size, fill_with, rows[-1:])
+
+
+def slice_(meter: Meter, value: Any, slices: Any, fill_with: Any = None) -> list[list[Any]]:
+    """`slices` lists of about equal length."""
+    count = whole(slices, "slices", 1, MAX_ITEMS)
+    source = sequence(meter, value)
+    meter.items(count)
+    size, longer = divmod(len(source), count)
+    starts = [at * size + min(at, longer) for at in range(count + 1)]
+    rows = [list(source[start:stop]) for start, stop in zip(starts, starts[1:], strict=False)]
+    return _filled(meter, rows, size + 1, fill_with, rows[longer:] if longer else [])
+
+
+def _filled(meter: Meter, rows: list[list[Any]], size: int, filling: Any, short: list[list[Any]]) -> list[list[Any]]:
+    if filling is not None:
+        for row in short:
+            meter.items(size)
+            row.extend([filling] * (size - len(row)))
+    return rows
+
+
+def groupby(meter: Meter, value: Any, attribute: Any, default: Any = None, case_sensitive: Any = False) -> list[Group]:
+    """Groups of the items that share an attribute, sorted by it."""
+    groups: dict[Any, Group] = {}
+    for each in sequence(meter, value):
+        found = field_of(each, attribute)
+        if isinstance(found, Missing):
+            if default is None:
+                raise found.error()
+            found = default
+        key = identity(meter, _folded(meter, found, case_sensitive))
+        cast("list[Any]", groups.setdefault(key, Group(found, [])).list).append(each)
+    pairs = [(_folded(meter, group.grouper, case_sensitive), group) for group in groups.values()]
+    return ordered(meter, pairs)
+
+
+def pairs_of(meter: Meter, value: Any) -> list[Any]:
+    """Key and value of every entry of a mapping."""
+    if kind_of(value) != "mapping":
+        raise TemplateError(f"{named(value)} has no pairs: it is no mapping")
+    meter.items(len(value))
+    return list(value.items())
+
+
+def _key(meter: Meter, value: Any, attribute: Any, case_sensitive: Any) -> Any:
+    """What an item is sorted or compared by."""
+    found = value if attribute is None else field_of(value, attribute.strip() if type(attribute) is str else attribute)
+    if isinstance(found, Missing):
+        raise found.error()
+    return _folded(meter, found, case_sensitive)
+
+
+def _folded(meter: Meter, value: Any, case_sensitive: Any) -> Any:
+    if case_sensitive or not isinstance(value, str):
+        return value
+    meter.text(len(value))
+    return str.lower(value)
+
+
+LIST_FILTERS: Final = cast(
+    "dict[str, Callable[..., Any]]",
+    {
+        "batch": batch,
+        "count": length,
+        "dictsort": dictsort,
+        "first": first,
+        "groupby": groupby,
+        "items": items,
+        "last": last,
+        "length": length,
+        "list": list_,
+        "max": max_,
+        "min": min_,
+        "reverse": reverse,
+        "slice": slice_,
+        "sort": sort,
+        "sum": sum_,
+        "unique": unique,
+    },
+)

@@ -1,0 +1,100 @@
+"""What one evaluation carries: the scope, the template's own names, the fuel and the text made so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+from flowengine.errors import TemplateError
+from flowengine.templating.limits import FUEL, MAX_TEXT, Meter
+
+__all__ = ["UNSET", "Bindings", "Closure", "Frame", "Loop", "Scope", "Slot"]
+
+UNSET: Final = object()
+"""In the slot of a name that no `set` has reached yet."""
+
+
+class Scope(Protocol):
+    """The outer names of a template: `inputs`, `nodes`, `shared_state`, …
+
+    It is only ever asked for one name at a time and never listed, so it may compute values when they are
+    asked for. An unknown name is a `KeyError`; every other error passes through to the caller.
+    """
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class Frame(Meter):
+    """One evaluation."""
+
+    __slots__ = ("out", "room", "scope", "slots")
+
+    def __init__(self, scope: Scope, slots: int = 0) -> None:
+        self.left = FUEL
+        self.scope = scope
+        self.slots: list[Any] = [UNSET] * slots
+        self.out: list[str] = []
+        self.room = MAX_TEXT
+
+    def emit(self, text: str) -> None:
+        """Append to the template's text."""
+        self.room -= len(text)
+        if self.room < 0:
+            raise TemplateError(f"the template makes a text of more than {MAX_TEXT:,} characters")
+        self.out.append(text)
+
+
+Closure = Callable[[Frame], Any]
+"""A piece of a template, compiled: a function of the evaluation."""
+
+
+class Loop(NamedTuple):
+    """`loop` in the body of a `for`."""
+
+    index: int
+    index0: int
+    revindex: int
+    revindex0: int
+    first: bool
+    last: bool
+    length: int
+    previtem: Any
+    nextitem: Any
+
+
+class Slot(NamedTuple):
+    """Where the value of one of the template's own names lies."""
+
+    name: str
+    at: int
+
+
+class Bindings:
+    """The template's own names while it is compiled, block by block."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.read: set[int] = set()
+        self._blocks: list[dict[str, Slot]] = [{}]
+
+    def open(self) -> None:
+        self._blocks.append({})
+
+    def close(self) -> None:
+        self._blocks.pop()
+
+    def declare(self, name: str) -> Slot:
+        """The slot of a name in the innermost block; a new one the first time."""
+        block = self._blocks[-1]
+        if name not in block:
+            block[name] = Slot(name, self.count)
+            self.count += 1
+        return block[name]
+
+    def find(self, name: str) -> Slot | None:
+        """The slot that a name means here; None for an outer name."""
+        for block in reversed(self._blocks):
+            if name in block:
+                self.read.add(block[name].at)
+                return block[name]
+        return None
