@@ -337,7 +337,8 @@ class Walk:
     def received(self, number: int) -> Any:
         """`result` as a node gets it: what its one live predecessor passes on (rule 7).
 
-        Raises `AmbiguousResultError` where several live predecessors pass on different things.
+        Where one predecessor comes after the others, the last speaks. Raises `AmbiguousResultError`
+        where several that are not ordered pass on different things.
         """
         todo = [number]
         while todo:
@@ -361,17 +362,14 @@ class Walk:
         return [p for p in self._parents[number] if self._statuses[p] == SUCCEEDED]
 
     def _pass_on(self, number: int) -> Any:
-        names: list[str] = []
-        value: Any = None
-        for parent in self._live(number):
-            passed = self._passed(parent)
-            if isinstance(passed, _Several):
-                return passed
-            if names and passed is not value:
-                return _Several([*names, self.graph.ids[parent]])
-            value = passed
-            names.append(self.graph.ids[parent])
-        return value
+        live = self._live(number)
+        values = [self._passed(parent) for parent in live]
+        if all(value is values[0] for value in values):
+            return values[0] if values else None
+        last = live[-1]
+        if all(self.is_ancestor(parent, last) for parent in live[:-1]):
+            return values[-1]
+        return next((each for each in values if isinstance(each, _Several)), _Several(self.graph.ids[p] for p in live))
 
     def _passed(self, parent: int) -> Any:
         if self.graph.vertices[parent].transparent:

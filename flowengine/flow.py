@@ -1,0 +1,277 @@
+"""The flow: loaded or built once, run any number of times, also at once. The library's composition root.
+
+It wires what others decide: the builder makes its plan from YAML, `assemble` from Python objects,
+a runner runs it, a journal store keeps its runs. No run's state is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from copy import copy
+from os import PathLike
+from typing import Any, TypeVar, cast
+
+import anyio
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.sync import run_sync
+from flowengine.context import Context
+from flowengine.engine.events import Event
+from flowengine.engine.ports import JournalStore
+from flowengine.engine.state import StateKey
+from flowengine.errors import DefinitionError
+from flowengine.journal.stores import Durability, open_store
+from flowengine.journal.tee import TeeStore
+from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+from flowengine.nodes.inputs import InputField
+from flowengine.nodes.node import FlowNode
+from flowengine.nodes.plan import FlowLimits, Plan, assemble
+from flowengine.runners import local
+from flowengine.runners.run import Run
+
+__all__ = ["EventStream", "Flow"]
+
+Step = FlowNode | Agent | RoutingAgent | EvaluationAgent
+Store = JournalStore | str | None
+F = TypeVar("F", bound="Flow")
+
+
+class Flow:
+    """A named graph of nodes with its inputs, merge rules and outputs.
+
+    >>> from flowengine import FunctionNode, NodeResult
+    >>> async def add(context):
+    ...     return NodeResult(output=1, state={"counter": context.shared_state["counter"] + 1})
+    >>> flow = Flow("chain", {"a": FunctionNode(add), "b": FunctionNode(add, needs=["a"])}, shared_state={"counter": 0})
+    >>> flow.run_sync().shared_state["counter"]
+    2
+    """
+
+    plan: Plan
+    """The compiled form, that runners run and pictures draw."""
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Mapping[str, Step],
+        *,
+        inputs: Mapping[str, InputField | str] | None = None,
+        shared_state: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Callable[[Context], Any]] | None = None,
+        limits: FlowLimits | None = None,
+        description: str = "",
+    ) -> None:
+        """`inputs`: name → field or type; None accepts any. `shared_state`: key → default or `StateKey`.
+
+        `outputs`: name → function of the final context; None gives the last nodes' outputs by name.
+        Raises `FlowError` for no nodes, unknown targets and cycles.
+        """
+        self.plan = assemble(
+            name,
+            {node: as_node(step) for node, step in nodes.items()},
+            inputs=None if inputs is None else {each: _field(field) for each, field in inputs.items()},
+            state={key: _state_key(value) for key, value in (shared_state or {}).items()},
+            outputs=outputs,
+            limits=limits or FlowLimits(),
+            description=description,
+        )
+
+    @classmethod
+    def of(cls: type[F], plan: Plan) -> F:
+        """The flow of a plan that is compiled already."""
+        flow = cls.__new__(cls)
+        flow.plan = plan
+        return flow
+
+    @classmethod
+    def from_yaml(cls: type[F], path: str | PathLike[str], *, model: str | None = None) -> F:
+        """Load a flow file; `model` goes before every model that the file names.
+
+        Raises `FlowError` with every problem of the file, each with its place.
+        """
+        from flowengine.spec.builder import load_plan  # A flow built in Python needs no YAML.
+
+        return cls.of(load_plan(path, model=model))
+
+    @classmethod
+    def from_text(cls: type[F], text: str, path: str | PathLike[str], *, model: str | None = None) -> F:
+        """As `from_yaml`, with the file's text given; `path` tells its folder and stands in messages."""
+        from flowengine.spec.builder import load_plan  # A flow built in Python needs no YAML.
+
+        return cls.of(load_plan(path, text=text, model=model))
+
+    @classmethod
+    def sequential(cls: type[F], steps: Mapping[str, Step], *, name: str = "flow", **settings: Any) -> F:
+        """Each step follows the one before it, unless a route leads to it.
+
+        After a step that a route leads to, the next one follows all branches that are still open,
+        so it runs whichever was taken. `settings` are those of `Flow`.
+        """
+        nodes = {node: copy(as_node(step)) for node, step in steps.items()}
+        routed = {edge.target for node_id, node in nodes.items() for edge in node.edges(node_id) if edge.route}
+        open_ends: list[str] = []
+        for node_id, node in nodes.items():
+            if node_id not in routed:
+                node.needs = tuple(dict.fromkeys([*node.needs, *open_ends]))
+                open_ends = []
+            if not node.routes or None in node.routes.values():
+                open_ends.append(node_id)
+        return cls(name, nodes, **settings)
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
+    def description(self) -> str:
+        return self.plan.description
+
+    async def run(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        store: Store = None,
+        durability: Durability = "full",
+        run_id: str | None = None,
+        limits: FlowLimits | None = None,
+    ) -> Run:
+        """Run to the end. `store` is a URL (`sqlite:///runs.db`) or an open store; None: in memory.
+
+        A node that fails is told in `Run.status`; `Run.raise_for_status()` raises it. Raises
+        `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
+        """
+        with _opened(store, durability) as journals:
+            return await local.start(self.plan, inputs or {}, journals, run_id=run_id, limits=limits)
+
+    def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:
+        """`run` for scripts, inside or outside a running event loop."""
+        return run_sync(lambda: self.run(inputs, **options))
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        store: Store,
+        durability: Durability = "full",
+        allow_changed: bool = False,
+        limits: FlowLimits | None = None,
+    ) -> Run:
+        """Go on with a run of the store that was interrupted or failed (see `runners.local.resume`)."""
+        with _opened(store, durability) as journals:
+            found = journals.find(run_id)
+            return await local.resume(self.plan, found, journals, allow_changed=allow_changed, limits=limits)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        store: Store = None,
+        durability: Durability = "full",
+        run_id: str | None = None,
+        limits: FlowLimits | None = None,
+    ) -> AsyncGenerator[EventStream]:
+        """The run's events as they are journaled: `async with flow.stream(...) as events`.
+
+        Leaving the block early cancels the run. Reading slowly never slows it down.
+        """
+        send, receive = anyio.create_memory_object_stream[Event](float("inf"))
+        stream = EventStream(receive)
+        with _opened(store, durability) as journals:
+            try:
+                async with anyio.create_task_group() as tasks:
+                    teed = TeeStore(journals, send.send_nowait)
+                    tasks.start_soon(self._stream_into, stream, send, inputs or {}, teed, run_id, limits)
+                    yield stream
+                    tasks.cancel_scope.cancel()
+            finally:
+                receive.close()
+                send.close()
+        stream.raise_failure()
+
+    async def _stream_into(
+        self,
+        stream: EventStream,
+        send: Any,
+        inputs: Mapping[str, Any],
+        store: JournalStore,
+        run_id: str | None,
+        limits: FlowLimits | None,
+    ) -> None:
+        """Run, and close the stream at the end; a failure is kept, to be raised once the tasks are closed."""
+        with send:
+            try:
+                stream.run = await local.start(self.plan, inputs, store, run_id=run_id, limits=limits)
+            except Exception as error:
+                stream.failure = error
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {len(self.plan.graph)} nodes>"
+
+
+class EventStream(AsyncIterator[Event]):
+    """The events of a run that goes on; `run` is there once they have ended."""
+
+    def __init__(self, receive: AsyncIterator[Event]) -> None:
+        self._receive = receive
+        self.run: Run | None = None
+        self.failure: Exception | None = None
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        try:
+            return await anext(self._receive)
+        except StopAsyncIteration:
+            self.raise_failure()
+            raise
+
+    def raise_failure(self) -> None:
+        """Raise what ended the run before it could be told in events (wrong inputs, a broken journal)."""
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+
+
+def as_node(step: Step | Any) -> FlowNode:
+    """A node as it is; an agent as the node that runs it."""
+    if isinstance(step, FlowNode):
+        return step
+    if isinstance(step, Agent):
+        routes = dict.fromkeys(step.router.routes) if step.router is not None else None
+        return AgentNode(step, targets=routes)
+    if isinstance(step, RoutingAgent):
+        return RoutingNode(step, dict.fromkeys(step.routes))
+    if isinstance(step, EvaluationAgent):
+        return EvaluationNode(step)
+    raise DefinitionError(
+        f"a flow is made of nodes and agents, found {type(cast(Any, step)).__name__}; wrap a function in FunctionNode"
+    )
+
+
+class _opened:  # noqa: N801 - used as a statement, like `open`
+    """A store as given, or the store of a URL for as long as the block lasts."""
+
+    def __init__(self, store: Store, durability: Durability) -> None:
+        self._mine = store is None or isinstance(store, str)
+        self._store = open_store(store, durability) if store is None or isinstance(store, str) else store
+
+    def __enter__(self) -> JournalStore:
+        return self._store
+
+    def __exit__(self, *exception: Iterable[object]) -> None:
+        if self._mine:
+            self._store.close()
+
+
+def _field(field: InputField | str) -> InputField:
+    return InputField(field) if isinstance(field, str) else field
+
+
+def _state_key(value: Any) -> StateKey:
+    return value if isinstance(value, StateKey) else StateKey(value)
+

@@ -1,0 +1,220 @@
+"""Agents as nodes: Context → agent → NodeResult. The only place where the two columns meet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.gateway import DirectGateway
+from flowengine.agents.prompt import text_of
+from flowengine.agents.routing import RoutingAgent
+from flowengine.context import Context, EvaluationResult, NodeResult
+from flowengine.engine.graph import FALLBACK
+from flowengine.errors import OutputError, RouteError
+from flowengine.nodes.function import source_of
+from flowengine.nodes.node import FlowNode, Value
+
+__all__ = ["AgentNode", "EvaluationNode", "RoutingNode"]
+
+
+class AgentNode(FlowNode):
+    """Runs an agent on its prompt; `agent` may be worked out from the context (templated instructions).
+
+    Without a `prompt` the user input is `result`, and in a first node the sole input's value
+    (several inputs: as JSON). Where the agent routes, `targets` says which node a label leads to.
+    """
+
+    kind: ClassVar[str] = "agent"
+
+    def __init__(
+        self,
+        agent: Agent | Callable[[Context], Agent],
+        *,
+        prompt: Value | None = None,
+        targets: Mapping[str, str | None] | None = None,
+        fallback: str | None = None,
+        **settings: Any,
+    ) -> None:
+        """`fallback`: the node for an answer without a usable route; `settings`: see `FlowNode`."""
+        super().__init__(**settings)
+        self.agent = agent
+        self.prompt = prompt
+        self._routes = dict(targets or {})
+        self._fallback = fallback
+        if fallback is not None:
+            self._routes[FALLBACK] = fallback
+
+    @property
+    def routes(self) -> Mapping[str, str | None]:
+        return self._routes
+
+    async def run(self, context: Context, /) -> NodeResult:
+        agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
+        asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
+        answered = await agent.run_async(asked, _slim(context), gateway=DirectGateway(context.note))
+        routing, state = answered.routing_result, answered.shared_state
+        return NodeResult(
+            output=answered.result.content,
+            result=answered.result,
+            routing=routing,
+            route=None if routing is None else taken(routing.next_route, self._routes, self._fallback),
+            evaluation=answered.evaluation_result,
+            prompt=state["_last_prompt"],
+            generation=state["_last_generation"],
+        )
+
+    def identity(self) -> Sequence[Any]:
+        if isinstance(self.agent, Agent):
+            generation, settings = self.agent.generation, self.agent.settings
+            return (self.agent.name, generation.instructions, generation.system_message, str(settings.model))
+        return ()
+
+
+class RoutingNode(FlowNode):
+    """Asks a routing agent for a label; `targets` says which node a label leads to (None: nowhere).
+
+    `target`: what is routed; by default the last generation, else the `result` received.
+    """
+
+    kind: ClassVar[str] = "routing"
+    transparent: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        agent: RoutingAgent | Callable[[Context], RoutingAgent],
+        targets: Mapping[str, str | None],
+        *,
+        fallback: str | None = None,
+        target: Value | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.agent = agent
+        self.target = target
+        self._routes = dict(targets)
+        self._fallback = fallback
+        if fallback is not None:
+            self._routes[FALLBACK] = fallback
+
+    @property
+    def routes(self) -> Mapping[str, str | None]:
+        return self._routes
+
+    async def run(self, context: Context, /) -> NodeResult:
+        agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
+        target = None if self.target is None else self.target(context)
+        routed = await agent.run_async(
+            _looked_at(context), _slim(context), target=target, gateway=DirectGateway(context.note)
+        )
+        routing = routed.routing_result
+        assert routing is not None  # What a routing agent is for.
+        label = taken(routing.next_route, self._routes, self._fallback)
+        return NodeResult(output=routing, routing=routing, route=label)
+
+    def identity(self) -> Sequence[Any]:
+        return (self.agent.instruction, dict(self.agent.routes)) if isinstance(self.agent, RoutingAgent) else ()
+
+
+class EvaluationNode(FlowNode):
+    """Scores the last generation (or `target`) with an evaluation agent or a scorer in code.
+
+    `judge` is an agent, or `scorer(content) -> float | EvaluationResult`, sync or async. `passes`
+    and `fails` are the nodes of its two routes.
+    """
+
+    kind: ClassVar[str] = "evaluation"
+    transparent: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        judge: EvaluationAgent | Callable[[Any], Any],
+        *,
+        threshold: float = 0.7,
+        agent_of: Callable[[Context], EvaluationAgent] | None = None,
+        passes: str | None = None,
+        fails: str | None = None,
+        target: Value | None = None,
+        **settings: Any,
+    ) -> None:
+        """`threshold` is for a scorer in code; `agent_of` makes the agent anew for each run."""
+        super().__init__(**settings)
+        self.judge = judge
+        self.threshold = threshold
+        self.target = target
+        self._agent_of = agent_of
+        self._routes = {"pass": passes, "fail": fails}
+
+    @property
+    def routes(self) -> Mapping[str, str | None]:
+        return self._routes
+
+    async def run(self, context: Context, /) -> NodeResult:
+        target = None if self.target is None else self.target(context)
+        judge = self.judge if self._agent_of is None else self._agent_of(context)
+        if isinstance(judge, EvaluationAgent):
+            judged = await judge.run_async(
+                _looked_at(context), _slim(context), target=target, gateway=DirectGateway(context.note)
+            )
+            evaluation = judged.evaluation_result
+        else:
+            content = _subject(context) if target is None else target
+            answer = judge(content)
+            answer = await cast(Awaitable[Any], answer) if isinstance(answer, Awaitable) else answer
+            evaluation = _scored(answer, content, self.threshold)
+        assert evaluation is not None  # What an evaluation agent is for.
+        return NodeResult(output=evaluation, evaluation=evaluation, route="pass" if evaluation.passed else "fail")
+
+    def identity(self) -> Sequence[Any]:
+        if isinstance(self.judge, EvaluationAgent):
+            return (self.judge.instructions, dict(self.judge.criteria), self.judge.pass_threshold)
+        return (source_of(self.judge), self.threshold)
+
+
+def user_input(context: Context) -> str:
+    """What an agent without a prompt is asked (rule 7)."""
+    received = context.result
+    if received is not None:
+        return text_of(received)
+    inputs = dict(context.inputs)
+    if len(inputs) == 1:
+        return text_of(next(iter(inputs.values())))
+    return json.dumps(inputs, ensure_ascii=False) if inputs else ""
+
+
+def taken(answer: str, routes: Mapping[str, str | None], fallback: str | None) -> str:
+    """The label of the route that an answer takes; the agent has checked it against its labels."""
+    if answer in routes:
+        return answer
+    if fallback is not None and answer == fallback:
+        return FALLBACK
+    raise RouteError(f"the route '{answer}' leads to no declared label; allowed are: {', '.join(routes)}")
+
+
+def _slim(context: Context) -> Context:
+    """What an agent needs of a run: the chat so far, and the last generation with its prompt."""
+    state = context.shared_state
+    last = {key: state[key] for key in ("_last_prompt", "_last_generation") if key in state}
+    return Context(shared_state=last, messages=context.messages, current_node=context.current_node)
+
+
+def _looked_at(context: Context) -> str | None:
+    """What is judged or routed where there is no generation yet."""
+    return None if "_last_generation" in context.shared_state else user_input(context)
+
+
+def _subject(context: Context) -> Any:
+    state = context.shared_state
+    return state["_last_generation"] if "_last_generation" in state else context.result
+
+
+def _scored(answer: Any, content: Any, threshold: float) -> EvaluationResult:
+    if isinstance(answer, EvaluationResult):
+        return answer
+    if isinstance(answer, bool):
+        answer = float(answer)
+    if isinstance(answer, int | float) and 0.0 <= answer <= 1.0:
+        return EvaluationResult(content=content, score=answer, passed=answer >= threshold)
+    raise OutputError(f"a scorer returns a number from 0.0 to 1.0 or an EvaluationResult, found {answer!r:.60}")

@@ -1,0 +1,122 @@
+"""A condition as a node: which of its routes is taken, decided by code or by an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar, cast
+
+from flowengine.context import Context, NodeResult
+from flowengine.errors import RouteError
+from flowengine.nodes.function import source_of
+from flowengine.nodes.node import FlowNode
+
+__all__ = ["CasesNode", "ConditionNode", "Otherwise"]
+
+Otherwise = str | None
+"""Where to go when nothing matches: a node, or nowhere."""
+
+_THEN = NodeResult("then", route="then")
+_ELSE = NodeResult("else", route="else")
+
+
+class ConditionNode(FlowNode):
+    """Two ways (`ConditionNode(is_ready, "publish", "improve")`) or many
+    (`ConditionNode(choose, {"x": "left", "y": "right"})`).
+
+    The function is sync or async, runs on the loop (it should be quick) and gets the context. Two
+    ways ask for a bool; many ways ask for a bool, a string or an enum whose label is declared. An
+    answer that matches nothing and has no `otherwise` fails the node (rule 5).
+    """
+
+    kind: ClassVar[str] = "condition"
+    transparent: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        function: Callable[[Context], Any],
+        then: str | Mapping[Any, str | None] | None = None,
+        otherwise: str | None = None,
+        *,
+        needs: Sequence[str] = (),
+        has_otherwise: bool | None = None,
+        **settings: Any,
+    ) -> None:
+        """`has_otherwise` says that an answer without a route leads nowhere; `settings`: see `FlowNode`."""
+        super().__init__(needs=needs, **settings)
+        self.function = function
+        if isinstance(then, Mapping):
+            self._routes: dict[str, str | None] = {_label(label): target for label, target in then.items()}
+            self._two_way = False
+            self._has_otherwise = has_otherwise if has_otherwise is not None else otherwise is not None
+            if self._has_otherwise:
+                self._routes["else"] = otherwise
+        else:
+            self._routes = {"then": then, "else": otherwise}
+            self._two_way = True
+            self._has_otherwise = False
+
+    @property
+    def routes(self) -> Mapping[str, str | None]:
+        return self._routes
+
+    async def run(self, context: Context, /) -> NodeResult:
+        answer = self.function(context)
+        if answer is True and self._two_way:
+            return _THEN
+        if answer is False and self._two_way:
+            return _ELSE
+        if isinstance(answer, Awaitable):
+            answer = await cast(Awaitable[Any], answer)
+        label = self._choose(answer)
+        return NodeResult(label, route=label)
+
+    def _choose(self, answer: Any) -> str:
+        if self._two_way:
+            if not isinstance(answer, bool):
+                raise RouteError(f"the condition must give true or false, found {type(answer).__name__} {answer!r:.60}")
+            return "then" if answer else "else"
+        if isinstance(answer, bool | str | Enum) and (label := _label(answer)) in self._routes:
+            return label
+        if self._has_otherwise:
+            return "else"
+        allowed = ", ".join(self._routes)
+        raise RouteError(f"the condition answered {answer!r:.60}; allowed are: {allowed}")
+
+    def identity(self) -> Sequence[Any]:
+        return (source_of(self.function),)
+
+
+class CasesNode(ConditionNode):
+    """The first case that holds wins: `[(predicate, label, target), ...]`, else `otherwise`."""
+
+    def __init__(
+        self,
+        cases: Sequence[tuple[Callable[[Context], bool], str, str | None]],
+        otherwise: str | None = None,
+        *,
+        has_otherwise: bool = False,
+        **settings: Any,
+    ) -> None:
+        def first(context: Context) -> str:
+            for predicate, label, _ in cases:
+                if predicate(context):
+                    return label
+            if has_otherwise:
+                return "else"
+            raise RouteError(f"none of the {len(cases)} cases holds and there is no `else`")
+
+        super().__init__(
+            first,
+            {label: target for _, label, target in cases},
+            otherwise,
+            has_otherwise=has_otherwise,
+            **settings,
+        )
+
+
+def _label(value: Any) -> str:
+    """A route's label as the format writes it: booleans as true and false, enums by their value."""
+    if isinstance(value, Enum):
+        value = value.value
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,93 @@
+"""A run's inputs: declared fields, and the check of what a caller gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flowengine.context import freeze
+from flowengine.errors import InputError, did_you_mean
+
+__all__ = ["REQUIRED", "InputField", "checked_inputs"]
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Final = _Required()
+"""The default of an input that has none."""
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (dict,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InputField:
+    """One declared input. `schema` (a JSON Schema) goes instead of `type`."""
+
+    type: str | None = None
+    default: Any = REQUIRED
+    enum: Sequence[Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    description: str = ""
+
+
+def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs with their defaults, read-only. Without declared fields everything is accepted.
+
+    Raises `InputError` that lists every problem at once.
+
+    >>> checked_inputs({"n": InputField("integer", default=3)}, {})
+    {'n': 3}
+    """
+    if fields is None:
+        return freeze(dict(given))
+    problems = [f"unknown input '{name}'{did_you_mean(name, fields)}" for name in given if name not in fields]
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name not in given:
+            if field.default is REQUIRED:
+                problems.append(f"missing input '{name}'{_wanted(field)}")
+            else:
+                values[name] = field.default
+            continue
+        problem = _problem(field, given[name])
+        if problem:
+            problems.append(f"input '{name}': {problem}")
+        values[name] = given[name]
+    if problems:
+        raise InputError("\n".join(problems))
+    return freeze(values)
+
+
+def _wanted(field: InputField) -> str:
+    described = f": {field.description}" if field.description else ""
+    return f" ({field.type or 'see its schema'}{described})"
+
+
+def _problem(field: InputField, value: Any) -> str | None:
+    if field.schema is not None:
+        import jsonschema  # Only where an input has a schema of its own.
+
+        try:
+            jsonschema.validate(value, dict(field.schema))
+        except jsonschema.ValidationError as error:
+            return f"{error.message} at {error.json_path}"
+        return None
+    if field.type is not None:
+        fits = isinstance(value, _TYPES[field.type]) and (field.type == "boolean" or not isinstance(value, bool))
+        if not fits:
+            return f"expected {field.type}, found {type(value).__name__} {value!r:.60}"
+    if field.enum is not None and value not in field.enum:
+        allowed = ", ".join(map(str, field.enum))
+        return f"{value!r:.60} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
+    return None

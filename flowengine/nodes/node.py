@@ -1,0 +1,95 @@
+"""What every node of a flow has, whatever it does: its place in the graph and its policies.
+
+`FlowNode` is what authors make (in Python, or through the builder from YAML). The engine runs the
+wrapped form of it (`flowengine.nodes.policy`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from flowengine.context import Context, NodeResult
+from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
+from flowengine.nodes.policy import Retry
+
+__all__ = ["FlowNode", "Value"]
+
+Value = Callable[[Context], Any]
+"""A value that is worked out from what the node sees (a compiled template or expression)."""
+
+
+class FlowNode(ABC):
+    """A node: what it follows, when it runs, what happens when it fails.
+
+    - `needs`: ids of nodes that come before it, for order.
+    - `reads`: ids of nodes whose outputs its values name; edges as well.
+    - `join`: which outcomes of its parents let it run (`some`, `all`, `always`).
+    - `when`: a condition on what it sees; false skips it.
+    - `set`: shared state key → value, written beside its own result; sees `output`.
+    - `retry`, `timeout` (seconds, of one attempt), `on_error` (`"fail"`, `"skip"`, or the id of the
+      node that handles the failure).
+    """
+
+    kind: ClassVar[str]
+    transparent: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        needs: Sequence[str] = (),
+        reads: Sequence[str] = (),
+        join: Join = "some",
+        when: Value | None = None,
+        set: Mapping[str, Callable[[Context, Any], Any]] | None = None,  # noqa: A002 - the format's word
+        retry: Retry | None = None,
+        timeout: float | None = None,
+        on_error: str = "fail",
+        description: str = "",
+        fingerprint: str | None = None,
+    ) -> None:
+        self.needs = (needs,) if isinstance(needs, str) else tuple(needs)
+        self.reads = tuple(reads)
+        self.join: Join = join
+        self.when = when
+        self.set = set or {}
+        self.retry = retry
+        self.timeout = timeout
+        self.on_error = on_error
+        self.description = description
+        self._fingerprint = fingerprint
+
+    @property
+    def routes(self) -> Mapping[str, str | None]:
+        """Label → id of the node that it leads to, or None where it leads nowhere."""
+        return {}
+
+    @abstractmethod
+    async def run(self, context: Context, /) -> NodeResult:
+        """Do the node's work; raising is failing."""
+
+    def vertex(self, name: str) -> Vertex:
+        on_error = self.on_error if self.on_error in ("fail", "skip") else "then"
+        return Vertex(name, self.kind, self.join, on_error, self.transparent)
+
+    def edges(self, name: str) -> Iterator[Edge]:
+        for source in (*self.needs, *self.reads):
+            yield Edge(source, name)
+        for label, target in self.routes.items():
+            if target is not None:
+                yield Edge(name, target, label)
+        if self.on_error not in ("fail", "skip"):
+            yield Edge(name, self.on_error, ON_ERROR)
+
+    def identity(self) -> Sequence[Any]:
+        """What the fingerprint of a node built in Python is made of, beside its place in the graph."""
+        return ()
+
+    @property
+    def fingerprint_source(self) -> Sequence[Any] | str:
+        """The definition from which the node's fingerprint is hashed."""
+        if self._fingerprint is not None:
+            return self._fingerprint
+        place = (self.kind, self.needs, self.join, self.on_error, self.timeout, sorted(self.routes.items()))
+        return (*place, *self.identity())

@@ -1,0 +1,138 @@
+"""Policies round a node: `when`, `set`, retry, timeout. Each has the shape of the node it wraps.
+
+From the outside in: when → set → retry → timeout → the node itself. So a timeout bounds one
+attempt, a retry repeats the node and its timeout, and `set` sees the output that was kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+
+from flowengine.context import Context, NodeResult
+from flowengine.engine.ports import Node, Skip
+from flowengine.errors import NodeTimeoutError, OutputError, TemplateError
+from flowengine.records import Retry as RetryRecord
+
+if TYPE_CHECKING:
+    from flowengine.nodes.node import FlowNode
+
+__all__ = ["Retry", "wrapped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When and how often a failed node is run again (rule 19)."""
+
+    attempts: int = 3
+    """Counts the first."""
+    backoff: Literal["fixed", "exponential"] = "exponential"
+    initial: float = 1.0
+    """Seconds before the second attempt."""
+    max: float = 60.0
+    """Seconds, at most, before any attempt."""
+    jitter: bool = True
+    """Shorten each pause at random by up to half, so that many nodes do not come back at once."""
+    on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
+
+    def covers(self, error: BaseException) -> bool:
+        """`invalid_output` is an output that does not fit its shape; `error` is everything else."""
+        return ("invalid_output" if isinstance(error, OutputError) else "error") in self.on
+
+
+def wrapped(node: FlowNode) -> Node:
+    """The node with the policies that it asks for; without any it is the node itself."""
+    runnable: Node = node
+    if node.timeout is not None:
+        runnable = _Timed(runnable, node.timeout)
+    if node.retry is not None and node.retry.attempts > 1:
+        runnable = _Retrying(runnable, node.retry)
+    if node.set:
+        runnable = _Setting(runnable, node.set)
+    if node.when is not None:
+        runnable = _Conditional(runnable, node.when)
+    return runnable
+
+
+class _Conditional:
+    def __init__(self, node: Node, when: Callable[[Context], Any]) -> None:
+        self._node = node
+        self._when = when
+
+    async def run(self, context: Context, /) -> NodeResult | Skip:
+        answer = self._when(context)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if not isinstance(answer, bool):
+            raise TemplateError(f"`when` must give true or false, found {type(answer).__name__} {answer!r:.60}")
+        return await self._node.run(context) if answer else Skip()
+
+
+class _Setting:
+    def __init__(self, node: Node, values: Mapping[str, Callable[[Context, Any], Any]]) -> None:
+        self._node = node
+        self._values = values
+
+    async def run(self, context: Context, /) -> NodeResult | Skip:
+        result = await self._node.run(context)
+        if isinstance(result, Skip):
+            return result
+        written = {key: value(context, result.output) for key, value in self._values.items()}
+        return result._replace(state={**(result.state or {}), **written})
+
+
+class _Timed:
+    def __init__(self, node: Node, seconds: float) -> None:
+        self._node = node
+        self._seconds = seconds
+
+    async def run(self, context: Context, /) -> NodeResult | Skip:
+        with anyio.move_on_after(self._seconds) as scope:
+            return await self._node.run(context)
+        assert scope.cancelled_caught
+        raise NodeTimeoutError(f"took longer than its timeout of {self._seconds:g} s")
+
+
+class _Retrying:
+    def __init__(self, node: Node, policy: Retry) -> None:
+        self._node = node
+        self._policy = policy
+
+    async def run(self, context: Context, /) -> NodeResult | Skip:
+        import tenacity  # Only where a retry is asked for: its import costs more than a run.
+
+        policy = self._policy
+        if policy.backoff == "fixed":
+            pause: Any = tenacity.wait_fixed(policy.initial)
+        else:
+            pause = tenacity.wait_exponential(multiplier=policy.initial, max=policy.max)
+
+        def seconds(state: tenacity.RetryCallState) -> float:
+            whole = min(pause(state), policy.max)
+            return whole * _share(policy.jitter)
+
+        async def tell(state: tenacity.RetryCallState) -> None:
+            assert state.outcome is not None and state.next_action is not None
+            failure = state.outcome.exception()
+            record = RetryRecord(state.attempt_number, f"{type(failure).__name__}: {failure}", state.next_action.sleep)
+            await context.note(record)
+
+        retrying = tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(policy.attempts),
+            wait=seconds,
+            retry=tenacity.retry_if_exception(policy.covers),
+            sleep=anyio.sleep,
+            before_sleep=tell,
+            reraise=True,
+        )
+        return await retrying(self._node.run, context)
+
+
+def _share(jitter: bool) -> float:
+    """Which part of a pause is kept: all of it, or a random half to all of it."""
+    import random
+
+    return random.uniform(0.5, 1.0) if jitter else 1.0  # noqa: S311 - no secret

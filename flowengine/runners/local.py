@@ -1,0 +1,191 @@
+"""Runs a plan in this process, on this event loop: start, go on, finish. One journal, one owner.
+
+What happens round the nodes is here (inputs, the first and the last event, the run's timeout, the
+outputs); what happens between them is the scheduler's, and which of them run is the walk's.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from time import time
+from typing import Any
+
+import anyio
+
+from flowengine.context import EMPTY, Context, RunStatus, freeze
+from flowengine.engine.events import ErrorInfo, Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.ports import Journal, JournalStore
+from flowengine.engine.scheduler import Scheduler, error_info
+from flowengine.engine.state import StateStore
+from flowengine.engine.view import FinalContext
+from flowengine.engine.walk import Walk
+from flowengine.errors import FlowChangedError, JournalError, LimitError, StoreCorruptError
+from flowengine.nodes.inputs import checked_inputs
+from flowengine.nodes.plan import FlowLimits, Plan
+from flowengine.runners.run import Run
+from flowengine.version import __version__
+
+__all__ = ["changed_nodes", "new_run_id", "read_run", "resume", "start"]
+
+
+def new_run_id() -> str:
+    """Twelve random hex digits: short enough to type a unique prefix of."""
+    return secrets.token_hex(6)
+
+
+async def start(
+    plan: Plan,
+    inputs: Mapping[str, Any],
+    store: JournalStore,
+    *,
+    run_id: str | None = None,
+    limits: FlowLimits | None = None,
+) -> Run:
+    """A new run, to its end. A node's failure is told in the `Run`, not raised."""
+    given = checked_inputs(plan.inputs, inputs)
+    env = {name: os.environ[name] for name in plan.allow_env if name in os.environ}
+    run_id = run_id or new_run_id()
+    journal = store.create(run_id)
+    started = RunStarted(
+        run_id, plan.name, time(), given, env, plan.fingerprints, plan.path, plan.source, __version__, {}, plan.skeleton
+    )
+    walk = Walk(plan.graph, StateStore(plan.state), inputs=given, env=env, run_id=run_id)
+    return await _drive(plan, walk, journal, started, limits or plan.limits)
+
+
+async def resume(
+    plan: Plan,
+    run_id: str,
+    store: JournalStore,
+    *,
+    allow_changed: bool = False,
+    limits: FlowLimits | None = None,
+) -> Run:
+    """Go on with a run that was interrupted or failed; what had finished is not run again.
+
+    A run that succeeded is read back as it is. Raises `FlowChangedError` where the flow was edited
+    since, unless `allow_changed`: then what had finished stays finished, the rest runs as it is now.
+    """
+    journal = store.open(run_id)
+    try:
+        events = journal.read()
+        started = _first(run_id, events)
+        changed = changed_nodes(plan, events)
+        if changed and not allow_changed:
+            raise FlowChangedError(
+                f"the flow was edited since run {run_id} started; changed nodes: {', '.join(changed)}", changed
+            )
+        if isinstance(events[-1], RunFinished) and events[-1].status == "succeeded":
+            await journal.close()
+            return read_run(plan, events)
+        walk = _walked(plan, started, events)
+    except BaseException:
+        await journal.close()
+        raise
+    resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY)
+    return await _drive(plan, walk, journal, resumed, limits or plan.limits)
+
+
+def read_run(plan: Plan, events: Sequence[Event]) -> Run:
+    """A run as its journal has it; nothing is run and nothing is written."""
+    started = _first("", events)
+    last = events[-1]
+    finished = last if isinstance(last, RunFinished) else RunFinished(last.at, "running")
+    return Run(started.run_id, _walked(plan, started, events), finished, events)
+
+
+def changed_nodes(plan: Plan, events: Sequence[Event]) -> list[str]:
+    """Nodes whose definition is not what the run last went on with; added and removed ones too."""
+    known: Mapping[str, str] = EMPTY
+    for event in events:
+        if isinstance(event, RunStarted) or (isinstance(event, RunResumed) and event.fingerprints):
+            known = event.fingerprints
+    now = plan.fingerprints
+    return [name for name in dict.fromkeys([*now, *known]) if now.get(name) != known.get(name)]
+
+
+def _first(run_id: str, events: Sequence[Event]) -> RunStarted:
+    if not events or not isinstance(events[0], RunStarted):
+        raise StoreCorruptError(f"run {run_id}: the journal does not begin with its start")
+    return events[0]
+
+
+def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
+    return Walk(
+        plan.graph,
+        StateStore(plan.state),
+        inputs=started.inputs,
+        env=started.env,
+        run_id=started.run_id,
+        restored=events,
+    )
+
+
+async def _drive(plan: Plan, walk: Walk, journal: Journal, first: RunStarted | RunResumed, limits: FlowLimits) -> Run:
+    """Journal the first event, run, journal the last one; the journal is closed whatever happens."""
+    try:
+        journal.append(first)
+        if limits.timeout is None:
+            in_time = True
+            await _schedule(plan, walk, journal, limits)
+        else:
+            with anyio.move_on_after(limits.timeout) as scope:
+                await _schedule(plan, walk, journal, limits)
+            in_time = not scope.cancelled_caught
+        finished = _finish(plan, walk, None if in_time else limits.timeout)
+        journal.append(finished)
+        waiting = journal.commit(True)
+        if waiting is not None:
+            await waiting
+        run = Run(walk.run_id or "", walk, finished, journal.read())
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            journal.append(RunFinished(time(), "cancelled"))
+            await _close_quietly(journal)
+        raise
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await _close_quietly(journal)
+        raise
+    await journal.close()
+    return run
+
+
+async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits) -> None:
+    scheduler = Scheduler(
+        walk, plan.nodes, journal, concurrency=limits.concurrency, on_failure=limits.on_failure
+    )
+    await scheduler.run()
+
+
+async def _close_quietly(journal: Journal) -> None:
+    """Another error is on its way already: a journal that cannot be closed must not hide it."""
+    try:
+        await journal.close()
+    except JournalError:
+        return
+
+
+def _finish(plan: Plan, walk: Walk, timed_out: float | None) -> RunFinished:
+    if timed_out is not None:
+        error = ErrorInfo(LimitError.__name__, f"the run took longer than its limit of {timed_out:g} s")
+        return RunFinished(time(), "failed", None, error)
+    failure = walk.failure()
+    if failure is not None:
+        node, error = failure
+        return RunFinished(time(), "failed", None, error, node)
+    status: RunStatus = "succeeded"
+    try:
+        outputs = _outputs(plan, walk, FinalContext(walk))
+    except Exception as error:
+        return RunFinished(time(), "failed", None, error_info(error))
+    return RunFinished(time(), status, outputs)
+
+
+def _outputs(plan: Plan, walk: Walk, context: Context) -> Mapping[str, Any]:
+    if plan.outputs is not None:
+        return freeze({name: value(context) for name, value in plan.outputs.items()})
+    done = {name: walk.result_of(walk.graph.index[name]) for name in plan.last_nodes()}
+    return {name: result.output for name, result in done.items() if result is not None}

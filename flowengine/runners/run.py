@@ -1,0 +1,95 @@
+"""What became of a run: its status, its outputs, and every node's part. Read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flowengine.context import Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
+from flowengine.engine.events import ErrorInfo, Event, RunFinished
+from flowengine.engine.view import FinalContext
+from flowengine.engine.walk import Walk
+from flowengine.errors import LimitError, NodeError, RunError, did_you_mean
+
+__all__ = ["NodeRun", "Run"]
+
+
+class NodeRun(NamedTuple):
+    """One node's part in a run."""
+
+    status: NodeStatus
+    output: Any = None
+    """None unless the node succeeded."""
+    result: Any = None
+    """What it handed on as `result` (an `LLMResult` for agents)."""
+    error: str | None = None
+    cause: SkipCause | None = None
+    """Why it was skipped."""
+
+
+class _NodeRuns(Mapping[str, NodeRun]):
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+
+    def __getitem__(self, node: str) -> NodeRun:
+        walk = self._walk
+        if node not in walk.graph.index:
+            raise KeyError(f"there is no node '{node}'{did_you_mean(node, walk.graph.index)}")
+        number = walk.graph.index[node]
+        result, error = walk.result_of(number), walk.error_of(number)
+        return NodeRun(
+            walk.status_of(number),
+            None if result is None else result.output,
+            walk.passed_result(number),
+            None if error is None else error.message,
+            walk.cause_of(number),
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._walk.graph.ids)
+
+    def __len__(self) -> int:
+        return len(self._walk.graph)
+
+
+class Run:
+    """One run, ended or parked. `context` is what the flow's outputs saw."""
+
+    def __init__(self, run_id: str, walk: Walk, finished: RunFinished, events: Sequence[Event]) -> None:
+        self.id = run_id
+        self.status: RunStatus = finished.status
+        self.outputs: Mapping[str, Any] = finished.outputs or {}
+        self.error: ErrorInfo | None = finished.error
+        self.failed_node: str | None = finished.node
+        """Path of the first node, in topological order, whose failure nobody handled."""
+        self.nodes: Mapping[str, NodeRun] = _NodeRuns(walk)
+        self.inputs = walk.inputs
+        self.context: Context = FinalContext(walk)
+        self.events = events
+        """The journal, the whole of it."""
+
+    @property
+    def shared_state(self) -> Mapping[str, Any]:
+        return self.context.shared_state
+
+    @property
+    def routing_result(self) -> RoutingResult | None:
+        return self.context.routing_result
+
+    @property
+    def evaluation_result(self) -> EvaluationResult | None:
+        return self.context.evaluation_result
+
+    def raise_for_status(self) -> Run:
+        """This run if it succeeded; `NodeError`, `LimitError` or `RunError` otherwise."""
+        if self.status == "succeeded":
+            return self
+        message = self.error.message if self.error is not None else f"the run {self.status}"
+        if self.failed_node is not None:
+            raise NodeError(self.failed_node, message)
+        if self.error is not None and self.error.type == LimitError.__name__:
+            raise LimitError(message)
+        raise RunError(message)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.status}>"
