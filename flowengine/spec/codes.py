@@ -1,0 +1,296 @@
+"""Every code that a flow file's problems carry: its title, what it means, and text that shows it.
+
+One table, read by the checks' messages, by `flowengine explain` and by the reference in the docs. It
+knows no file and decides nothing. Codes are stable: a code that is retired is never given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+__all__ = ["CODES", "Code"]
+
+
+class Code(NamedTuple):
+    """What one code means."""
+
+    title: str
+    explanation: str
+    """What was found, why it is refused, and what to write instead."""
+    example: str
+    """YAML (or a situation) that earns the code."""
+
+
+CODES: Final[Mapping[str, Code]] = {
+    # --- FE1xx: the file and its YAML
+    "FE101": Code(
+        "the file cannot be read",
+        "The path does not exist, is a folder, or may not be read.",
+        "flowengine validate flows/no_such_file.yaml",
+    ),
+    "FE102": Code(
+        "the file is too large",
+        "A flow file may have 1 MB. Put long texts into files of their own and read them with a context provider.",
+        "a file of 2 MB",
+    ),
+    "FE103": Code(
+        "the file is not UTF-8",
+        "Flow files are UTF-8 text. Save the file as UTF-8.",
+        "a file saved as UTF-16 or Latin-1",
+    ),
+    "FE104": Code(
+        "the YAML does not parse",
+        "The text is not YAML 1.2. The message says what the parser met and where.",
+        "nodes: {a: [1, 2}",
+    ),
+    "FE105": Code("the file is empty", "There is no value in the file, only blanks or comments.", "# to do"),
+    "FE106": Code(
+        "several documents",
+        "A file holds one flow. Remove the second `---`, or split the file.",
+        "flowengine: v1\n---\nflowengine: v1",
+    ),
+    "FE107": Code(
+        "duplicate key",
+        "A map names a key twice; which of the values is meant cannot be known.",
+        "nodes:\n  a: {prompt: one}\n  a: {prompt: two}",
+    ),
+    "FE108": Code(
+        "tag",
+        "YAML tags (`!name`, `!!type`) are not part of the format. Write the plain value.",
+        "prompt: !!str 12",
+    ),
+    "FE109": Code(
+        "tab", "YAML is indented with spaces; a tab stands where a value or a key begins.", "nodes:\n\ta: {}"
+    ),
+    "FE110": Code(
+        "a key that is no string",
+        "Keys are strings. Put a number, a boolean or null in quotes; lists and maps cannot be keys.",
+        "routes: {1: low, 2: high}",
+    ),
+    "FE111": Code(
+        "recursive alias",
+        "An alias stands inside the value of its own anchor, so the value would never end.",
+        "x-a: &a [*a]",
+    ),
+    "FE112": Code(
+        "exploding aliases",
+        "Aliases of aliases make the file far larger than it looks. Write out what is needed.",
+        "x-a: &a [1, 1, 1]\nx-b: &b [*a, *a, *a]\n# and so on, twenty times",
+    ),
+    "FE113": Code(
+        "nested too deeply",
+        "Maps and lists may be nested 64 deep.",
+        "x-a: [[[[[[[[ … ]]]]]]]]",
+    ),
+    "FE114": Code(
+        "forbidden character",
+        "Control characters, NUL and Unicode line separators are refused; in double quotes they may be "
+        r"written as escapes (`\0`, `\u2028`).",
+        "prompt: <NUL>",
+    ),
+    "FE115": Code(
+        "the file is not a map",
+        "The top of a flow file is a map with the keys `flowengine`, `name` and `nodes`.",
+        "- one\n- two",
+    ),
+    "FE116": Code("unknown anchor", "An alias names an anchor that no line before it declares.", "a: *nowhere"),
+    # --- FE2xx: structure and references
+    "FE201": Code(
+        "unknown key",
+        "No such key exists here. Keys that begin with `x-` are free for notes.",
+        "a: {promt: Hello}",
+    ),
+    "FE202": Code("missing key", "A key that this part needs is absent.", "a: {type: routing}"),
+    "FE203": Code(
+        "unknown target",
+        "A route, `then`, `else`, `needs`, `fallback` or `on_error` names a node that does not exist.",
+        "routes: {ok: publsh}",
+    ),
+    "FE204": Code("unknown node type", "`type` names no kind of node.", "a: {type: agnet}"),
+    "FE205": Code(
+        "not available in this version",
+        "The format knows this type or key, but this version does not run it; it is refused, since nothing would "
+        "read it.",
+        "a: {type: approval, message: Sure?}",
+    ),
+    "FE206": Code(
+        "not a valid name",
+        "Names are small letters, digits and underscores, and begin with a letter; a hyphen would be read as "
+        "minus in a template.",
+        "nodes:\n  my-node: {}",
+    ),
+    "FE207": Code("unknown format version", "`flowengine` must be `v1`.", "flowengine: v2"),
+    "FE208": Code("no nodes", "A flow needs at least one node.", "nodes: {}"),
+    "FE209": Code(
+        "keys that exclude each other",
+        "Two keys of one part ask for different things; keep one of them.",
+        "a: {type: condition, if: x, then: b, call: 'm:f'}",
+    ),
+    "FE210": Code(
+        "cycle",
+        "The nodes wait for each other. A flow is a DAG; repetition belongs inside one node.",
+        "a: {needs: [b]}\nb: {needs: [a]}",
+    ),
+    "FE211": Code(
+        "a node that refers to itself", "A node cannot wait for itself or route to itself.", "a: {needs: [a]}"
+    ),
+    "FE212": Code(
+        "label used twice or reserved",
+        "The labels of one node must differ; `fallback`, `on_error` and `else` are the engine's where they are in use.",
+        "routes: {fallback: a}\nfallback: b",
+    ),
+    "FE213": Code("unknown agent", "`agent` names no entry of `agents`.", "a: {agent: writter}"),
+    "FE214": Code("no routes", "A node that chooses needs something to choose from.", "a: {type: routing, routes: {}}"),
+    "FE215": Code(
+        "`result` is ambiguous",
+        "Several predecessors can be live at once, so `result`, or a prompt that is left out, could mean any of "
+        "them. Name the node: `nodes.<id>.output`.",
+        "join: {needs: [a, b], prompt: '{{ result }}'}",
+    ),
+    "FE216": Code(
+        "an engine's value is ambiguous",
+        "`routing_result`, `evaluation_result`, `_last_prompt` and `_last_generation` hold the last ancestor's "
+        "value; here two ancestors without an order could have set it. Name the node, or give `target`.",
+        "pick: {type: routing, needs: [a, b]}",
+    ),
+    "FE217": Code(
+        "unordered writers",
+        "Two nodes write one state key and neither comes before the other. Order them with `needs`, or give the "
+        "key a `merge` rule.",
+        "a: {set: {n: 1}}\nb: {set: {n: 2}}",
+    ),
+    "FE218": Code("undeclared state key", "`set` writes a key that `shared_state` does not declare.", "set: {totl: 1}"),
+    "FE219": Code(
+        "nothing to ask or to judge",
+        "An agent without a prompt needs a predecessor or an input of the flow; routing and evaluation without "
+        "`target` need an agent before them.",
+        "a: {type: routing, instruction: Choose., routes: {x: b}}",
+    ),
+    # --- FE3xx: templates and expressions
+    "FE301": Code(
+        "a template or an expression does not parse",
+        "The text is not Jinja2, or uses something that flows may not use. Bare expressions (`if`, `when`) carry "
+        "no braces.",
+        "when: inputs.n >",
+    ),
+    "FE302": Code(
+        "unknown name",
+        "Expressions see `inputs`, `shared_state`, `nodes`, `result`, `routing_result`, `evaluation_result`, "
+        "`prev_outputs`, `run` and `env`; `set` also sees `output`.",
+        "prompt: '{{ input.topic }}'",
+    ),
+    "FE303": Code("unknown input", "The flow declares no such input.", "prompt: '{{ inputs.topc }}'"),
+    "FE304": Code("unknown state key", "The flow declares no such key of shared state.", "when: shared_state.totl > 1"),
+    "FE305": Code("unknown node in a reference", "No node has this id.", "prompt: '{{ nodes.drft.output }}'"),
+    "FE306": Code(
+        "unknown field",
+        "A node offers `output`, `result`, `status` and `error`; `run` offers `id`; results have the fields of their "
+        "model; an output or an input with a schema has the properties that it lists.",
+        "prompt: '{{ nodes.draft.outptu }}'",
+    ),
+    "FE307": Code(
+        "environment name that is not allowed",
+        "Flows read only the variables that the project file lists in `allow_env`.",
+        "prompt: '{{ env.HOME }}'",
+    ),
+    "FE308": Code(
+        "`nodes` without a literal id",
+        "Write `nodes.<id>`: what a node waits for must be known before the run.",
+        "prompt: '{{ nodes[inputs.which].output }}'",
+    ),
+    "FE309": Code(
+        "name that is not visible here",
+        "`output` exists in `set`, `item` and `each` inside a map, `round` inside a loop; `outputs` see no `result`.",
+        "prompt: '{{ output }}'",
+    ),
+    "FE310": Code(
+        "braces where nothing is rendered",
+        "This key takes plain text; a template in it would reach the model or the engine as it stands.",
+        "model: '{{ inputs.model }}'",
+    ),
+    # --- FE4xx: types and values
+    "FE401": Code("wrong type", "The value is of another type than the key takes.", "temperature: warm"),
+    "FE402": Code("not one of the allowed values", "The key takes one of a few words.", "join: any"),
+    "FE403": Code("out of range", "The number or the list is smaller or larger than allowed.", "temperature: 9"),
+    "FE404": Code("threshold above 1", "Scores and thresholds go from 0.0 to 1.0.", "threshold: 80"),
+    "FE405": Code(
+        "not a duration",
+        "Durations are a number and a unit: `500ms`, `30s`, `10m`, `2h`.",
+        "timeout: 30",
+    ),
+    "FE406": Code(
+        "not a JSON Schema",
+        "The map is no JSON Schema: an unknown `type`, `properties` that is no map, and the like.",
+        "output: {type: strng}",
+    ),
+    "FE407": Code(
+        "default that does not fit",
+        "The default is not of the declared type, or not one of `enum`.",
+        "inputs: {n: {type: integer, default: many}}",
+    ),
+    "FE408": Code("key without a value", "The key is there and its value is not.", "prompt:"),
+    "FE409": Code(
+        "not a reference to code",
+        "Code is named as `module:function` (or `module:Class`), with dots between packages.",
+        "call: tools.search",
+    ),
+    "FE410": Code(
+        "merge rule that does not fit",
+        "`append` and `union` take lists, `sum` numbers, `max` and `min` numbers or strings, `update` objects.",
+        "shared_state: {n: {type: string, merge: sum}}",
+    ),
+    # --- FE5xx: the project and its code
+    "FE501": Code("the project file cannot be read", "The file is not TOML, or may not be read.", "allow_calls = ["),
+    "FE502": Code(
+        "the project file is wrong",
+        "A key of `[tool.flowengine]` is unknown, or its value has the wrong type.",
+        "[tool.flowengine]\nallow_cals = []",
+    ),
+    "FE503": Code(
+        "path outside of the project", "Paths in flows stay under the project's root.", "flow: ../../other.yaml"
+    ),
+    "FE504": Code(
+        "module that is not allowed",
+        "`call` and its kin import only modules that the project file lists in `allow_calls`; without a project file, "
+        "only modules in the flow's folder.",
+        "call: os:system",
+    ),
+    "FE505": Code("module not found", "The module is allowed, but no file of that name exists.", "call: toolz:search"),
+    "FE506": Code("not defined in the module", "The module's file defines no such name.", "call: tools:serch"),
+    "FE507": Code(
+        "the module cannot be imported", "The module raised while it was imported.", "a module that divides by 0"
+    ),
+    "FE508": Code(
+        "not callable", "The name exists in the module, but it is no function or class.", "call: tools:VERSION"
+    ),
+    # --- FE9xx: warnings
+    "FE901": Code(
+        "a route that its siblings reach too",
+        "A target of a route is also downstream of another target of the same node, so it is a branch and a "
+        "continuation at once. Route both to where they meet, or leave the label without a target.",
+        "routes: {long: shorten, short: publish}\n# and publish needs shorten",
+    ),
+    "FE902": Code(
+        "a node that nobody can reach",
+        "What the node waits for can never be true together, so it is skipped in every run.",
+        "x and y are branches of one condition; z has needs: [x, y] and join: all",
+    ),
+    "FE903": Code(
+        "a value that may be absent",
+        "The node can be skipped while this one runs, and printing its output would then fail. Use "
+        "`| default(…)` or `or`.",
+        "a has `when`; b prints {{ nodes.a.output }}",
+    ),
+    "FE904": Code(
+        "a state key that nobody reads",
+        "The key is declared, and nothing in the file reads it.",
+        "shared_state: {n: {}}",
+    ),
+    "FE905": Code(
+        "an input that nobody reads",
+        "The input is declared, and nothing in the file reads it.",
+        "inputs: {unused: {type: string}}",
+    ),
+    "FE906": Code("an agent that nobody names", "The agent is declared, and no node names it.", "agents: {spare: {}}"),
+}

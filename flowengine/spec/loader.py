@@ -1,0 +1,122 @@
+"""A flow file → `FlowSpec`, or every problem of it in one pass, sorted by position.
+
+The stages, each on what the one before it let through: bytes, YAML, structure, meaning. A file whose
+structure is wrong in places is mended for the last stage, so a misspelt key does not hide a misspelt
+target. Nothing here runs a flow or imports foreign code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pydantic import ValidationError
+
+from flowengine.errors import Diagnostic, FlowError
+from flowengine.spec.checks import check
+from flowengine.spec.positions import SourceText
+from flowengine.spec.project import Project
+from flowengine.spec.schema import FlowSpec
+from flowengine.spec.shapes import is_map
+from flowengine.spec.translate import Problem, mend, problems_of
+from flowengine.spec.yaml_text import decode, parse_yaml
+
+__all__ = ["Loaded", "check_file", "check_text", "load_flow"]
+
+
+class Loaded(NamedTuple):
+    """What a file gave: a spec if it has no errors, and its problems, warnings included."""
+
+    spec: FlowSpec | None
+    diagnostics: list[Diagnostic]
+
+
+def load_flow(
+    path: str | PathLike[str] | None = None, *, text: str | None = None, project: Project | None = None
+) -> FlowSpec:
+    """The flow of a file, or of a text (then the path only names it). `FlowError` holds all problems.
+
+    >>> load_flow(text="{flowengine: v1, name: hello, nodes: {greet: {prompt: Say hello.}}}").name
+    'hello'
+    """
+    loaded = _load(path, text, project, warnings=False)
+    if loaded.spec is None:
+        raise FlowError(loaded.diagnostics)
+    return loaded.spec
+
+
+def check_file(path: str | PathLike[str], *, project: Project | None = None) -> list[Diagnostic]:
+    """All problems of a file, warnings included, sorted by position."""
+    return _load(path, None, project, warnings=True).diagnostics
+
+
+def check_text(
+    text: str, path: str | PathLike[str] | None = None, *, project: Project | None = None
+) -> list[Diagnostic]:
+    """All problems of a text, as `check_file`."""
+    return _load(path, text, project, warnings=True).diagnostics
+
+
+def _load(path: str | PathLike[str] | None, text: str | None, project: Project | None, warnings: bool) -> Loaded:
+    where = None if path is None else Path(path)
+    file = None if where is None else str(where)
+    read = _text_of(where, text, file)
+    if isinstance(read, Diagnostic):
+        return Loaded(None, [read])
+    parsed = parse_yaml(read, file)
+    problems = list(parsed.problems)
+    if parsed.place is None:
+        return Loaded(None, problems)
+    if not is_map(parsed.data):
+        problems.append(
+            Diagnostic("FE115", "a flow file is a map with the keys flowengine, name and nodes", file, 1, 1)
+        )
+        return Loaded(None, _sorted(problems))
+    source = SourceText(read, where, parsed.place)
+    spec, structural = _structure(parsed.data, source)
+    problems += structural
+    if spec is not None:
+        problems += check(spec.placed(source), project, whole=not problems, warnings=warnings)
+    failed = any(each.severity == "error" for each in problems)
+    return Loaded(None if failed else spec, _sorted(problems))
+
+
+def _text_of(path: Path | None, text: str | None, file: str | None) -> str | Diagnostic:
+    if text is not None:
+        return decode(text.encode("utf-8", "surrogatepass"), file)
+    if path is None:
+        raise TypeError("load_flow() needs a path or a text")
+    try:
+        return decode(path.read_bytes(), file)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return Diagnostic("FE101", f"cannot read the file: {reason}", file)
+
+
+_ROUNDS: Final = 4
+_CONSEQUENCES: Final = frozenset({"FE202", "FE208", "FE214"})
+"""Codes that mending itself can cause; after the first round they are not news."""
+
+
+def _structure(data: dict[str, Any], source: SourceText) -> tuple[FlowSpec | None, list[Diagnostic]]:
+    """The spec, of the mended data where it must be, and what is wrong with the structure."""
+    reported: dict[tuple[Any, ...], Diagnostic] = {}
+    for number in range(_ROUNDS):
+        try:
+            return FlowSpec.model_validate(data), list(reported.values())
+        except ValidationError as error:
+            found = problems_of(error, source)
+        for each in _news(found, number):
+            reported.setdefault((each.code, each.line, each.column, each.message), each)
+        data = mend(data, found, drop_nodes=number > 1)
+    return None, list(reported.values())
+
+
+def _news(found: Sequence[Problem], number: int) -> list[Diagnostic]:
+    return [each.diagnostic for each in found if number == 0 or each.diagnostic.code not in _CONSEQUENCES]
+
+
+def _sorted(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    return sorted(problems, key=lambda each: (each.line or 0, each.column or 0, each.code, each.message))

@@ -1,0 +1,166 @@
+"""What a flow file may say about an agent: its own settings, judging, improving and inner routing.
+
+Data only: it knows neither the `Agent` class nor any default that the class has; a setting that was
+not given is None here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from flowengine.spec.fields import (
+    CodePath,
+    Duration,
+    Identifier,
+    Keys,
+    ListOf,
+    Maybe,
+    NodeId,
+    Plain,
+    Routes,
+    Score,
+    Template,
+    refuse,
+)
+from flowengine.spec.shapes import check_json_schema, is_map
+
+__all__ = [
+    "AgentRef",
+    "AgentRouting",
+    "AgentSpec",
+    "Evaluate",
+    "Guardrails",
+    "Improve",
+    "JsonSchema",
+    "ModelSettings",
+    "OutputShape",
+]
+
+
+def _sound(schema: Any) -> Any:
+    if not is_map(schema):
+        return schema
+    for path, problem in check_json_schema(schema):
+        raise refuse("FE406", problem, path=path)
+    return schema
+
+
+JsonSchema = Annotated[dict[str, Any], BeforeValidator(_sound)]
+"""A JSON Schema."""
+
+
+def _name_or_map(value: Any) -> str:
+    return "<name>" if isinstance(value, str) else "<map>"
+
+
+OutputShape = Annotated[
+    Annotated[CodePath, Tag("<name>")] | Annotated[JsonSchema, Tag("<map>")], Discriminator(_name_or_map)
+]
+"""A JSON Schema, or the pydantic model `module:Class`."""
+
+
+class Guardrails(Keys):
+    """Checks round a generation. Each is a function `(value) -> bool`."""
+
+    input: ListOf[CodePath] = ()
+    """May refuse the user input before the call."""
+    output: ListOf[CodePath] = ()
+    """May refuse the content after it."""
+
+
+class Evaluate(Keys):
+    """One evaluation of the generation; nothing is improved."""
+
+    instructions: Maybe[Template] = None
+    """How to judge. Without instructions and criteria: accuracy, relevance and completeness."""
+    criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
+    """Criterion → what it asks for."""
+    threshold: Maybe[Score] = None
+    """The score from which on the generation passes."""
+    model: Maybe[Plain] = None
+    """The model that judges; else the agent's own."""
+
+
+class Improve(Evaluate):
+    """Orchestration mode: evaluate, and improve until it passes."""
+
+    max_iterations: Maybe[Annotated[int, Field(ge=1, le=100)]] = None
+    """Generations after the first, at most."""
+
+
+class AgentRouting(Keys):
+    """A choice that the agent makes after its generation."""
+
+    instruction: Template
+    """How to choose."""
+    routes: Routes
+    """Label → node, or {to, description}."""
+    fallback: Maybe[NodeId] = None
+    """A label, or the id of a node: taken where the answer is none of the routes."""
+
+    @model_validator(mode="after")
+    def _chooses(self) -> AgentRouting:
+        if not self.routes:
+            raise refuse("FE214", "there is nothing to choose from: give at least one route", at="routes")
+        return self
+
+
+class ModelSettings(Keys):
+    """Which model is asked, and how."""
+
+    model: Maybe[Plain] = None
+    """`gpt-4o-mini`, `provider/model`, `offline`, …"""
+    temperature: Maybe[Annotated[float, Field(ge=0, le=2)]] = None
+    """0.0–2.0."""
+    max_tokens: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Length of the answer, at most."""
+    max_retries: Maybe[Annotated[int, Field(ge=0, le=100)]] = None
+    """Further tries after a transient failure, or after an answer that does not fit its shape."""
+    fallbacks: Maybe[ListOf[Plain]] = None
+    """Models that are asked, in this order, where the first one fails for good."""
+    locale: Maybe[Literal["en", "ja", "zh"]] = None
+    """Language of the prompts' fixed parts."""
+
+
+class AgentSettings(ModelSettings):
+    """Everything that makes an agent, but for what one node asks of it."""
+
+    instructions: Maybe[Template] = None
+    """What the agent is told to do."""
+    system_message: Maybe[Template] = None
+    """Who the agent is; it comes before the instructions."""
+    output: Maybe[OutputShape] = None
+    """Shape of a structured output: a JSON Schema, or `module:Class`."""
+    guardrails: Maybe[Guardrails] = None
+    """Checks that may refuse the input or the output."""
+    history_size: Maybe[Annotated[int, Field(ge=0, le=1000)]] = None
+    """Earlier exchanges of the session that enter the prompt."""
+    improve: Maybe[Improve] = None
+    """Evaluate the generation and improve it until it passes."""
+    evaluate: Maybe[Evaluate] = None
+    """Evaluate the generation once."""
+    routing: Maybe[AgentRouting] = None
+    """Choose where to go after the generation."""
+
+    @model_validator(mode="after")
+    def _judges_once(self) -> AgentSettings:
+        if self.improve is not None and self.evaluate is not None:
+            raise refuse("FE209", "'improve' evaluates already; remove 'evaluate'", at="evaluate")
+        return self
+
+
+class AgentSpec(AgentSettings):
+    """An agent's settings, shared by the nodes that name it."""
+
+    description: str = ""
+    """For readers."""
+    timeout: Maybe[Duration] = None
+    """Of one model call."""
+
+
+AgentRef = Annotated[
+    Annotated[Identifier, Tag("<name>")] | Annotated[AgentSpec, Tag("<map>")], Discriminator(_name_or_map)
+]
+"""An entry of `agents`, or an agent's settings in place."""

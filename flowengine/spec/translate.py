@@ -1,0 +1,275 @@
+"""What pydantic says about a file, in our words: a code, a place, what was found and what was expected.
+
+It also mends: a copy of the data in which each offending value is left out, so that the checks that
+come after can look at the rest in the same pass. It checks nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, Tag, ValidationError
+
+from flowengine.errors import Diagnostic, did_you_mean
+from flowengine.spec.fields import found
+from flowengine.spec.positions import SourceText
+from flowengine.spec.schema import FlowSpec
+from flowengine.spec.schema_nodes import NODE_TYPES
+from flowengine.spec.shapes import is_map
+from flowengine.spec.unavailable import UNAVAILABLE_KEYS, UNAVAILABLE_TYPES
+
+__all__ = ["Problem", "mend", "problems_of"]
+
+
+class Problem(NamedTuple):
+    """One problem and the path of the value that has it."""
+
+    diagnostic: Diagnostic
+    path: tuple[str | int, ...]
+    lacks: str | None = None
+    """The key that is missing at the path."""
+
+
+class _Said(NamedTuple):
+    """One error of pydantic, its location without the names of union branches."""
+
+    kind: str
+    path: tuple[str | int, ...]
+    location: tuple[str | int, ...]
+    value: Any
+    context: Mapping[str, Any]
+
+
+class _Words(NamedTuple):
+    """A diagnostic before it has a place."""
+
+    code: str
+    message: str
+    hint: str = ""
+    at_key: bool = False
+    lacks: str | None = None
+    inside: tuple[str | int, ...] = ()
+    """The part of the value that is meant."""
+
+
+def problems_of(error: ValidationError, source: SourceText) -> list[Problem]:
+    """Everything that an error of pydantic holds."""
+    found = [_problem(_said(each), source) for each in cast("list[Any]", error.errors(include_url=False))]
+    proposed = {(each.path[:-1], each.diagnostic.hint) for each in found if each.diagnostic.code == "FE201"}
+    return [each for each in found if (each.path, did_you_mean(each.lacks or "?", [each.lacks or ""])) not in proposed]
+
+
+def _said(error: Mapping[str, Any]) -> _Said:
+    location: tuple[str | int, ...] = error["loc"]
+    path = tuple(part for part in location if not _is_tag(part) and part != "[key]")
+    context: Mapping[str, Any] = error.get("ctx") or {}
+    if "at" in context:
+        path = (*path, context["at"])
+    return _Said(error["type"], path, location, error["input"], context)
+
+
+def _is_tag(part: str | int) -> bool:
+    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
+
+
+def _problem(said: _Said, source: SourceText) -> Problem:
+    words = _words(said)
+    path = (*said.path[:-1],) if said.kind == "missing" else said.path
+    at_key = words.at_key or said.location[-1:] == ("[key]",)
+    place_of = source.key_position if at_key else source.position
+    line, column = place_of((*path, *words.inside))
+    file = None if source.path is None else str(source.path)
+    node = str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
+    found_at = Diagnostic(words.code, words.message, file, line, column, node, words.hint)
+    return Problem(found_at, path, words.lacks)
+
+
+def _words(said: _Said) -> _Words:
+    if said.kind.startswith("FE"):
+        text = str(said.context["text"])
+        at_key = "at" in said.context or said.kind in ("FE202", "FE408")
+        return _Words(said.kind, text, str(said.context.get("hint", "")), at_key, inside=said.context.get("path", ()))
+    if said.kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _branch(said)
+    if said.kind != "missing" and said.value is None:
+        return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
+    translate = _KINDS.get(said.kind)
+    if translate is not None:
+        return translate(said)
+    expected = _EXPECTED.get(said.kind, "another value")
+    hint = ""
+    if said.kind == "string_type" and isinstance(said.value, bool | int | float):
+        hint = f'; put it in quotes: "{found(said.value)}"'
+    return _Words("FE401", f"expected {expected}, found {found(said.value)}", hint)
+
+
+_EXPECTED: Final = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a map",
+}
+
+
+def _unknown_key(said: _Said) -> _Words:
+    key = str(said.location[-1])
+    if key == "<<":
+        return _Words("FE201", "unknown key '<<'", "; merge keys are not YAML 1.2: use `defaults` or `agents`", True)
+    if key in UNAVAILABLE_KEYS and said.path[0] in ("nodes", "agents", "defaults"):
+        return _Words("FE205", f"the key '{key}' is not available in this version", at_key=True)
+    return _Words("FE201", f"unknown key '{key}'", did_you_mean(key, _keys_at(said.location[:-1])), True)
+
+
+def _missing_key(said: _Said) -> _Words:
+    key = str(said.path[-1])
+    return _Words("FE202", f"the key '{key}' is missing", at_key=True, lacks=key)
+
+
+def _not_a_word(said: _Said) -> _Words:
+    if said.path == ("flowengine",):
+        return _Words("FE207", f"this version reads format v1, found {found(said.value)}")
+    words: str = said.context["expected"]
+    known = [each.strip("'") for each in words.replace(" or ", ", ").split(", ")]
+    hint = did_you_mean(said.value, known) if isinstance(said.value, str) else ""
+    return _Words("FE402", f"expected {words}, found {found(said.value)}", hint)
+
+
+def _not_a_name(said: _Said) -> _Words:
+    if ":" in said.context["pattern"]:
+        return _Words("FE409", f"expected 'module:function', found {found(said.value)}", _colon(said.value))
+    text = f"{found(said.value)} is not a valid name: small letters, digits and _, a letter first"
+    return _Words("FE206", text, _as_name(str(said.value)))
+
+
+def _colon(value: Any) -> str:
+    module, dot, name = str(value).rpartition(".")
+    return f"; did you mean '{module}:{name}'?" if dot and ":" not in str(value) else ""
+
+
+def _as_name(value: str) -> str:
+    proposed = "".join(each if each.isascii() and each.isalnum() else "_" for each in value.lower()).lstrip(
+        "_0123456789"
+    )
+    return f"; did you mean '{proposed}'?" if proposed else ""
+
+
+def _out_of_range(said: _Said) -> _Words:
+    bounds = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    expected = " and ".join(f"{bounds[key]} {value:g}" for key, value in said.context.items() if key in bounds)
+    return _Words("FE403", f"expected {expected}, found {found(said.value)}")
+
+
+def _too_short(said: _Said) -> _Words:
+    return _Words("FE403", "the value is empty")
+
+
+_KINDS: Final[dict[str, Callable[[_Said], _Words]]] = {
+    "extra_forbidden": _unknown_key,
+    "missing": _missing_key,
+    "literal_error": _not_a_word,
+    "string_pattern_mismatch": _not_a_name,
+    "greater_than": _out_of_range,
+    "greater_than_equal": _out_of_range,
+    "less_than": _out_of_range,
+    "less_than_equal": _out_of_range,
+    "string_too_short": _too_short,
+    "too_short": _too_short,
+}
+
+
+def _branch(said: _Said) -> _Words:
+    """A value that fits none of a union's branches; for nodes, an unknown type."""
+    if said.value is None:
+        return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
+    if not is_map(said.value) or said.path[:1] != ("nodes",):
+        return _Words("FE401", f"expected a map, found {found(said.value)}")
+    kind = said.value.get("type")
+    if isinstance(kind, str) and kind in UNAVAILABLE_TYPES:
+        return _Words("FE205", f"node type '{kind}' is not available in this version", inside=("type",))
+    hint = did_you_mean(kind, [*NODE_TYPES, *UNAVAILABLE_TYPES]) if isinstance(kind, str) else ""
+    return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
+
+
+# --- the models behind a location --------------------------------------------------------------------
+
+
+def _keys_at(location: Iterable[str | int]) -> list[str]:
+    """The keys that a map at this location may have."""
+    at: list[tuple[str | None, Any]] = [(None, FlowSpec)]
+    for part in location:
+        if _is_tag(part) and any(tag == part for tag, _ in at):
+            at = [each for each in at if each[0] == part]
+        else:
+            at = [option for _, kind in at for option in _inner(kind, part)]
+    models = [kind for _, kind in at if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return [field.alias or name for model in models for name, field in model.model_fields.items()]
+
+
+def _inner(kind: Any, part: str | int) -> list[tuple[str | None, Any]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            if part == (field.alias or name):
+                return _options(field.annotation)
+        return []
+    arguments = get_args(kind)
+    return _options(arguments[-1 if get_origin(kind) is dict else 0]) if arguments else []
+
+
+def _options(annotation: Any, tag: str | None = None) -> list[tuple[str | None, Any]]:
+    """The branches of a type, each with its tag."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *marks = get_args(annotation)
+        return _options(inner, next((each.tag for each in marks if isinstance(each, Tag)), tag))
+    if origin in (Union, UnionType):
+        return [option for each in get_args(annotation) for option in _options(each, tag)]
+    return [(tag, annotation)]
+
+
+# --- mending -----------------------------------------------------------------------------------------
+
+_STAND_INS: Final[Mapping[str, Any]] = {
+    "flowengine": "v1",
+    "name": "unnamed",
+    "nodes": {"unnamed": {"prompt": "-"}},
+    "instruction": "-",
+    "routes": {"unnamed": {}},
+    "call": "unnamed:unnamed",
+    "if": "true",
+}
+"""What takes the place of a required value, so that the rest of the file can be looked at."""
+
+
+def mend(data: Mapping[str, Any], problems: Sequence[Problem], drop_nodes: bool) -> dict[str, Any]:
+    """A copy in which the offending values are left out or stood in for; whole nodes, where that did not help."""
+    mended = dict(data)
+    for problem in problems:
+        path = (*problem.path, problem.lacks) if problem.lacks else problem.path
+        if path[:1] == ("nodes",) and len(path) > 1 and (drop_nodes or len(path) == 2):
+            mended = cast("dict[str, Any]", _put(mended, path[:2], {"prompt": "-"}))
+        elif path:
+            mended = cast("dict[str, Any]", _put(mended, path, _STAND_INS.get(str(path[-1]))))
+    return mended
+
+
+def _put(value: Any, path: Sequence[str | int], new: Any) -> Any:
+    """A copy of a value with another one at a path; without the key, where the new one is None."""
+    if not isinstance(value, dict):
+        return new if not path else None
+    copy = dict(cast("dict[str | int, Any]", value))
+    key = path[0]
+    if len(path) == 1:
+        copy[key] = new
+    elif key in copy:
+        copy[key] = _put(copy[key], path[1:], new)
+    if copy.get(key) is None:
+        copy.pop(key, None)
+    return copy
