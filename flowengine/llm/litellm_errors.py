@@ -1,0 +1,68 @@
+"""What an exception of litellm means: the same request may work later, or it never will."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
+
+__all__ = ["as_model_error"]
+
+_TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
+"""HTTP statuses after which the same request may work. litellm gives a failed connection a 500."""
+
+_SPENT: Final = re.compile(r"insufficient_quota|exceeded your current quota", re.IGNORECASE)
+"""A 429 that no waiting helps."""
+
+_CLASS_NAMES: Final = re.compile(r"^(?:(?:litellm\.)?[A-Za-z_]*(?:Error|Timeout)(?: Error)?: |[A-Za-z]+Exception - )+")
+
+
+def as_model_error(error: Exception, provider: str, model: str) -> FlowEngineError:
+    """Our error for one that a call of litellm raised."""
+    if isinstance(error, FlowEngineError):
+        return error
+    message = f"{provider}/{model}: {_message(error)}"
+    status = getattr(error, "status_code", None)
+    spent = status == 429 and _SPENT.search(str(error)) is not None
+    if (status in _TRANSIENT and not spent) or isinstance(error, OSError):
+        return TransientModelError(message, _retry_after(error))
+    return PermanentModelError(message)
+
+
+def _message(error: Exception) -> str:
+    """What happened, without the class names that litellm wraps round it once or twice."""
+    text = str(error).partition(" Original exception: ")[0]
+    return _CLASS_NAMES.sub("", text).strip() or type(error).__name__
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Seconds that the server asked to wait: a number, milliseconds, or a date."""
+    headers = _headers(error)
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    asked = headers.get("retry-after") or ""
+    if (seconds := _number(asked)) is not None:
+        return seconds
+    try:
+        date = parsedate_to_datetime(asked)
+    except ValueError:
+        return None
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    """litellm keeps the server's headers in one place or in the other."""
+    response: Any = getattr(error, "response", None)
+    return getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "none")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None

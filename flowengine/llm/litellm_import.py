@@ -1,0 +1,115 @@
+"""The one place where litellm is imported, and what is set before and after.
+
+Importing it costs seconds, so that happens in a thread, once a process, and only when a model is
+called or somebody says that one soon will be (`preload`). Settings of litellm that a user made in
+the same process are left as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import warnings
+from concurrent.futures import Future
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Final
+
+from flowengine.errors import ModelConfigError
+from flowengine.llm.loop_thread import LoopThread
+
+__all__ = [
+    "LITELLM_LOOP",
+    "litellm_ready",
+    "mute_background_logging",
+    "preload",
+    "silence_warnings",
+    "wait_for_litellm",
+]
+
+_lock: Final = threading.Lock()
+_import: Future[Any] | None = None
+
+_OWN_WARNINGS: Final = (
+    (r"", r"litellm(\.|$)"),
+    (r".*using the `ReadOnly` qualifier", r"pydantic\._internal"),
+    (r"(?s)Pydantic serializer warnings:.*\b(Message|Choices|StreamingChoices|ModelResponse|Usage)\b", r"pydantic"),
+)
+"""(message, module) of the warnings that litellm's own code gives rise to."""
+
+
+def preload() -> None:
+    """Start importing litellm in the background. Nothing happens where that was begun before."""
+    _begin()
+
+
+def litellm_ready() -> Any | None:
+    """The module, or None while it is not imported yet."""
+    return _import.result() if _import is not None and _import.done() and _import.exception() is None else None
+
+
+async def wait_for_litellm() -> Any:
+    """The module, imported now unless it is; runs in an asyncio loop."""
+    return await asyncio.shield(asyncio.wrap_future(_begin()))
+
+
+def _begin() -> Future[Any]:
+    global _import
+    with _lock:
+        if _import is None:
+            _import = Future()
+            threading.Thread(target=_do_import, args=(_import,), name="import litellm", daemon=True).start()
+        return _import
+
+
+def _do_import(future: Future[Any]) -> None:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches prices from the network
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it reads every .env it finds into os.environ
+    silence_warnings()
+    try:
+        litellm: Any = import_module("litellm")
+        import_module("litellm.main")
+        litellm.suppress_debug_info = True  # else each failure prints an advertisement for its issue tracker
+        future.set_result(litellm)
+        import_module("openai.resources")  # a second that the first call to most vendors would wait for
+    except BaseException as error:  # in a thread of its own: whoever waits has to learn of it
+        if future.done():
+            return
+        broken = ModelConfigError(f"litellm, through which models are called, cannot be imported: {error}")
+        broken.__cause__ = error
+        future.set_exception(broken)
+
+
+def silence_warnings() -> None:
+    """Let no warning of litellm's own code become an error in a program that treats warnings so.
+
+    Filters are global and others reset them (pytest does between tests), so this is looked at
+    before each call; it costs a comparison when they are in place.
+    """
+    newest = warnings.filters[0] if warnings.filters else None
+    if newest is not None and newest[3] is not None and getattr(newest[3], "pattern", "") == _OWN_WARNINGS[-1][1]:
+        return
+    for message, module in _OWN_WARNINGS:
+        warnings.filterwarnings("ignore", message=message, module=module)
+
+
+def mute_background_logging(litellm: Any) -> None:
+    """Leave out litellm's log tasks for the call that the running task is about to make.
+
+    They cost as much as our own share of a call, and nobody reads them unless the user registered
+    callbacks or a cache with litellm; then all stays as it is.
+    """
+    if litellm.callbacks or litellm.success_callback or litellm._async_success_callback or litellm.cache is not None:
+        return
+    with suppress(ImportError):  # not every version of litellm has the switch
+        import_module("litellm._internal_context").is_internal_call.set(True)
+
+
+async def _close_clients() -> None:
+    if (litellm := litellm_ready()) is not None:
+        await litellm.close_litellm_async_clients()
+
+
+LITELLM_LOOP: Final = LoopThread("litellm", close=_close_clients)
+"""Where every call of litellm runs: it keeps clients and a log worker that belong to one loop."""

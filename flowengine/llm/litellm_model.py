@@ -1,0 +1,146 @@
+"""Models of all vendors, through litellm.
+
+What a request looks like to litellm, what its replies mean to us, and when a call has taken too
+long. Errors are read in `litellm_errors`, the import and the thread are in `litellm_import`.
+litellm's own retries are off: waiting is the business of `retrying`, limits that of `rate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from flowengine.errors import TransientModelError
+from flowengine.llm import litellm_import
+from flowengine.llm.litellm_errors import as_model_error
+from flowengine.llm.litellm_import import LITELLM_LOOP, mute_background_logging, silence_warnings, wait_for_litellm
+from flowengine.llm.litellm_reply import PieceCollector, read_reply
+from flowengine.llm.messages import as_dict
+from flowengine.llm.model import Reply, Request
+from flowengine.llm.wakeup import post_to_this_loop
+
+__all__ = ["LiteLLMModel"]
+
+
+class LiteLLMModel:
+    """One vendor's model.
+
+    `prefix` is litellm's word for the vendor where it differs from `provider`; `settings` are
+    further arguments of every call: `api_key`, `api_base`, `api_version`.
+    """
+
+    def __init__(
+        self, name: str, provider: str, *, prefix: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self._prefix = provider if prefix is None else prefix
+        self._settings = dict(settings or {})
+
+    @staticmethod
+    def preload() -> None:
+        """Start loading litellm in the background, for a call that will come."""
+        litellm_import.preload()
+
+    async def supports_schema(self) -> bool:
+        """Whether litellm knows that the vendor follows a JSON Schema by itself."""
+        return self._follows_schemas(await self._litellm())
+
+    async def complete(self, request: Request) -> Reply:
+        litellm = await self._litellm()
+        started = time.perf_counter()
+
+        async def call() -> Any:
+            mute_background_logging(litellm)
+            return await litellm.acompletion(**arguments)
+
+        arguments = self._arguments(litellm, request)
+        try:
+            with anyio.fail_after(request.timeout):
+                response = await LITELLM_LOOP.call(call)
+        except TimeoutError as error:
+            raise self._timed_out(request) from error
+        except Exception as error:  # foreign code
+            raise as_model_error(error, self.provider, self.name) from error
+        return read_reply(response, self.provider, self.name, time.perf_counter() - started)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        litellm = await self._litellm()
+        send, receive = anyio.create_memory_object_stream[str | Reply](math.inf)
+        post = post_to_this_loop()
+        started = time.perf_counter()
+        arguments = self._arguments(litellm, request)
+        arguments |= {"stream": True, "stream_options": {"include_usage": True}}
+
+        async def call() -> None:
+            mute_background_logging(litellm)
+            collector = PieceCollector(litellm, self.provider, self.name, arguments["model"])
+            try:
+                async with asyncio.timeout(request.timeout):
+                    async for chunk in await litellm.acompletion(**arguments):
+                        if piece := collector.add(chunk):
+                            post(send.send_nowait, piece)
+                post(send.send_nowait, collector.reply(time.perf_counter() - started))
+            finally:
+                post(send.close)
+
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            async for piece in receive:
+                yield piece
+            try:
+                await job.wait()
+            except TimeoutError as error:
+                raise self._timed_out(request) from error
+            except Exception as error:  # foreign code
+                raise as_model_error(error, self.provider, self.name) from error
+
+        job = LITELLM_LOOP.begin(call)
+        iterator = pieces()
+        try:
+            with receive:
+                yield iterator
+        finally:
+            job.cancel()
+            with anyio.CancelScope(shield=True):
+                await iterator.aclose()
+
+    async def _litellm(self) -> Any:
+        silence_warnings()
+        return litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
+
+    def _arguments(self, litellm: Any, request: Request) -> dict[str, Any]:
+        """The request as litellm's keyword arguments; what the caller left open is left out."""
+        arguments: dict[str, Any] = {
+            "model": f"{self._prefix}/{self.name}",
+            "messages": [as_dict(each) for each in request.messages],
+            "timeout": request.timeout,
+            "max_retries": 0,
+            "num_retries": 0,
+            **self._settings,
+        }
+        if request.temperature is not None:
+            arguments["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            arguments["max_tokens"] = request.max_tokens
+        if request.tools:
+            arguments["tools"] = list(request.tools)
+        if request.response_schema is not None and self._follows_schemas(litellm):
+            arguments["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": request.response_name, "schema": request.response_schema},
+            }
+        arguments.update(request.extra)
+        return arguments
+
+    def _follows_schemas(self, litellm: Any) -> bool:
+        return bool(litellm.supports_response_schema(self.name, self._prefix))
+
+    def _timed_out(self, request: Request) -> TransientModelError:
+        return TransientModelError(f"{self.provider}/{self.name} did not answer within {request.timeout:g} s")
