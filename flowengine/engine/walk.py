@@ -429,9 +429,17 @@ class Walk:
         number = min(failed)
         error = self._errors[number]
         if self._conflicts and error.type == StateConflictError.__name__:
-            first = min(self._conflicts, key=lambda each: each.numbers)
-            error = error._replace(message=str(self._named(first)))
+            conflict = self._first_conflict()
+            number, error = conflict.numbers[1], error._replace(message=str(self._named(conflict)))
         return self.graph.ids[number], error
+
+    def _first_conflict(self) -> Conflict:
+        """The topologically first unordered pair among all that wrote the key, so that timing does not show."""
+        key = min(conflict.key for conflict in self._conflicts)
+        writers = sorted({number for each in self._conflicts if each.key == key for number in each.numbers})
+        pairs = ((one, two) for at, two in enumerate(writers) for one in writers[:at])
+        first, second = next(pair for pair in pairs if not self.is_ancestor(*pair))
+        return Conflict(key, first, second)
 
     def final(self) -> Layer:
         """Where the states that all nodes left behind meet."""
