@@ -7,24 +7,17 @@ arguments of `Agent` are a front for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from inspect import isawaitable
-from typing import Any, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
-from flowengine.agents.caller import Caller, naming, open_caller
+from flowengine.agents.caller import naming, open_caller
 from flowengine.agents.catalogue import catalogue
 from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.gateway import DirectGateway, StreamingGateway, check_refusal
 from flowengine.agents.guardrails import check_guardrails
-from flowengine.agents.orchestration import Attempt, Draft, Verdict, improve, judged
-from flowengine.agents.prompt import (
-    Subject,
-    exchange,
-    generation_messages,
-    guidance,
-    improvement_messages,
-    prompt_text,
-    text_of,
-)
+from flowengine.agents.orchestration import Draft
+from flowengine.agents.prompt import Subject, exchange, generation_messages, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import (
     CallSettings,
@@ -37,12 +30,13 @@ from flowengine.agents.settings import (
     call_settings,
     check_share,
 )
-from flowengine.agents.structured import OutputModel, shape_of
+from flowengine.agents.structured import Answer, OutputModel, shape_of
 from flowengine.agents.sync import run_sync
-from flowengine.context import Context, EvaluationResult, LLMResult
+from flowengine.agents.turn import Turn
+from flowengine.context import Context
 from flowengine.errors import DefinitionError, RunError
 from flowengine.llm.messages import Message, from_dict
-from flowengine.llm.model import Model
+from flowengine.llm.model import Model, Reply
 from flowengine.records import Gateway
 
 __all__ = ["Agent"]
@@ -127,30 +121,34 @@ class Agent:
                 history=session_history,
                 history_size=history_size,
             )
-            self.improvement = Improvement(max_improvement_iterations, improvement_callback)
             if improvement_callback is not None and not orchestration_mode:
                 raise DefinitionError("improvement_callback is used in orchestration mode only: set orchestration_mode")
-            self.orchestration_mode = orchestration_mode
+            improvement = Improvement(max_improvement_iterations, improvement_callback)
+            self.improvement: Improvement | None = improvement if orchestration_mode else None
             check_share("evaluation_threshold", evaluation_threshold)
-
         shared: dict[str, Any] = {
             "max_retries": max_retries,
             "timeout": timeout,
             "fallbacks": tuple(fallbacks),
             "locale": locale,
-            **options,
         }
         self.evaluator: EvaluationAgent | None = None
         if orchestration_mode or evaluation_instructions or evaluation_criteria:
+            # Options go with the model that they were given for: another one for judging gets none of them.
+            own: dict[str, Any] = (
+                {"model": evaluation_model} if evaluation_model is not None else {"model": model, **options}
+            )
             self.evaluator = EvaluationAgent(
                 f"{name}.evaluation",
                 evaluation_instructions,
                 evaluation_criteria,
                 evaluation_threshold,
-                model=evaluation_model or model,
                 **shared,
+                **own,
             )
-        self.router = _router(name, routing_instruction, routes, fallback, min_confidence, model=model, **shared)
+        self.router = _router(
+            name, routing_instruction, routes, fallback, min_confidence, model=model, **shared, **options
+        )
 
     async def run_async(
         self,
@@ -162,19 +160,46 @@ class Agent:
     ) -> Context:
         """Answer, and return a new context with the `result` (an `LLMResult`).
 
-        `options` are for the generation calls of this run: `temperature`, `max_tokens`, `timeout`,
-        what else the vendor takes; and `model`, which then stands for every model of the agent.
+        The context given stays as it is. `options` are for the generation calls of this run:
+        `temperature`, `max_tokens`, `timeout`, what else the vendor takes; and `model`, which then
+        stands in for every model of the agent.
         """
         found = Context() if context is None else context
         with naming(self.name):
-            await check_guardrails(self.generation.input_guardrails, "input", input_text)
-            caller = await open_caller(self.settings.changed(options), gateway, self.words)
-            draft = await self._draft(caller, self.messages(input_text, found), "generation")
-            return await self._finish(draft, input_text, found, caller, _model_of(options))
+            turn = await self._turn(input_text, DirectGateway() if gateway is None else gateway, options)
+            draft = await turn.draft(self.messages(input_text, found))
+            return await self._finish(turn, draft, input_text, found)
 
     def run(self, input_text: str, context: Context | None = None, **options: Any) -> Context:
         """`run_async` for synchronous code, inside or outside a running event loop."""
         return run_sync(lambda: self.run_async(input_text, context, **options))
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        input_text: str,
+        context: Context | None = None,
+        *,
+        gateway: StreamingGateway | None = None,
+        **options: Any,
+    ) -> AsyncGenerator[AsyncIterator[str | Context]]:
+        """The answer piece by piece, and last the context that `run_async` would return.
+
+        `async with agent.stream("...") as pieces`; leaving it early cancels the call. Where the
+        answer is settled only when all of it is there (an output model, orchestration mode, output
+        guardrails), it comes as one piece: nothing is shown that is taken back.
+        """
+        found = Context() if context is None else context
+        door: StreamingGateway = DirectGateway() if gateway is None else gateway
+        with naming(self.name):
+            turn = await self._turn(input_text, door, options)
+            messages = self.messages(input_text, found)
+        if turn.shape is not None or turn.improvement is not None or self.generation.output_guardrails:
+            produced = self._whole(turn, messages, input_text, found)
+        else:
+            produced = self._live(turn, messages, input_text, found, door)
+        async with aclosing(produced) as pieces:
+            yield pieces
 
     def messages(self, input_text: str, context: Context) -> tuple[Message, ...]:
         """The prompt for an input, without a model being asked."""
@@ -184,20 +209,23 @@ class Agent:
             system_message=self.generation.system_message,
             instructions=self.generation.instructions,
             history=self.generation.recent(),
-            earlier=[each if isinstance(each, Message) else from_dict(each) for each in context.messages],
+            earlier=_chat(context.messages),
         )
 
-    async def _draft(self, caller: Caller, messages: tuple[Message, ...], purpose: str) -> Draft:
-        return Draft(messages, await caller.answer(messages, self.generation.shape, purpose))
+    async def _turn(self, input_text: str, gateway: Gateway, options: Mapping[str, Any]) -> Turn:
+        await check_guardrails(self.generation.input_guardrails, "input", input_text)
+        return Turn(
+            caller=await open_caller(self.settings.changed(options), gateway, self.words),
+            shape=self.generation.shape,
+            evaluator=self.evaluator,
+            improvement=self.improvement,
+            stand_in=options.get("model"),
+        )
 
-    async def _finish(
-        self, draft: Draft, input_text: str, context: Context, caller: Caller, choice: dict[str, Any]
-    ) -> Context:
+    async def _finish(self, turn: Turn, draft: Draft, input_text: str, context: Context) -> Context:
         """Everything after the first generation: judge, improve, guard, route, remember."""
-        draft, evaluation, facts = await self._evaluated(draft, caller, choice)
-        result = _result(draft, evaluation, facts)
+        result, prompt, evaluation = await turn.outcome(draft)
         await check_guardrails(self.generation.output_guardrails, "output", result.content)
-        prompt = prompt_text(draft.messages)
         changes: dict[str, Any] = {
             "result": result,
             "shared_state": {**context.shared_state, "_last_prompt": prompt, "_last_generation": result.content},
@@ -205,58 +233,47 @@ class Agent:
         if evaluation is not None:
             changes["evaluation_result"] = evaluation
         if self.router is not None:
-            changes["routing_result"] = await self.router.route(
-                Subject(result.content, prompt), caller.gateway, **choice
-            )
+            options = {} if turn.stand_in is None else {"model": turn.stand_in}
+            subject = Subject(result.content, prompt)
+            changes["routing_result"] = await self.router.route(subject, turn.caller.gateway, **options)
         if self.generation.history is not None:
             self.generation.history.append(exchange(self.words, input_text, text_of(result.content)))
         return context.with_(**changes)
 
-    async def _evaluated(
-        self, draft: Draft, caller: Caller, choice: dict[str, Any]
-    ) -> tuple[Draft, EvaluationResult | None, dict[str, Any]]:
-        """The draft to hand back, its evaluation, and what to tell about the way there."""
-        evaluator = self.evaluator
-        if evaluator is None:
-            return draft, None, {"attempts": draft.answer.calls}
-        prompt = prompt_text(draft.messages)
+    async def _whole(
+        self, turn: Turn, messages: tuple[Message, ...], input_text: str, context: Context
+    ) -> AsyncGenerator[str | Context]:
+        with naming(self.name):
+            after = await self._finish(turn, await turn.draft(messages), input_text, context)
+            yield text_of(after.result)
+            yield after
 
-        async def judge(each: Draft) -> EvaluationResult:
-            # Every attempt is judged against the first prompt, so that their scores can be compared.
-            return await evaluator.evaluate(Subject(each.answer.value, prompt), caller.gateway, **choice)
+    async def _live(
+        self, turn: Turn, messages: tuple[Message, ...], input_text: str, context: Context, gateway: StreamingGateway
+    ) -> AsyncGenerator[str | Context]:
+        caller, reply = turn.caller, Reply("")
+        request = caller.request(messages)
+        with naming(self.name):
+            async with gateway.stream(caller.model, request, purpose="generation") as source:
+                async for piece in source:
+                    if isinstance(piece, Reply):
+                        reply = piece
+                    else:
+                        yield piece
+            check_refusal(reply, request)
+            draft = Draft(messages, Answer(reply.content, reply, 1))
+            if not reply.content.strip():
+                draft = await turn.draft(messages)
+                yield text_of(draft.answer.value)
+            yield await self._finish(turn, draft, input_text, context)
 
-        async def generate(each: Draft, task: str) -> Draft:
-            messages = improvement_messages(draft.messages, text_of(each.answer.value), task)
-            return await self._draft(caller, messages, "improvement")
 
-        if not self.orchestration_mode:
-            attempt = await judged(draft, judge, 1, caller.gateway)
-            return draft, attempt.evaluation, {"attempts": draft.answer.calls}
-        progress, verdict = await improve(
-            draft,
-            judge=judge,
-            guide=self._guide,
-            generate=generate,
-            max_iterations=self.improvement.max_iterations,
-            gateway=caller.gateway,
-        )
-        return progress.best.draft, progress.best.evaluation, _facts(progress.calls, progress.rounds, verdict)
-
-    async def _guide(self, attempt: Attempt) -> str:
-        """The task of the next try, from the user's callback where there is one."""
-        callback = self.improvement.callback
-        if callback is None:
-            assert self.evaluator is not None, "only a judged attempt is improved"
-            return guidance(self.words, attempt.evaluation, self.evaluator.pass_threshold)
-        result = _result(attempt.draft, attempt.evaluation, {"attempts": attempt.draft.answer.calls})
-        try:
-            given = callback(result, attempt.evaluation)
-            text = await given if isawaitable(given) else given
-        except Exception as error:
-            raise RunError(f"improvement_callback failed: {type(error).__name__}: {error}") from error
-        if not text or not isinstance(cast(Any, text), str):
-            raise RunError(f"improvement_callback must return the guidance as text, not {text!r}")
-        return self.words("improvement.callback", text=text)
+def _chat(messages: Sequence[Any]) -> list[Message]:
+    """The context's messages, which may be written as plain dicts, as chat messages."""
+    try:
+        return [each if isinstance(each, Message) else from_dict(each) for each in messages]
+    except (AttributeError, KeyError, ValueError) as error:
+        raise RunError(f"the context's messages are no chat messages: {error}") from error
 
 
 def _router(
@@ -280,21 +297,3 @@ def _router(
         if value is not None:
             raise DefinitionError(f"agent '{name}': {argument} needs both routing_instruction and routes to be set")
     return None
-
-
-def _model_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"model": options["model"]} if "model" in options else {}
-
-
-def _facts(calls: int, rounds: int, verdict: Verdict) -> dict[str, Any]:
-    return {"attempts": calls, "rounds": rounds, "stopped": verdict}
-
-
-def _result(draft: Draft, evaluation: EvaluationResult | None, facts: Mapping[str, Any]) -> LLMResult:
-    told = {key: value for key, value in facts.items() if key != "attempts"}
-    return LLMResult(
-        content=draft.answer.value,
-        metadata={**draft.answer.metadata(), **told},
-        evaluation_score=None if evaluation is None else evaluation.score,
-        attempts=facts["attempts"],
-    )

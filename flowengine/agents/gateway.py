@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import Any, Protocol, TypeAlias
 
@@ -26,8 +26,10 @@ Listener: TypeAlias = Callable[[Any], Awaitable[None]]
 class StreamingGateway(Gateway, Protocol):
     """A gateway that can also hand on an answer while it is being written."""
 
-    def stream(self, model: Model, request: Request, *, purpose: str) -> Any:
-        """An async context manager over pieces of text and, last, the `Reply`."""
+    def stream(
+        self, model: Model, request: Request, *, purpose: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
+        """Pieces of text and, last, the `Reply`; leaving the context early cancels the call."""
         ...
 
 
@@ -68,15 +70,15 @@ class DirectGateway:
         """One completion, piece by piece; noted when its last piece has been taken."""
         key, occurrence = self._counted(request)
 
-        async def pieces(source: AsyncIterator[str | Reply]) -> AsyncIterator[str | Reply]:
+        async def pieces(source: AsyncIterator[str | Reply]) -> AsyncGenerator[str | Reply]:
             async for piece in source:
                 if isinstance(piece, Reply):
                     record = model_call(model, request, piece, purpose=purpose)
                     await self.note(record._replace(key=key, occurrence=occurrence))
                 yield piece
 
-        async with model.stream(request) as source:
-            yield pieces(source)
+        async with model.stream(request) as source, aclosing(pieces(source)) as noted:
+            yield noted
 
     async def call_tool(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Call a tool, a function or a coroutine function; what it raises is noted and raised on."""

@@ -68,8 +68,12 @@ class CallSettings:
             raise DefinitionError(f"max_retries must be 0 or more, not {self.max_retries!r}")
 
     def changed(self, options: Mapping[str, Any]) -> CallSettings:
-        """These settings with the options of one call: own fields replaced, all others added to `extra`."""
+        """These settings with the options of one call: own fields replaced, all others added to `extra`.
+
+        A `model` that is None leaves the model as it is.
+        """
         own = {name: value for name, value in options.items() if name in _OVERRIDES}
+        own = own if own.get("model") is not None else {name: own[name] for name in own if name != "model"}
         further = {name: value for name, value in options.items() if name not in _OVERRIDES}
         check_options(further, _OVERRIDES)
         return replace(self, **own, extra={**self.extra, **further}) if options else self

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 import trio
 from pydantic import BaseModel, Field
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.gateway import DirectGateway
 from flowengine.context import Context, LLMResult
-from flowengine.errors import DefinitionError, OutputError, PermanentModelError, TransientModelError
+from flowengine.errors import (
+    DefinitionError,
+    GuardrailError,
+    OutputError,
+    PermanentModelError,
+    RunError,
+    TransientModelError,
+)
 from flowengine.llm.messages import Message
-from flowengine.llm.model import Reply
+from flowengine.llm.model import Reply, Request
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.records import ModelCall
 
-
-class Recorder:
-    """Keeps what a gateway notes."""
-
-    def __init__(self) -> None:
-        self.records: list[Any] = []
-        self.gateway = DirectGateway(self.note)
-
-    async def note(self, record: Any) -> None:
-        self.records.append(record)
+JUDGED = {
+    "score": 0.9,
+    "criteria_scores": {"accuracy": 1.0, "relevance": 1.0, "completeness": 1.0},
+    "feedback": "Fine",
+    "suggestions": [],
+}
+ROUTED = {"next_route": "a", "confidence": 0.9, "reasoning": "because"}
 
 
 def told(model: ScriptedModel, call: int = 0) -> list[tuple[str, str]]:
@@ -85,11 +91,6 @@ async def test_a_model_given_for_one_run_stands_for_every_model_of_the_agent() -
     assert after.evaluation_result is not None
     assert after.routing_result is not None
     assert [request.model for request in other.requests] == ["other"] * 3
-
-
-CRITERIA = {"accuracy": 1.0, "relevance": 1.0, "completeness": 1.0}
-JUDGED: Mapping[str, Any] = {"score": 0.9, "criteria_scores": CRITERIA, "feedback": "Fine", "suggestions": []}
-ROUTED: Mapping[str, Any] = {"next_route": "a", "confidence": 0.9, "reasoning": "because"}
 
 
 async def test_messages_of_the_context_come_between_the_system_message_and_the_input() -> None:
@@ -160,14 +161,13 @@ async def test_errors_of_the_model_name_the_agent_once_and_keep_what_they_carry(
     assert caught.value.retry_after == 3.0
 
 
-async def test_every_call_is_noted_failed_ones_included() -> None:
-    recorder = Recorder()
+async def test_every_call_is_noted_failed_ones_included(recorder: Any) -> None:
     model = ScriptedModel(["", Reply("text", cost_usd=0.5), PermanentModelError("gone")])
     agent = Agent("a", "Write.", model=model)
-    await agent.run_async("x", gateway=recorder.gateway)
+    await agent.run_async("x", gateway=recorder)
     with pytest.raises(PermanentModelError):
-        await agent.run_async("x", gateway=recorder.gateway)
-    calls = [record for record in recorder.records if isinstance(record, ModelCall)]
+        await agent.run_async("x", gateway=recorder)
+    calls = recorder.of(ModelCall)
     assert [(each.content, each.error, each.occurrence, each.purpose) for each in calls] == [
         ("", None, 0, "generation"),
         ("text", None, 1, "generation"),
@@ -271,3 +271,90 @@ def test_run_works_inside_a_running_event_loop(start: Any) -> None:
 def test_errors_come_out_of_run_as_they_are() -> None:
     with pytest.raises(PermanentModelError, match="gone"):
         Agent("a", "", model=ScriptedModel([PermanentModelError("gone")])).run("x")
+
+
+async def test_a_stream_gives_the_pieces_and_then_the_context(recorder: Any) -> None:
+    agent = Agent("a", "Write.", model=ScriptedModel(["one two three"]))
+    async with agent.stream("x", gateway=recorder) as pieces:
+        *texts, after = [piece async for piece in pieces]
+    assert len(texts) == 3
+    assert "".join(texts) == "one two three" == str(after.result)
+    assert after.shared_state["_last_generation"] == "one two three"
+    assert [call.content for call in recorder.of(ModelCall)] == ["one two three"]
+
+
+class Endless(ScriptedModel):
+    """Streams for ever, and knows whether it was told to stop."""
+
+    stopped = False
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncGenerator[str | Reply]]:
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            while True:
+                await anyio.lowlevel.checkpoint()
+                yield "more "
+
+        async with aclosing(pieces()) as produced:
+            try:
+                yield produced
+            finally:
+                self.stopped = True
+
+
+async def test_leaving_a_stream_early_ends_the_call() -> None:
+    model = Endless([])
+    async with Agent("a", "Write.", model=model).stream("x") as pieces:
+        async for piece in pieces:
+            assert piece == "more "
+            break
+    assert model.stopped
+
+
+@pytest.mark.parametrize(
+    ("settings", "answers", "text"),
+    [
+        ({"output_model": Person}, [{"name": "Ann", "age": 1}], '{"name":"Ann","age":1}'),
+        ({"output_guardrails": [lambda value: True]}, ["one two"], "one two"),
+        ({"orchestration_mode": True}, ["one two", JUDGED], "one two"),
+    ],
+    ids=["output model", "guardrail", "orchestration"],
+)
+async def test_a_stream_shows_an_answer_only_once_it_is_settled(
+    settings: dict[str, Any], answers: list[Any], text: str
+) -> None:
+    async with Agent("a", "Write.", model=ScriptedModel(answers), **settings).stream("x") as pieces:
+        shown = [piece async for piece in pieces]
+    assert shown[0] == text
+    assert isinstance(shown[1], Context)
+    assert len(shown) == 2
+
+
+async def test_nothing_of_a_refused_answer_is_streamed() -> None:
+    def no(value: Any) -> bool:
+        return False
+
+    shown: list[Any] = []
+    with pytest.raises(GuardrailError, match="agent 'a': output guardrail 'no' refused"):
+        async with Agent("a", "", model=ScriptedModel(["secret"]), output_guardrails=[no]).stream("x") as pieces:
+            shown.extend([piece async for piece in pieces])
+    assert shown == []
+
+
+async def test_an_empty_stream_is_asked_for_once_more_as_a_whole() -> None:
+    async with Agent("a", "", model=ScriptedModel(["", "text"])).stream("x") as pieces:
+        shown = [piece async for piece in pieces]
+    assert shown[0] == "text"
+
+
+async def test_errors_inside_a_stream_name_the_agent() -> None:
+    model = ScriptedModel([Reply("x", finish_reason="content_filter")])
+    async with Agent("a", "", model=model).stream("x") as pieces:
+        assert await anext(pieces) == "x"
+        with pytest.raises(PermanentModelError, match=r"agent 'a': .*refused"):
+            await anext(pieces)
+
+
+async def test_messages_that_are_no_messages_are_refused() -> None:
+    with pytest.raises(RunError, match="agent 'a': the context's messages are no chat messages"):
+        await Agent("a", "", model=ScriptedModel([])).run_async("x", Context(messages=[{"role": "boss"}]))
