@@ -21,6 +21,7 @@ from flowengine.agents.prompt import with_format
 from flowengine.errors import DefinitionError, OutputError
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Model, Reply, Request
+from flowengine.llm.schema_support import supports_schema
 from flowengine.records import Gateway
 
 __all__ = [
@@ -115,12 +116,12 @@ async def complete_structured(
     """Ask until the answer fits `output`, at most `max_retries` times more than once.
 
     What is wrong with an answer is fed back as a user message after it; only the last bad answer is
-    kept in the chat. An empty answer is asked for again with the same request.
+    kept in the chat. An empty answer is asked for again with the same request. Where the vendor does
+    not enforce schemas, the prompt carries the schema too.
     """
     shape = output if isinstance(output, Shape) else shape_of(output)
     first = replace(request, response_schema=shape.schema, response_name=shape.name)
-    # Most adapters hand a schema over; one that cannot says so, and then the prompt carries it.
-    if not getattr(model, "native_schema", True):
+    if not await supports_schema(model):
         first = replace(first, messages=with_format(words, first.messages, shape.schema))
     current, calls = first, 0
     while True:
@@ -237,6 +238,10 @@ def _value_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
         found = problems(check, value)
         if found:
             raise UnfitError("; ".join(found))
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise UnfitError("it holds half a surrogate pair, which is no text") from error
         return value
 
     return parse

@@ -1,0 +1,204 @@
+"""Structured answers: where JSON is found, what fits, and how the model is asked to correct itself."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+
+from flowengine.agents.catalogue import catalogue
+from flowengine.agents.json_schema import problems, validator
+from flowengine.agents.structured import UnusableAnswerError, complete_structured, json_values, shape_of
+from flowengine.errors import DefinitionError, PermanentModelError
+from flowengine.llm.messages import Message
+from flowengine.llm.model import Reply, Request
+from flowengine.llm.scripted import ScriptedModel
+from flowengine.records import ModelCall
+
+WORDS = catalogue("en")
+POINT = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
+ASKED = Request("scripted", (Message("system", "Be exact."), Message("user", "Where?")))
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    day: date
+
+
+class Foreign(ScriptedModel):
+    """A model whose vendor knows no response schemas."""
+
+    async def supports_schema(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"x": 1}',
+        '  {"x": 1}\n',
+        '```json\n{"x": 1}\n```',
+        '```\n{"x": 1}\n```',
+        'Here you are:\n```json\n{"x": 1}\n```\nAnything else?',
+        'Sure! {"x": 1}. Good luck.',
+        'With {braces} and [brackets] before: {"x": 1}',
+        'First I thought {"x": 0}, but it is {"x": 1}',
+        '```json\n{"x": 0}\n```\nNo:\n```json\n{"x": 1}\n```',
+        '<think>{"x": 0}?</think>{"x": 1}',
+        'An example would be {"y": "wrong shape"}. The answer: {"x": 1} {"z": 3}',
+        '```python\nprint("no json")\n``` {"x": 1}',
+    ],
+)
+async def test_json_is_found_in_fences_and_in_prose(recorder: Any, text: str) -> None:
+    answer = await complete_structured(recorder, ScriptedModel([text]), ASKED, POINT, words=WORDS)
+    assert (answer.value, answer.calls) == ({"x": 1}, 1)
+
+
+@pytest.mark.parametrize("text", ["", "no json", "{'x': 1}", '{"x": NaN}', '{"x": 1', "[[[[", "[" * 100_000])
+def test_what_is_no_json_gives_nothing(text: str) -> None:
+    assert list(json_values(text)) == []
+
+
+def test_an_endless_row_of_openings_is_given_up_soon() -> None:
+    assert list(json_values('{"a":' * 50_000)) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    ),
+    st.sampled_from(["{}", "```json\n{}\n```", "So:\n```\n{}\n```\nDone."]),
+)
+def test_any_value_is_found_again_whole_or_fenced(value: Any, frame: str) -> None:
+    text = json.dumps(value)
+    assert next(json_values(frame.replace("{}", text, 1))) == value or "```" in text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet='{}[]"`:,1a \n\\', max_size=60))
+def test_no_text_whatever_breaks_the_search(text: str) -> None:
+    list(json_values(text))
+
+
+async def test_what_is_wrong_is_said_after_the_bad_answer_and_only_the_last_bad_answer_is_kept(recorder: Any) -> None:
+    model = ScriptedModel(["first", {"x": "two"}, {"x": 3}])
+    answer = await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+    assert (answer.value, answer.calls) == ({"x": 3}, 3)
+    chats = [[(each.role, each.content) for each in request.messages] for request in model.requests]
+    assert chats[1][:2] == chats[2][:2] == chats[0]
+    assert chats[1][2] == ("assistant", "first")
+    assert "it holds no JSON" in chats[1][3][1]
+    assert chats[2][2] == ("assistant", '{"x": "two"}')
+    assert "$.x: 'two' is not of type 'integer'" in chats[2][3][1]
+    assert len(chats[2]) == 4
+    assert len(recorder.of(ModelCall)) == 3
+
+
+async def test_an_empty_answer_is_asked_for_again_with_the_same_request(recorder: Any) -> None:
+    model = ScriptedModel(["", {"x": 1}])
+    await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+    assert model.requests[0] == model.requests[1]
+
+
+async def test_an_answer_that_was_cut_off_is_told_so(recorder: Any) -> None:
+    model = ScriptedModel([Reply('{"x": [1, 2', finish_reason="length"), {"x": 1}])
+    await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+    assert "cut off" in model.requests[1].messages[-1].content
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+async def test_the_error_holds_the_last_answer_its_problem_and_the_calls(recorder: Any, retries: int) -> None:
+    model = ScriptedModel(lambda request: '{"x": null}')
+    with pytest.raises(UnusableAnswerError, match=f"after {retries + 1} call") as caught:
+        await complete_structured(recorder, model, ASKED, POINT, words=WORDS, max_retries=retries)
+    assert caught.value.answer == '{"x": null}'
+    assert caught.value.problem == "$.x: None is not of type 'integer'"
+    assert caught.value.calls == len(model.requests) == retries + 1
+
+
+async def test_a_refused_answer_is_not_corrected(recorder: Any) -> None:
+    model = ScriptedModel([Reply("{}", finish_reason="content_filter")])
+    with pytest.raises(PermanentModelError, match="refused to answer"):
+        await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+
+
+async def test_a_strict_pydantic_class_reads_dates_from_text(recorder: Any) -> None:
+    answer = await complete_structured(recorder, ScriptedModel([{"day": "2024-02-29"}]), ASKED, Strict, words=WORDS)
+    assert answer.value == Strict(day=date(2024, 2, 29))
+
+
+async def test_half_a_surrogate_pair_is_no_answer(recorder: Any) -> None:
+    class Word(BaseModel):
+        word: str
+
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}}
+    for output in (Word, schema):
+        model = ScriptedModel(['{"word": "\\ud800"}', {"word": "whole"}])
+        answer = await complete_structured(recorder, model, ASKED, output, words=WORDS)
+        assert answer.calls == 2
+
+
+async def test_a_model_without_response_schemas_gets_the_schema_in_its_prompt(recorder: Any) -> None:
+    native, foreign = ScriptedModel([{"x": 1}]), Foreign([{"x": 1}])
+    await complete_structured(recorder, native, ASKED, POINT, words=WORDS)
+    await complete_structured(recorder, foreign, ASKED, POINT, words=WORDS)
+    assert native.requests[0].messages == ASKED.messages
+    system = foreign.requests[0].messages[0].content
+    assert system.startswith("Be exact.\n\n")
+    assert json.dumps(POINT, separators=(",", ":")) in system
+    assert foreign.requests[0].messages[1:] == ASKED.messages[1:]
+
+
+def test_shapes_have_names_that_vendors_take() -> None:
+    assert shape_of(Strict).name == "Strict"
+    assert shape_of({"title": "A title, 日本", "type": "object"}).name == "A_title"
+    assert shape_of({"title": "日本", "type": "object"}).name == "answer"
+    assert len(shape_of({"title": "x" * 100, "type": "object"}).name) == 64
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}},
+        {"$id": "urn:x", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {}}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"},
+        {"properties": {"$ref": {"type": "string"}}},
+        {"properties": {"n": {"$ref": "#"}}},
+    ],
+)
+def test_a_schema_may_refer_to_its_own_parts(schema: dict[str, Any]) -> None:
+    assert problems(validator(schema), {}) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({}, "none of its keys"),
+        ({"name": "string", "age": "integer"}, r"none of its keys \(name, age\) is a keyword"),
+        ({"type": "strnig"}, "strnig"),
+        ({"properties": []}, "properties"),
+        ({"properties": {"a": {"$ref": "https://example.com/a"}}}, "only its own parts"),
+        ({"allOf": [{"$ref": "#/$defs/b"}]}, "#/\\$defs/b.*does not have"),
+    ],
+)
+def test_what_is_no_schema_is_a_definition_error(schema: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        shape_of(schema)
+
+
+def test_at_most_a_few_problems_are_told() -> None:
+    check = validator({"type": "array", "items": {"type": "integer"}})
+    assert len(problems(check, ["a"] * 50)) == 5

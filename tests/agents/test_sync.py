@@ -1,0 +1,48 @@
+"""From synchronous code into an event loop, wherever that code runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+import trio
+
+from flowengine.agents.sync import in_event_loop, run_sync
+
+
+async def thread_name() -> str:
+    await anyio.lowlevel.checkpoint()
+    return threading.current_thread().name
+
+
+def test_without_a_running_loop_it_runs_in_this_thread() -> None:
+    assert not in_event_loop()
+    assert run_sync(thread_name) == threading.current_thread().name
+
+
+@pytest.mark.parametrize("start", [asyncio.run, lambda coroutine: trio.run(lambda: coroutine)], ids=["asyncio", "trio"])
+def test_within_a_running_loop_a_thread_with_its_own_loop_does_it(start: Any) -> None:
+    async def within() -> tuple[bool, str]:
+        return in_event_loop(), run_sync(thread_name)
+
+    running, name = start(within())
+    assert running
+    assert name.startswith("flowengine")
+
+
+@pytest.mark.parametrize("start", [asyncio.run, lambda coroutine: trio.run(lambda: coroutine)], ids=["asyncio", "trio"])
+def test_an_error_comes_out_as_it_was_raised(start: Any) -> None:
+    async def failing() -> None:
+        raise LookupError("here")
+
+    async def within() -> None:
+        run_sync(failing)
+
+    with pytest.raises(LookupError, match="here"):
+        start(within())
+    with pytest.raises(LookupError, match="here"):
+        run_sync(failing)
