@@ -1,0 +1,54 @@
+"""The names of users' classes: how an instance's class is written down, and how it is found again.
+
+A class is named `module:QualName`. It is looked up among what is loaded already, by plain dictionary
+reads: reading a run imports no module and calls no code that the run's file names.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any, cast
+
+from flowengine.errors import JournalError
+
+__all__ = ["class_name", "find_class"]
+
+
+def class_name(kind: type[Any]) -> str | None:
+    """`module:QualName`, or None where that name does not lead back to the class.
+
+    >>> from pathlib import PurePath
+    >>> class_name(PurePath)
+    'pathlib:PurePath'
+    >>> class_name(type("Made", (), {})) is None
+    True
+    """
+    return f"{kind.__module__}:{kind.__qualname__}" if _lookup(kind.__module__, kind.__qualname__) is kind else None
+
+
+def find_class(name: str, family: type[Any]) -> type[Any]:
+    """The loaded class of that name; it must be a subclass of `family`."""
+    module, _, qualname = name.partition(":")
+    found = _lookup(module, qualname)
+    if found is None:
+        raise JournalError(
+            f"a value of class '{name}' was recorded and there is no such class now: "
+            f"import the module that defines '{name}' before reading this run"
+        )
+    if not isinstance(found, type) or not issubclass(found, family):
+        raise JournalError(
+            f"a value of class '{name}' was recorded, but '{name}' is not a class of that sort now; "
+            f"restore the definition that the run was made with"
+        )
+    return cast("type[Any]", found)
+
+
+def _lookup(module: str, qualname: str) -> object:
+    """What the name leads to, through `__dict__` alone; None where it leads nowhere."""
+    found: object = sys.modules.get(module)
+    for part in qualname.split("."):
+        if not isinstance(found, (type, ModuleType)):
+            return None
+        found = vars(found).get(part)
+    return found

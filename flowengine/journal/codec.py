@@ -1,0 +1,115 @@
+"""Events as text and back: one line of JSON an event.
+
+    [1,"NodeFinished","draft",1700000000.5,{"$NodeResult":["the text"]}]
+
+First the version of the alphabet, then the event's name and its fields by position; fields at the end that
+have their default are left out. `flowengine.journal.pack` says how values are written. Nothing here knows
+where the text is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from flowengine.context import NodeResult
+from flowengine.engine.events import EVENTS, SCHEMA_VERSION, ErrorInfo, Event, NodeFinished
+from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
+from flowengine.journal.pack import UnpackableError, locate, pack_fields, protect
+from flowengine.journal.unpack import unpack
+from flowengine.records import RECORDS
+
+__all__ = ["decode", "encode"]
+
+_MAX_LENGTH: Final = 200_000_000
+"""Characters; SQLite holds no value of more than 1,000,000,000 bytes."""
+
+_text, _number, _mapping = (str,), (int, float), (Mapping,)
+_maybe_text = (str, type(None))
+_SHAPES: Final[dict[str, tuple[tuple[type[Any], ...], ...]]] = {
+    "RunStarted": (
+        *(_text, _text, _number, _mapping, _mapping, _mapping),
+        *(_maybe_text, _maybe_text, _text, _mapping, _mapping),
+    ),
+    "RunResumed": (_number, _mapping),
+    "NodeStarted": (_text, _number),
+    "NodeRecorded": (_text, _number, tuple(RECORDS.values())),
+    "NodeFinished": (_text, _number, (NodeResult,)),
+    "NodeFailed": (_text, _number, (ErrorInfo,)),
+    "NodeSkipped": (_text, _number, _text),
+    "NodeCancelled": (_text, _number),
+    "RunFinished": (_number, _text, (Mapping, type(None)), (ErrorInfo, type(None)), _maybe_text),
+}
+"""Event → the types that its fields may have, by position."""
+
+
+def encode(event: Event) -> str:
+    """The event as one line of JSON; `NotJournalableError` says which part of it cannot be written.
+
+    >>> from flowengine.engine.events import NodeStarted
+    >>> encode(NodeStarted("draft", 1.5))
+    '[1,"NodeStarted","draft",1.5]'
+    """
+    try:
+        tree = [SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)]
+    except UnpackableError as error:
+        value = event.result if isinstance(event, NodeFinished) else event
+        raise _refusal(event, *locate(value, error)) from None
+    try:
+        text = to_json(tree, inf_nan_mode="constants").decode()
+    except PydanticSerializationError:
+        text = _encode_protected(event, tree)
+    if len(text) > _MAX_LENGTH:
+        raise _refusal(event, "", f"takes {len(text):,} characters of JSON (at most {_MAX_LENGTH:,})")
+    return text
+
+
+def decode(text: str | bytes) -> Event:
+    """The event that `encode` wrote. Whatever else the text is, a `JournalError` says so.
+
+    >>> decode('[1,"NodeStarted","draft",1.5]')
+    NodeStarted(node='draft', at=1.5)
+    """
+    try:
+        version, name, *fields = from_json(text)
+        if version != SCHEMA_VERSION:
+            raise _unknown_version(version)
+        event = EVENTS[name](*[each if type(each) is str else unpack(each) for each in fields])
+        for value, kinds in zip(event, _SHAPES[name], strict=True):
+            if not isinstance(value, kinds):
+                raise TypeError(f"{name} cannot hold {value!r:.80}")
+    except JournalError:
+        raise
+    except Exception as error:  # hostile text reaches many constructors, which fail in as many ways
+        raise StoreCorruptError(f"not an event: {text[:80]!r} ({type(error).__name__}: {error})") from error
+    return event
+
+
+def _encode_protected(event: Event, tree: Any) -> str:
+    """For text that no encoding can carry; what it adds to the depth may be too much for a reader."""
+    text = to_json(protect(tree), inf_nan_mode="constants").decode()
+    try:
+        from_json(text)
+    except ValueError:
+        raise _refusal(event, "", "is nested too deep for the broken text in it") from None
+    return text
+
+
+def _refusal(event: Event, path: str, problem: str) -> NotJournalableError:
+    node = getattr(event, "node", None)
+    owner = f"node '{node}'" if node is not None else type(event).__name__
+    return NotJournalableError(
+        f"{owner}: {path or 'the value'} {problem}; it cannot be written down and read back: use text, numbers, "
+        f"lists, dicts, dates, dataclasses or pydantic models"
+    )
+
+
+def _unknown_version(version: object) -> JournalError:
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        return StoreVersionError(
+            f"the run was written by a newer FlowEngine (events of version {version}; this one reads up to "
+            f"{SCHEMA_VERSION}): upgrade FlowEngine to read it"
+        )
+    return StoreCorruptError(f"not an event: its version is {version!r:.80}")

@@ -1,0 +1,116 @@
+"""Runs kept in this process and gone with it: what a flow runs on when no store is named.
+
+Events are kept as the objects they are, so any value passes. It knows no codec and no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from flowengine.context import RunStatus
+from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.journal.reference import no_such_run, resolve
+
+__all__ = ["MemoryJournal", "MemoryStore"]
+
+
+class MemoryJournal:
+    """The events of one run in a list.
+
+    >>> from flowengine.engine.events import NodeStarted
+    >>> journal = MemoryJournal()
+    >>> journal.append(NodeStarted("draft", 1.5))
+    >>> journal.read()
+    [NodeStarted(node='draft', at=1.5)]
+    """
+
+    __slots__ = ("_add", "_events", "_released")
+
+    flush_interval: float | None = None
+
+    def __init__(self, events: list[Event] | None = None, released: Callable[[], None] | None = None) -> None:
+        self._events: list[Event] = [] if events is None else events
+        self._released = released
+        self._add: Callable[[Event], None] = self._events.append
+
+    def append(self, event: Event, /) -> None:
+        self._add(event)
+
+    def commit(self, alone: bool = True, /) -> None:
+        """Nothing to wait for."""
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def read(self, after: int = 0, /) -> Sequence[Event]:
+        return self._events[after:]
+
+    async def close(self) -> None:
+        self._add = _refuse
+        if self._released is not None:
+            self._released()
+
+
+class MemoryStore:
+    """Many journals in memory."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[Event]] = {}
+        self._writers: set[str] = set()
+
+    def create(self, run_id: str, /) -> MemoryJournal:
+        if run_id in self._runs:
+            raise JournalError(f"run '{run_id}' exists already in memory; open it to continue it")
+        return self._journal(run_id, self._runs.setdefault(run_id, []))
+
+    def open(self, run_id: str, /) -> MemoryJournal:
+        if run_id in self._writers:
+            raise StoreUnavailableError(f"run '{run_id}' is being written by this process")
+        return self._journal(run_id, self._of(run_id))
+
+    def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
+        return self._of(run_id)[after:]
+
+    def list(self) -> Sequence[RunInfo]:
+        runs = [_summary(events) for events in reversed(self._runs.values()) if events]
+        return sorted(runs, key=lambda run: run.started, reverse=True)
+
+    def find(self, reference: str, /) -> str:
+        return resolve(reference, self._ids(), "memory")
+
+    def close(self) -> None:
+        self._writers.clear()
+
+    def _journal(self, run_id: str, events: list[Event]) -> MemoryJournal:
+        self._writers.add(run_id)
+        return MemoryJournal(events, lambda: self._writers.discard(run_id))
+
+    def _of(self, run_id: str) -> list[Event]:
+        if not self._runs.get(run_id):
+            raise no_such_run(run_id, self._ids(), "memory")
+        return self._runs[run_id]
+
+    def _ids(self) -> Sequence[str]:
+        return [run.run_id for run in self.list()]
+
+
+def _refuse(event: Event) -> NoReturn:
+    raise StoreUnavailableError("the journal is closed")
+
+
+def _summary(events: Sequence[Event]) -> RunInfo:
+    """The line of `runs list`; the last event that speaks of the whole run has the say."""
+    first = events[0]
+    if not isinstance(first, RunStarted):
+        raise JournalError(f"the first event of a run is a RunStarted, not a {type(first).__name__}")
+    status: RunStatus = "running"
+    finished: float | None = None
+    for event in reversed(events):
+        if isinstance(event, RunFinished):
+            status, finished = event.status, event.at
+        if isinstance(event, (RunFinished, RunResumed)):
+            break
+    return RunInfo(first.run_id, first.flow, status, first.at, finished, len(events), first.path)
