@@ -202,7 +202,7 @@ def _pack_instance(value: Any, kind: type[Any], depth: int) -> Any:
     if isinstance(value, BaseModel):
         return {"$model": [_name(kind), *_model_state(value, depth + 2)]}
     if tuple in kind.__mro__ and hasattr(kind, "_fields"):
-        return {"$named": [_name(kind), _pack_list(cast("Any", value), depth + 2)]}
+        return {"$named": [_name(kind), _pack_list(value, depth + 2)]}
     if is_dataclass(kind) and kind.__new__ is object.__new__:
         return {"$dataclass": [_name(kind), _pack_dict(_attributes(value, _field_names(value)), depth + 2)]}
     raise UnpackableError(f"is of type {kind.__module__}.{kind.__qualname__}")
