@@ -99,6 +99,7 @@ class SQLiteStore:
         self.path = Path(path)
         self.durability: Durability = durability
         self._patience = patience
+        self._locks = self.path.with_name(f"{self.path.name}.locks")
         self._writers: dict[tuple[int, int], Writer] = {}
         self._owned: dict[str, Ownership] = {}
 
@@ -109,7 +110,7 @@ class SQLiteStore:
         try:
             if writer.tables.number(run_id) is not None:
                 raise JournalError(f"run '{run_id}' exists already in {self.path}; open it to continue it")
-            return self._journal(run_id, number, writer)
+            return self._journal(run_id, number, 0, writer)
         except BaseException:
             self._release(run_id)
             raise
@@ -120,7 +121,7 @@ class SQLiteStore:
         try:
             writer = self._writer()
             writer.tables.count_writer(number)
-            return self._journal(run_id, number, writer)
+            return self._journal(run_id, number, writer.tables.length(number), writer)
         except BaseException:
             self._release(run_id)
             raise
@@ -158,10 +159,9 @@ class SQLiteStore:
             writer = self._writers[key] = Writer(Tables(self.path, connection))
         return writer
 
-    def _journal(self, run_id: str, number: int, writer: Writer) -> SQLiteJournal:
+    def _journal(self, run_id: str, number: int, length: int, writer: Writer) -> SQLiteJournal:
         if self.durability == "full":
             grow_log(self.path, writer.tables.connection)
-        length = writer.tables.length(number)
         waits = self.durability != "memory"
         return SQLiteJournal(run_id, number, length, writer, waits, partial(self._release, run_id))
 
@@ -175,8 +175,7 @@ class SQLiteStore:
         return number
 
     def _claim(self, run_id: str, number: int) -> None:
-        locks = self.path.with_name(f"{self.path.name}.locks")
-        self._owned[run_id] = claim(locks / str(number), run_id)
+        self._owned[run_id] = claim(self._locks / str(number), run_id)
 
     def _release(self, run_id: str) -> None:
         ownership = self._owned.pop(run_id, None)
