@@ -1,0 +1,86 @@
+"""What a chat gives the offline stand-in to work with: a question, material, a text to look at.
+
+Everything in the messages is data here; nothing is obeyed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
+
+from flowengine.llm.messages import Message
+from flowengine.llm.offline_texts import notices
+from flowengine.llm.terms import Language, language_of, sentences
+
+__all__ = ["Material"]
+
+_LONGEST: Final = 12_000
+"""Characters of each part that are looked at, half from its head and half from its tail."""
+
+_LABEL: Final = re.compile(r"^[^\n:：]{1,24}[:：]\s*")
+"""What stands before a section of a prompt: `User input: `, `コンテキスト:`."""
+
+_FENCED: Final = re.compile(r"<(prompt|result)(_\d+)?>\n?(.*?)\n?</\1\2>", re.DOTALL)
+"""How agents set off the texts that are to be judged or routed."""
+
+
+class Material:
+    """One chat, read once."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._users = [_cut(each.content) for each in messages if each.role == "user"]
+        self._drafts = [_cut(each.content) for each in messages if each.role in ("assistant", "tool")]
+        self.system = _cut("\n".join(each.content for each in messages if each.role == "system"))
+
+    @property
+    def _last(self) -> str:
+        return self._users[-1] if self._users else ""
+
+    @cached_property
+    def language(self) -> Language:
+        return language_of(self._last or self.system)
+
+    @cached_property
+    def question(self) -> str:
+        """The last section of the last user message, without its label."""
+        sections = [each for each in self._last.split("\n\n") if each.strip()]
+        return _LABEL.sub("", sections[-1].strip()) if sections else ""
+
+    @cached_property
+    def context(self) -> list[str]:
+        """Sentences of everything else that was said to or by the model, the nearest message first."""
+        sections = [_LABEL.sub("", each.strip()) for each in self._last.split("\n\n")[:-1]]
+        texts = [*sections, *reversed(self._drafts), *reversed(self._users[:-1])]
+        return _without_notices(sentences("\n".join(texts)))
+
+    @cached_property
+    def all_sentences(self) -> list[str]:
+        """Context, question and, where both are empty, the system message."""
+        found = [*self.context, *_without_notices(sentences(self.question))]
+        return list(dict.fromkeys(found)) or sentences(self.system)
+
+    @cached_property
+    def subject(self) -> str:
+        """The text to judge or to route: what is set off as the result, else all that the user said last."""
+        return self._fenced.get("result", self._last)
+
+    @cached_property
+    def subject_prompt(self) -> str:
+        """What the subject answers, where it is known."""
+        return self._fenced.get("prompt", "")
+
+    @cached_property
+    def _fenced(self) -> dict[str, str]:
+        found: dict[str, str] = {kind: text for kind, _, text in _FENCED.findall(self._last)}
+        return {kind: "\n".join(_without_notices(text.split("\n"))) for kind, text in found.items()}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
+
+
+def _without_notices(lines: Sequence[str]) -> list[str]:
+    """An earlier stand-in's remark about itself is not part of what it said."""
+    return [line for line in lines if line.strip() not in notices()]

@@ -1,0 +1,123 @@
+"""The vendors by name: where their keys are, how litellm calls them, and which model to take.
+
+Facts only. In which order a vendor is looked for is decided in `detect`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["ALIASES", "OTHERS", "VENDORS", "Vendor"]
+
+
+class Vendor(NamedTuple):
+    """What has to be known to call a vendor."""
+
+    name: str
+    prefix: str
+    """litellm's word for it."""
+    key_variables: tuple[str, ...] = ()
+    """Environment variables that may hold the key, the first that is set counts; none: no key is needed."""
+    base_variables: tuple[str, ...] = ()
+    """Environment variables that may hold its address."""
+    default_base: str | None = None
+    """Its address where no variable names one; None leaves that to litellm."""
+    default_model: str | None = None
+    """A cheap, general model; None where the models are the user's own."""
+    name_starts: tuple[str, ...] = ()
+    """How the names of its models begin."""
+    placeholder_key: str | None = None
+    """Sent where no key is needed but the client library wants one."""
+
+
+VENDORS: Final = {
+    vendor.name: vendor
+    for vendor in (
+        Vendor(
+            "openai",
+            "openai",
+            ("OPENAI_API_KEY",),
+            ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+            default_model="gpt-4o-mini",
+            name_starts=("gpt", "o3", "o4"),
+        ),
+        Vendor(
+            "anthropic",
+            "anthropic",
+            ("ANTHROPIC_API_KEY",),
+            ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+            default_model="claude-haiku-4-5",
+            name_starts=("claude",),
+        ),
+        Vendor(
+            "google",
+            "gemini",
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            ("GEMINI_API_BASE",),
+            default_model="gemini-2.5-flash",
+            name_starts=("gemini",),
+        ),
+        Vendor(
+            "openrouter",
+            "openrouter",
+            ("OPENROUTER_API_KEY",),
+            ("OPENROUTER_BASE_URL", "OPENROUTER_API_BASE"),
+            default_model="openai/gpt-4o-mini",
+        ),
+        Vendor("groq", "groq", ("GROQ_API_KEY",), ("GROQ_API_BASE",), default_model="openai/gpt-oss-20b"),
+        Vendor(
+            "azure", "azure", ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"), ("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE")
+        ),
+        Vendor("ollama", "ollama_chat", (), ("OLLAMA_BASE_URL", "OLLAMA_API_BASE"), "http://localhost:11434"),
+        Vendor(
+            "lmstudio",
+            "lm_studio",
+            (),
+            ("LM_STUDIO_BASE_URL", "LM_STUDIO_API_BASE"),
+            "http://localhost:1234/v1",
+            placeholder_key="lm-studio",
+        ),
+        Vendor("offline", "offline", default_model="offline"),
+    )
+}
+"""In the order in which their keys decide what the default model is."""
+
+OTHERS: Final = {
+    vendor.name: vendor
+    for vendor in (
+        Vendor("azure_ai", "azure_ai", ("AZURE_AI_API_KEY",), ("AZURE_AI_API_BASE",)),
+        Vendor("bedrock", "bedrock"),
+        Vendor("cerebras", "cerebras", ("CEREBRAS_API_KEY",)),
+        Vendor("cohere", "cohere_chat", ("COHERE_API_KEY",)),
+        Vendor("dashscope", "dashscope", ("DASHSCOPE_API_KEY",)),
+        Vendor("databricks", "databricks", ("DATABRICKS_API_KEY",), ("DATABRICKS_API_BASE",)),
+        Vendor("deepinfra", "deepinfra", ("DEEPINFRA_API_KEY",)),
+        Vendor("deepseek", "deepseek", ("DEEPSEEK_API_KEY",)),
+        Vendor("fireworks_ai", "fireworks_ai", ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY")),
+        Vendor("github_copilot", "github_copilot"),
+        Vendor("hosted_vllm", "hosted_vllm", (), ("HOSTED_VLLM_API_BASE",)),
+        Vendor("huggingface", "huggingface", ("HF_TOKEN", "HUGGINGFACE_API_KEY")),
+        Vendor("litellm_proxy", "litellm_proxy", (), ("LITELLM_PROXY_API_BASE",)),
+        Vendor("mistral", "mistral", ("MISTRAL_API_KEY",)),
+        Vendor("moonshot", "moonshot", ("MOONSHOT_API_KEY",)),
+        Vendor("nvidia_nim", "nvidia_nim", ("NVIDIA_NIM_API_KEY",)),
+        Vendor("perplexity", "perplexity", ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY")),
+        Vendor("replicate", "replicate", ("REPLICATE_API_KEY", "REPLICATE_API_TOKEN")),
+        Vendor("sagemaker", "sagemaker"),
+        Vendor("sambanova", "sambanova", ("SAMBANOVA_API_KEY",)),
+        Vendor("together_ai", "together_ai", ("TOGETHERAI_API_KEY", "TOGETHER_API_KEY")),
+        Vendor("vertex_ai", "vertex_ai"),
+        Vendor("watsonx", "watsonx"),
+        Vendor("xai", "xai", ("XAI_API_KEY",)),
+        Vendor("zai", "zai", ("ZAI_API_KEY",)),
+    )
+}
+"""Vendors that only `vendor/model` and an explicit provider lead to: `mistral:7b` is a model of ollama."""
+
+ALIASES: Final = {
+    "gemini": "google",
+    "lm_studio": "lmstudio",
+    "ollama_chat": "ollama",
+    "vertex": "vertex_ai",
+}
+"""Other spellings, most of them litellm's."""
