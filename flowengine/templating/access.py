@@ -23,12 +23,14 @@ from flowengine.errors import TemplateError
 from flowengine.templating.limits import Meter
 from flowengine.templating.undefined import Missing
 
-__all__ = ["Kind", "Shape", "attribute", "entry", "item", "kind_of", "named", "shape_of", "slice_of", "sequence"]
+__all__ = ["Kind", "Shape", "attribute", "entry", "item", "kind_of", "named", "sequence", "shape_of", "slice_of"]
 
 Kind = Literal["boolean", "enum", "list", "mapping", "missing", "null", "number", "object", "other", "scalar", "string"]
 
 _ABSENT: Final = object()
+_get = cast("Callable[[Any, Any, Any], Any]", dict.get)  # pyright: ignore[reportUnknownMemberType] - of any dict
 _KEYS: Final = (str, int, float, bool, type(None))
+_NEVER_SET: Final = "the field was never set"
 _NO_FIELDS: Final[dict[str, int]] = {}
 
 
@@ -42,9 +44,7 @@ class Shape(NamedTuple):
     """Reads a declared field."""
 
 
-@lru_cache(maxsize=1024)
-def shape_of(kind: type) -> Shape:
-    """The shape of the values of a type."""
+def _shape_of(kind: Any) -> Shape:
     if kind is Missing:
         return Shape("missing")
     if issubclass(kind, Enum):
@@ -52,18 +52,24 @@ def shape_of(kind: type) -> Shape:
     for plain, name in _PLAIN:
         if issubclass(kind, plain):
             return Shape(name)
-    if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
-        names = cast("tuple[str, ...]", getattr(kind, "_fields"))  # noqa: B009 - declared by the line above only
-        return _object(names, lambda value, name: tuple.__getitem__(value, names.index(name)))
+    if issubclass(kind, tuple) and (names := cast("Any", kind).__dict__.get("_fields")):
+        return _object(names, lambda value, name: value[names.index(name)])
     if issubclass(kind, Mapping):
         return Shape("mapping")
     if issubclass(kind, BaseModel):
-        return _object(tuple(kind.model_fields), lambda value, name: value.__dict__[name])
-    if is_dataclass(kind):
-        return _object(tuple(each.name for each in fields(kind)), getattr)
+        return _object(
+            tuple(kind.model_fields), lambda value, name: value.__dict__.get(name, Missing(name, _NEVER_SET))
+        )
+    if is_dataclass(cast("Any", kind)):
+        names = tuple(each.name for each in fields(cast("Any", kind)))
+        return _object(names, lambda value, name: getattr(value, name, Missing(name, _NEVER_SET)))
     if issubclass(kind, Sequence) and not issubclass(kind, (bytes, bytearray, memoryview)):
         return Shape("list")
     return Shape("other")
+
+
+shape_of = cast("Callable[[Any], Shape]", lru_cache(maxsize=1024)(_shape_of))
+"""The shape of the values of a type."""
 
 
 _PLAIN: Final[tuple[tuple[type | tuple[type, ...], Kind], ...]] = (
@@ -107,7 +113,7 @@ def attribute(value: Any, name: str, path: str) -> Any:
         return cast(Missing, value).step(name)
     if shape.kind == "null":
         return Missing(path, "it is a field of null")
-    raise TemplateError(f"{path}: {named(value)} has no field '{name}'")
+    raise TemplateError(f"{path}: {named(value)} has no field '{name:.60}'")
 
 
 def entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
@@ -115,7 +121,7 @@ def entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
     if not isinstance(key, _KEYS):
         raise TemplateError(f"{path}: {named(key)} cannot be a key")
     if isinstance(value, dict):
-        found = dict.get(cast("dict[Any, Any]", value), key, _ABSENT)
+        found = _get(value, key, _ABSENT)
     else:
         try:
             found = value[key]

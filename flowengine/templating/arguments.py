@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, Final
 
 from flowengine.errors import TemplateError, did_you_mean
 from flowengine.templating.access import attribute, item, named
 from flowengine.templating.undefined import Missing
 
 __all__ = ["field_of", "misfit", "number", "whole"]
+
+
+_LONGEST_PATH: Final = 200
 
 
 def number(value: Any, what: str) -> int | float:
@@ -44,6 +47,8 @@ def field_of(value: Any, path: Any) -> Any:
         return item(value, path, f"item {path}")
     if not isinstance(path, str):
         raise TemplateError(f"attribute must be a name, not {named(path)}")
+    if len(path) > _LONGEST_PATH:
+        raise TemplateError(f"attribute is a path of more than {_LONGEST_PATH} characters")
     for step in path.split("."):
         value = item(value, int(step), path) if _is_position(step) else attribute(value, step, path)
     return value

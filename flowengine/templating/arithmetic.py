@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 from flowengine.errors import TemplateError
 from flowengine.templating.access import kind_of, named
@@ -54,11 +54,19 @@ def multiply(meter: Meter, left: Any, right: Any) -> Any:
 
 
 def divide(meter: Meter, left: Any, right: Any) -> Any:
-    return _number("/", operator.truediv, left, right) if _numbers(left, right) else _refuse("/", left, right)
+    return (
+        _number("/", lambda one, other: one / other, left, right)
+        if _numbers(left, right)
+        else _refuse("/", left, right)
+    )
 
 
 def floor_divide(meter: Meter, left: Any, right: Any) -> Any:
-    return _number("//", operator.floordiv, left, right) if _numbers(left, right) else _refuse("//", left, right)
+    return (
+        _number("//", lambda one, other: one // other, left, right)
+        if _numbers(left, right)
+        else _refuse("//", left, right)
+    )
 
 
 def remainder(meter: Meter, left: Any, right: Any) -> Any:
@@ -72,7 +80,7 @@ def power(meter: Meter, left: Any, right: Any) -> Any:
         _refuse("**", left, right)
     if isinstance(left, int) and isinstance(right, int) and _bits(left) * abs(right) > MAX_INT_BITS and abs(left) > 1:
         _too_large()
-    return _number("**", operator.pow, left, right)
+    return _number("**", lambda one, other: one**other, left, right)
 
 
 def negative(value: Any) -> Any:
@@ -130,5 +138,5 @@ def _too_large() -> NoReturn:
 def _refuse(sign: str, left: Any, right: Any) -> NoReturn:
     for side in (left, right):
         if isinstance(side, Missing):
-            raise cast(Missing, side).error()
+            raise side.error()
     raise TemplateError(f"`{sign}` does not take {named(left)} and {named(right)}")

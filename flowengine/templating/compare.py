@@ -40,7 +40,7 @@ def truth(value: Any) -> bool:
 
 def equal(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
     """Whether two values hold the same data. A missing value equals nothing."""
-    meter.spend(1)
+    meter.spend(2)
     if depth > MAX_VALUE_DEPTH:
         raise TemplateError(f"values nested more than {MAX_VALUE_DEPTH} deep cannot be compared")
     one, other = kind_of(left), kind_of(right)
@@ -89,7 +89,10 @@ def _equal_objects(meter: Meter, left: Any, right: Any, depth: int) -> bool:
 
 
 def _equal_plainly(meter: Meter, left: Any, right: Any, depth: int) -> bool:
-    return bool(left == right)
+    try:
+        return bool(left == right)
+    except ArithmeticError:  # a signalling NaN equals nothing
+        return False
 
 
 _EQUAL: Final[dict[str, Callable[[Meter, Any, Any, int], bool]]] = {
@@ -106,7 +109,7 @@ _EQUAL: Final[dict[str, Callable[[Meter, Any, Any, int], bool]]] = {
 
 def less(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
     """Whether `left` comes before `right`; an error where they have no order."""
-    meter.spend(1)
+    meter.spend(2)
     for side in (left, right):
         if isinstance(side, Missing):
             raise side.error()
@@ -167,7 +170,7 @@ def identity(meter: Meter, value: Any) -> Any:
 def ordered(meter: Meter, items: Iterable[tuple[Any, Any]], reverse: bool = False) -> list[Any]:
     """The second of each pair, sorted by the first; equal ones keep their order."""
     pairs = list(items)
-    kinds = {type(key) for key, _ in pairs}
+    kinds: set[type[Any]] = {type(key) for key, _ in pairs}
     meter.spend(4 * len(pairs))
     if kinds <= {str}:
         meter.spend(sum(len(key) for key, _ in pairs) >> 5)

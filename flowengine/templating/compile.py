@@ -6,7 +6,7 @@ looks like a placeholder inside a value stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
 from typing import Any, Final, cast
 
@@ -74,7 +74,7 @@ def compile_boolean(source: str) -> Callable[[Scope], bool]:
     def boolean(scope: Scope) -> bool:
         value = evaluate(scope)
         if value is True or value is False:
-            return cast(bool, value)
+            return value
         if type(value) is Missing:
             return False
         shown = "" if value is None else f": {excerpt(value)}"
@@ -133,7 +133,8 @@ def _check_present(meter: Meter, value: Any, seen: set[int]) -> None:
         return
     seen.add(id(value))
     meter.spend(len(value))
-    for each in value.values() if type(value) is dict else value:
+    parts = cast("Iterable[Any]", value.values() if type(value) is dict else value)
+    for each in parts:
         if type(each) is Missing:
             raise each.error()
         _check_present(meter, each, seen)

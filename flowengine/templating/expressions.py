@@ -7,7 +7,7 @@ evaluation, where the meter stops it. A closure takes the frame and gives the va
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from jinja2 import nodes
 
@@ -36,7 +36,7 @@ class ExpressionCompiler:
 
     def __init__(self, bindings: Bindings) -> None:
         self.bindings = bindings
-        self.built = 0
+        self.built: int = 0
 
     def expression(self, node: nodes.Node) -> Closure:
         """The closure of any expression."""
@@ -50,7 +50,7 @@ class ExpressionCompiler:
             if isinstance(node, nodes.Getattr):
                 keys.append(node.attr)
             elif isinstance(node, nodes.Getitem) and _is_literal_key(node.arg):
-                keys.append(node.arg.value)
+                keys.append(cast(nodes.Const, node.arg).value)
             else:
                 break
             node = node.node
@@ -82,15 +82,15 @@ class ExpressionCompiler:
         value = node.value
         return lambda frame: value
 
-    def list(self, node: nodes.List) -> Closure:
+    def listed(self, node: nodes.List) -> Closure:
         parts = [self.expression(each) for each in node.items]
         return lambda frame: [part(frame) for part in parts]
 
-    def tuple(self, node: nodes.Tuple) -> Closure:
+    def tupled(self, node: nodes.Tuple) -> Closure:
         parts = [self.expression(each) for each in node.items]
         return lambda frame: tuple([part(frame) for part in parts])
 
-    def dict(self, node: nodes.Dict) -> Closure:
+    def mapping(self, node: nodes.Dict) -> Closure:
         pairs = [(self.expression(each.key), self.expression(each.value)) for each in node.items]
         return lambda frame: {_key(key(frame)): value(frame) for key, value in pairs}
 
@@ -148,7 +148,7 @@ class ExpressionCompiler:
         return comparison(first, [(each.op, self.expression(each.expr)) for each in node.ops])
 
     def filter(self, node: nodes.Filter) -> Closure:
-        function, source, takes_missing = FILTERS[node.name], self.expression(node.node), node.name in TAKES_MISSING
+        function, source, takes_missing = FILTERS[node.name], self._input(node), node.name in TAKES_MISSING
         arguments, keywords = self._arguments(node, refuse_missing=not takes_missing)
 
         def evaluate(frame: Frame) -> Any:
@@ -161,9 +161,13 @@ class ExpressionCompiler:
         return evaluate
 
     def test(self, node: nodes.Test) -> Closure:
-        function, source = TESTS[node.name], self.expression(node.node)
+        function, source = TESTS[node.name], self._input(node)
         arguments, _ = self._arguments(node, refuse_missing=False)
         return lambda frame: function(frame, source(frame), *[each(frame) for each in arguments])
+
+    def _input(self, node: nodes.Filter | nodes.Test) -> Closure:
+        assert node.node is not None  # only a filter block has none, and the rules refuse those
+        return self.expression(node.node)
 
     def _arguments(self, node: Any, refuse_missing: bool) -> Any:
         wrap = _present if refuse_missing else _as_is
@@ -193,7 +197,7 @@ def written(node: nodes.Node) -> str:
     return "(…)"
 
 
-def _is_literal_key(node: nodes.Node) -> Any:
+def _is_literal_key(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Const) and type(node.value) in (str, int)
 
 
@@ -236,7 +240,8 @@ def _range(meter: Meter, arguments: list[Any]) -> list[int]:
     return list(numbers)
 
 
-def _get(value: Any, text: str, key: Any, default: Any = None) -> Any:
+def _get(value: Any, text: str, key: Any, *default: Any) -> Any:
+    """`mapping.get(key, default)`; without a default an absent key is as missing as anywhere else."""
     path = f"{text}.get(…)"
     if isinstance(key, Missing):
         raise key.error()
@@ -247,7 +252,7 @@ def _get(value: Any, text: str, key: Any, default: Any = None) -> Any:
         found = attribute(value, key, path)
     else:
         raise TemplateError(f"{path}: {named(value)} is no mapping")
-    return default if isinstance(found, Missing) and kind != "missing" else found
+    return default[0] if default and isinstance(found, Missing) else found
 
 
 def _pairs(meter: Meter, value: Any, side: int | None) -> list[Any]:
@@ -264,17 +269,17 @@ _BUILDERS: Final[dict[str, Callable[[ExpressionCompiler, Any], Closure]]] = {
     "Concat": ExpressionCompiler.concat,
     "CondExpr": ExpressionCompiler.choice,
     "Const": ExpressionCompiler.constant,
-    "Dict": ExpressionCompiler.dict,
+    "Dict": ExpressionCompiler.mapping,
     "Filter": ExpressionCompiler.filter,
     "Getattr": ExpressionCompiler.path,
     "Getitem": ExpressionCompiler.item,
-    "List": ExpressionCompiler.list,
+    "List": ExpressionCompiler.listed,
     "Name": ExpressionCompiler.path,
     "Neg": ExpressionCompiler.sign,
     "Not": ExpressionCompiler.negation,
     "Or": ExpressionCompiler.either,
     "Pos": ExpressionCompiler.sign,
     "Test": ExpressionCompiler.test,
-    "Tuple": ExpressionCompiler.tuple,
+    "Tuple": ExpressionCompiler.tupled,
     **dict.fromkeys(OPERATORS, ExpressionCompiler.operation),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import TemplateError
@@ -135,7 +136,7 @@ def slice_(meter: Meter, value: Any, slices: Any, fill_with: Any = None) -> list
     meter.items(count)
     size, longer = divmod(len(source), count)
     starts = [at * size + min(at, longer) for at in range(count + 1)]
-    rows = [list(source[start:stop]) for start, stop in zip(starts, starts[1:], strict=False)]
+    rows = [list(source[start:stop]) for start, stop in pairwise(starts)]
     return _filled(meter, rows, size + 1, fill_with, rows[longer:] if longer else [])
 
 

@@ -15,6 +15,7 @@ from flowengine.templating.text import to_json, to_text
 
 __all__ = ["TEXT_FILTERS"]
 
+_MOST_CHARS: Final = 100
 _WORD: Final = re.compile(r"\w+")
 _TITLE: Final = re.compile(r"[^-\s({\[<]+")
 _ESCAPES: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("'", "&#39;"), ('"', "&#34;"))
@@ -58,7 +59,11 @@ def _grown(meter: Meter, text: str) -> str:
 
 
 def trim(meter: Meter, value: Any, chars: Any = None) -> str:
-    return _printed(meter, value).strip(None if chars is None else to_text(meter, chars))
+    """Without white space, or without any of `chars`, at both ends."""
+    text, unwanted = _printed(meter, value), None if chars is None else to_text(meter, chars)
+    if unwanted and len(unwanted) > _MOST_CHARS:
+        raise TemplateError(f"trim takes at most {_MOST_CHARS} different characters")
+    return text.strip(unwanted)
 
 
 def replace(meter: Meter, value: Any, old: Any, new: Any, count: Any = None) -> str:

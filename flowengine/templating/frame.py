@@ -51,7 +51,7 @@ Closure = Callable[[Frame], Any]
 class Loop(NamedTuple):
     """`loop` in the body of a `for`."""
 
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride] - the name that templates know
     index0: int
     revindex: int
     revindex0: int

@@ -7,6 +7,7 @@ their nesting is measured before the parser sees them, so a hostile source is re
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, Final
@@ -22,7 +23,11 @@ from flowengine.templating.limits import MAX_BRACKETS, MAX_DEPTH, MAX_SOURCE, MA
 __all__ = ["Source", "expression_tree", "has_tags", "template_tree"]
 
 _ENVIRONMENT: Final = Environment(autoescape=False, optimized=False, cache_size=0)
+_DIGITS: Final = re.compile(r"[0-9_]+")
+_SPACE: Final = re.compile(r"\s*")
 _LONGEST_NUMBER: Final = 400
+_LONGEST_RUN: Final = 20_000
+_MOST_ESCAPES: Final = 100_000
 _LONGEST_LINE_SHOWN: Final = 200
 
 Raw = tuple[int, str, str]
@@ -66,6 +71,7 @@ def expression_tree(source: Source) -> nodes.Expr:
 
 
 def _parsed(source: Source, state: str | None) -> Any:
+    _check_patterns(source)
     tokens = _Tokens(source, state)
     try:
         parser = Parser(_ENVIRONMENT, "")
@@ -79,6 +85,17 @@ def _parsed(source: Source, state: str | None) -> Any:
     except (RecursionError, ValueError, OverflowError) as error:
         raise source.error(f"the template cannot be read: {error}", tokens.offset) from error
     return tree
+
+
+def _check_patterns(source: Source) -> None:
+    """Jinja's patterns for numbers and strings need memory for every digit and every escape."""
+    if len(source.text) < _LONGEST_RUN:
+        return
+    if source.text.count("\\") > _MOST_ESCAPES:
+        raise TemplateSyntaxError(f"the template has more than {_MOST_ESCAPES:,} backslashes")
+    for run in _DIGITS.finditer(source.text):
+        if run.end() - run.start() > _LONGEST_RUN:
+            raise source.error(f"more than {_LONGEST_RUN:,} digits in a row", run.start())
 
 
 def _message(error: JinjaSyntaxError) -> str:
@@ -101,14 +118,13 @@ class _Tokens:
         while (raw := self._next()) is not None:
             _, kind, value = raw
             self._locate(value)
+            if kind != "whitespace":
+                count += 1
+                brackets += _NESTING.get(value, 0) if kind == "operator" else 0
+                prefixes = prefixes + 1 if value in _PREFIXES else 0
+                self._check(kind, value, count, brackets, prefixes)
             yield self.offset, kind, value
             self.offset += len(value)
-            if kind == "whitespace":
-                continue
-            count += 1
-            brackets += _NESTING.get(value, 0) if kind == "operator" else 0
-            prefixes = prefixes + 1 if value in _PREFIXES else 0
-            self._check(kind, value, count, brackets, prefixes)
 
     def _next(self) -> Raw | None:
         self.lexing = True
@@ -118,9 +134,9 @@ class _Tokens:
 
     def _locate(self, value: str) -> None:
         """Jinja drops the space before `{{-`; step over it."""
-        text = self._source.text
-        while not text.startswith(value, self.offset) and text[self.offset : self.offset + 1].isspace():
-            self.offset += 1
+        if not self._source.text.startswith(value, self.offset):
+            space = _SPACE.match(self._source.text, self.offset)
+            self.offset = space.end() if space else self.offset
 
     def _check(self, kind: str, value: str, count: int, brackets: int, prefixes: int) -> None:
         if count > MAX_TOKENS:

@@ -6,7 +6,7 @@ block; the compiler gives them slots by the same rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -108,47 +108,47 @@ class _Collector:
             steps.clear()
         return len(node.args) == 2
 
-    def _filter(self, node: nodes.Filter, needed: bool, guarded: bool) -> None:
+    def on_filter(self, node: nodes.Filter, needed: bool, guarded: bool) -> None:
         guards = node.name in _GUARDING_FILTERS
         if node.node is not None:
             self.visit(node.node, not guards, guarded or guards)
         for each in (*node.args, *node.kwargs):
             self.visit(each, needed or not guards, guarded)
 
-    def _test(self, node: nodes.Test, needed: bool, guarded: bool) -> None:
+    def on_test(self, node: nodes.Test, needed: bool, guarded: bool) -> None:
         self.visit(node.node, node.name in _NEEDING_TESTS, guarded or node.name in _GUARDING_TESTS)
         for each in node.args:
             self.visit(each, True, guarded)
 
-    def _or(self, node: nodes.Or, needed: bool, guarded: bool) -> None:
+    def on_or(self, node: nodes.Or, needed: bool, guarded: bool) -> None:
         self.visit(node.left, False, True)
         self.visit(node.right, needed, True)
 
-    def _and(self, node: nodes.And, needed: bool, guarded: bool) -> None:
+    def on_and(self, node: nodes.And, needed: bool, guarded: bool) -> None:
         with self._shielding(node.left, guarded):
             self.visit(node.right, needed, guarded)
 
-    def _not(self, node: nodes.Not, needed: bool, guarded: bool) -> None:
+    def on_not(self, node: nodes.Not, needed: bool, guarded: bool) -> None:
         self.visit(node.node, False, guarded)
 
-    def _compare(self, node: nodes.Compare, needed: bool, guarded: bool) -> None:
+    def on_compare(self, node: nodes.Compare, needed: bool, guarded: bool) -> None:
         loose = all(each.op in _UNNEEDING for each in node.ops)
         self.visit(node.expr, not loose and node.ops[0].op not in ("in", "notin"), guarded)
         for each in node.ops:
             self.visit(each.expr, not loose, guarded)
 
-    def _either(self, node: nodes.CondExpr, needed: bool, guarded: bool) -> None:
+    def on_either(self, node: nodes.CondExpr, needed: bool, guarded: bool) -> None:
         with self._shielding(node.test, True):
             for each in (node.expr1, node.expr2):
                 if each is not None:
                     self.visit(each, needed, guarded)
 
-    def _if(self, node: nodes.If, needed: bool, guarded: bool) -> None:
+    def on_if(self, node: nodes.If, needed: bool, guarded: bool) -> None:
         with self._shielding(node.test, True):
             for each in (*node.body, *node.elif_, *node.else_):
                 self.visit(each, needed, guarded)
 
-    def _for(self, node: nodes.For, needed: bool, guarded: bool) -> None:
+    def on_for(self, node: nodes.For, needed: bool, guarded: bool) -> None:
         self.visit(node.iter, True, guarded)
         with self._block([*names_in_target(node.target), "loop"]):
             for each in (node.test, *node.body):
@@ -156,15 +156,15 @@ class _Collector:
                     self.visit(each, each is not node.test, guarded)
         self._statements(node.else_)
 
-    def _set(self, node: nodes.Assign, needed: bool, guarded: bool) -> None:
+    def on_set(self, node: nodes.Assign, needed: bool, guarded: bool) -> None:
         self.visit(node.node, isinstance(node.target, nodes.Tuple), guarded)
         self._bound[-1].update(names_in_target(node.target))
 
-    def _set_block(self, node: nodes.AssignBlock, needed: bool, guarded: bool) -> None:
+    def on_set_block(self, node: nodes.AssignBlock, needed: bool, guarded: bool) -> None:
         self._statements(node.body)
         self._bound[-1].update(names_in_target(node.target))
 
-    def _with(self, node: nodes.With, needed: bool, guarded: bool) -> None:
+    def on_with(self, node: nodes.With, needed: bool, guarded: bool) -> None:
         for each in node.values:
             self.visit(each, False, guarded)
         with self._block([name for target in node.targets for name in names_in_target(target)]):
@@ -177,13 +177,13 @@ class _Collector:
                 self.visit(each, True, False)
 
     @contextmanager
-    def _block(self, names: Iterable[str]) -> Iterator[None]:
+    def _block(self, names: Iterable[str]) -> Generator[None]:
         self._bound.append(set(names))
         yield
         self._bound.pop()
 
     @contextmanager
-    def _shielding(self, test: nodes.Node, guarded: bool) -> Iterator[None]:
+    def _shielding(self, test: nodes.Node, guarded: bool) -> Generator[None]:
         """What the test reads is looked after in what depends on it."""
         before = len(self.found)
         self.visit(test, False, guarded)
@@ -203,17 +203,17 @@ def _range(collector: _Collector, node: nodes.Call, needed: bool, guarded: bool)
 
 
 _SPECIAL: Final[dict[str, Callable[[_Collector, Any, bool, bool], None]]] = {
-    "And": _Collector._and,
-    "Assign": _Collector._set,
-    "AssignBlock": _Collector._set_block,
+    "And": _Collector.on_and,
+    "Assign": _Collector.on_set,
+    "AssignBlock": _Collector.on_set_block,
     "Call": _range,
-    "Compare": _Collector._compare,
-    "CondExpr": _Collector._either,
-    "Filter": _Collector._filter,
-    "For": _Collector._for,
-    "If": _Collector._if,
-    "Not": _Collector._not,
-    "Or": _Collector._or,
-    "Test": _Collector._test,
-    "With": _Collector._with,
+    "Compare": _Collector.on_compare,
+    "CondExpr": _Collector.on_either,
+    "Filter": _Collector.on_filter,
+    "For": _Collector.on_for,
+    "If": _Collector.on_if,
+    "Not": _Collector.on_not,
+    "Or": _Collector.on_or,
+    "Test": _Collector.on_test,
+    "With": _Collector.on_with,
 }

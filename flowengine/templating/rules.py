@@ -53,36 +53,41 @@ def check_tree(source: Source, tree: nodes.Node) -> None:
             node, depth = waiting.pop()
             _check_node(node, depth)
             waiting.extend((child, depth + 1) for child in node.iter_child_nodes())
-    except _Refused as refused:
+    except _RefusedError as refused:
         raise source.error(str(refused), refused.offset) from None
 
 
-class _Refused(TemplateSyntaxError):
+class _RefusedError(TemplateSyntaxError):
     """The message, and the offset of the node."""
 
     def __init__(self, message: str, node: nodes.Node) -> None:
         super().__init__(message)
-        self.offset = node.lineno or 0
+        self.offset = _offset(node)
+
+
+def _offset(node: Any) -> int:
+    """Where a node begins; Jinja gives no place to the block round `{% autoescape %}`, only to what is in it."""
+    return next((each.lineno for each in (node, *node.iter_child_nodes()) if each.lineno is not None), 0)
 
 
 def _check_node(node: nodes.Node, depth: int) -> None:
     name = type(node).__name__
     if name not in _ALLOWED:
-        raise _Refused(f"{_WRITTEN.get(name, name)} is not allowed here", node)
+        raise _RefusedError(f"{_WRITTEN.get(name, name)} is not allowed here", node)
     if depth > MAX_DEPTH:
-        raise _Refused(f"the template is nested more than {MAX_DEPTH} deep", node)
+        raise _RefusedError(f"the template is nested more than {MAX_DEPTH} deep", node)
     if check := _CHECKS.get(name):
         check(node)
 
 
 def _check_for(node: nodes.For) -> None:
     if node.recursive:
-        raise _Refused("a recursive loop is not allowed here", node)
+        raise _RefusedError("a recursive loop is not allowed here", node)
 
 
 def _check_set_block(node: nodes.AssignBlock) -> None:
     if node.filter is not None:
-        raise _Refused("{% set %} with a filter is not allowed here", node)
+        raise _RefusedError("{% set %} with a filter is not allowed here", node)
 
 
 def _check_filter(node: nodes.Filter) -> None:
@@ -92,7 +97,7 @@ def _check_filter(node: nodes.Filter) -> None:
         return
     table, what = (FILTERS, "filter") if node.name == "map" else (TESTS, "test")
     if not isinstance(given.value, str) or given.value not in table:
-        raise _Refused(f"unknown {what} '{given.value!s:.60}'{did_you_mean(str(given.value)[:60], table)}", given)
+        raise _RefusedError(f"unknown {what} '{given.value!s:.60}'{did_you_mean(str(given.value)[:60], table)}", given)
 
 
 def _check_test(node: nodes.Test) -> None:
@@ -103,9 +108,9 @@ def _check_known(
     node: Any, what: str, name: str, table: Mapping[str, Callable[..., Any]], keywords: tuple[str, ...]
 ) -> None:
     if name not in table:
-        raise _Refused(f"unknown {what} '{name[:60]}'{did_you_mean(name[:60], table)}", node)
+        raise _RefusedError(f"unknown {what} '{name[:60]}'{did_you_mean(name[:60], table)}", node)
     if problem := misfit(table[name], len(node.args), keywords):
-        raise _Refused(f"{what} '{name}' {problem}", node)
+        raise _RefusedError(f"{what} '{name}' {problem}", node)
 
 
 def _check_call(node: nodes.Call) -> None:
@@ -115,18 +120,18 @@ def _check_call(node: nodes.Call) -> None:
     elif isinstance(node.node, nodes.Name) and node.node.name == "range":
         name, fewest, most = "range()", 1, 3
     else:
-        raise _Refused(f"only range() and the mappings' {', '.join(METHODS)} can be called", node)
+        raise _RefusedError(f"only range() and the mappings' {', '.join(METHODS)} can be called", node)
     if keywords or not fewest <= len(node.args) <= most:
         wanted = str(most) if fewest == most else f"{fewest} to {most}"
-        raise _Refused(f"{name} takes {wanted} arguments without names", node)
+        raise _RefusedError(f"{name} takes {wanted} arguments without names", node)
 
 
 def _keywords(node: nodes.Filter | nodes.Test | nodes.Call) -> tuple[str, ...]:
     if node.dyn_args is not None or node.dyn_kwargs is not None:
-        raise _Refused("`*` and `**` in arguments are not allowed here", node)
+        raise _RefusedError("`*` and `**` in arguments are not allowed here", node)
     keywords = tuple(each.key for each in node.kwargs if isinstance(each, nodes.Keyword))
     if len(set(keywords)) < len(keywords):
-        raise _Refused("an argument is given twice", node)
+        raise _RefusedError("an argument is given twice", node)
     return keywords
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from jinja2 import nodes
 
@@ -166,7 +166,7 @@ def _run(body: list[Closure], frame: Frame) -> None:
 
 def _unpacking(targets: list[Bind]) -> Bind:
     def bind(frame: Frame, value: Any) -> None:
-        parts: Sequence[Any] = value if isinstance(value, tuple) else sequence(frame, value)
+        parts = cast("Sequence[Any]", value) if isinstance(value, tuple) else sequence(frame, value)
         if len(parts) != len(targets):
             raise TemplateError(f"{named(value)} of {len(parts)} items cannot be unpacked into {len(targets)} names")
         for each, part in zip(targets, parts, strict=True):

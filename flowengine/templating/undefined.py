@@ -16,6 +16,7 @@ from flowengine.errors import TemplateError, did_you_mean
 __all__ = ["Missing"]
 
 _LONGEST_PATH: Final = 200
+_LONGEST_NAME: Final = 60
 _NAMES_COMPARED: Final = 200
 
 
@@ -31,26 +32,31 @@ class Missing:
     nodes.widen.output is not there (node 'widen' was skipped); give it a default: | default(...)
     """
 
-    __slots__ = ("_known", "path", "reason")
+    __slots__ = ("_known", "_name", "path", "reason")
 
     def __init__(self, path: str, reason: str = "", known: Iterable[object] = ()) -> None:
         self.path = path
         self.reason = reason
         self._known = known
+        self._name = path.rpartition(".")[2]
 
     def step(self, key: str | int) -> Missing:
         """The same absence, one step further: reading a field of what is not there."""
         tail = f".{key}" if isinstance(key, str) else f"[{key}]"
-        return Missing((self.path + tail)[:_LONGEST_PATH], self.reason, self._known)
+        further = Missing((self.path + tail)[:_LONGEST_PATH], self.reason, self._known)
+        further._name = self._name
+        return further
 
     def error(self) -> TemplateError:
         """The error of using it where a value is needed."""
         why = f" ({self.reason})" if self.reason else ""
-        return TemplateError(f"{self.path} is not there{why}{self._nearest()}; give it a default: | default(...)")
+        advice = self._nearest() or "; give it a default: | default(...)"
+        return TemplateError(f"{self.path} is not there{why}{advice}")
 
     def _nearest(self) -> str:
-        last = self.path.rpartition(".")[2]
-        return did_you_mean(last, [name for name in islice(self._known, _NAMES_COMPARED) if type(name) is str])
+        """The nearest name beside the one that is not there; long names would take long to compare."""
+        known = [name for name in islice(self._known, _NAMES_COMPARED) if type(name) is str]
+        return did_you_mean(self._name[:_LONGEST_NAME], [name for name in known if len(name) <= _LONGEST_NAME])
 
     def __bool__(self) -> bool:
         return False

@@ -1,0 +1,210 @@
+"""Hostile templates: each is refused, or stopped within half a second and 50 MB."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from flowengine.errors import TemplateError
+from flowengine.templating.compile import compile_expression, compile_template
+from flowengine.templating.limits import FUEL
+from flowengine.templating.text import to_text
+
+
+def shared(depth: int, width: int) -> list[Any]:
+    value: list[Any] = ["x"] * width
+    for _ in range(depth - 1):
+        value = [value] * width
+    return value
+
+
+def loop_in_itself() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+SCOPE: dict[str, Any] = {
+    "deep": shared(9, 10),
+    "wide": shared(3, 1000),
+    "twin": shared(40, 2),
+    "other": shared(40, 2),
+    "ring": loop_in_itself(),
+    "ring2": loop_in_itself(),
+    "big": "z" * 900_000,
+    "big2": "z" * 899_999 + "y",
+    "n": list(range(90_000)),
+    "strings": ["é" * 900_000 + str(at) for at in range(20)],
+    "d": {"a": 1},
+    "huge": 1 << 100_000,
+    "number": "9" * 100_000,
+}
+EXPRESSIONS = [
+    "'x' * 10**9",
+    "10**9 * 'x'",
+    "[1] * 10**9",
+    "'x' * (2 ** 3000)",
+    "10 ** (10 ** 10)",
+    "(2 ** 3999) * (2 ** 3999)",
+    "huge * 2",
+    "huge + 1",
+    "huge ~ ''",
+    "huge | string",
+    "huge | round(-3)",
+    "big ~ big",
+    "big + big",
+    "n + n",
+    "n | join(big)",
+    "n | join('x' * 100)",
+    "big | replace('z', big)",
+    "big | replace('', 'xx')",
+    "'x' | center(10**9)",
+    "'x' | indent(10**9)",
+    "('a\n' * 1000) | indent(10000)",
+    "'%99999999999d' | format(1)",
+    "'%.99999999999f' | format(1)",
+    "('%s' * 2000) | format(big, big)",
+    "'%99999999d' % 1",
+    "deep | tojson",
+    "deep | tojson(indent=16)",
+    "deep ~ ''",
+    "wide ~ ''",
+    "wide | string",
+    "[wide] | join",
+    "{'a': wide} | urlencode",
+    "wide | upper",
+    "ring ~ ''",
+    "ring == ring2",
+    "twin == other",
+    "twin < other",
+    "twin != other",
+    "[twin, other] | unique",
+    "[twin, other] | sort",
+    "[twin, other] | max",
+    "twin in [other]",
+    "twin is eq other",
+    "[{'a': twin}, {'a': other}] | groupby('a')",
+    "{'a': twin} == {'a': other}",
+    "range(10**9)",
+    "range(10**30)",
+    "range(100000) | map('string') | map('upper') | map('lower') | join",
+    "n | sort | reverse | unique",
+    "n | batch(1) | batch(1) | batch(1)",
+    "n | slice(90000)",
+    "n | map('default', n) | map('default', n) | tojson",
+    "[n, n] | sum(start=[])",
+    "[[1]] | slice(100000, n) | tojson",
+    "strings | map('title')",
+    "strings | map('upper') | map('lower')",
+    "strings | sum(start='')",
+    "strings | sort(attribute='x' * 1000)",
+    "strings | map('trim', big)",
+    "big | urlencode",
+    "big | list",
+    "big | map('list')",
+    "big | upper | lower | upper | lower | upper | lower | upper | lower | upper | lower | upper | lower",
+    "n | map(attribute='a.' * 10000)",
+]
+TEMPLATES = [
+    "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
+    "{% for a in n %}{% for b in n %}{% endfor %}{% endfor %}",
+    "{% for a in n %}{{ big == big2 }}{% endfor %}",
+    "{% for a in n if big == big2 %}{% endfor %}",
+    "{% for a in n %}{{ big }}{% endfor %}",
+    "{% for a in n %}{% set x = big ~ 'a' %}{% endfor %}",
+    "{% for a in n %}{% set x %}{{ big }}{% endset %}{% endfor %}",
+    "{% for a in n %}{% set x = n[1:] %}{% endfor %}",
+    "{% for a in n %}{% if 'q' in big %}{% endif %}{% endfor %}",
+    "{% for a in n %}{{ big | wordcount }}{% endfor %}",
+    "{% for a in n %}" + "{{ a }}" * 1000 + "{% endfor %}",
+    "{% for a in n %}{% if d.b and d.c and d.e %}{% endif %}{{ loop.index }}{% endfor %}",
+    "{% set x = 'a' %}" + "{% set x = x ~ x %}" * 60 + "{{ x }}",
+    "{% set x = [1] %}" + "{% set x = x + x %}" * 60 + "{{ x }}",
+    "{% set x = [1] %}" + "{% set x = [x, x] %}" * 50 + "x{{ x }}",
+    "{% set x = {'a': 1} %}" + "{% set x = {'a': x, 'b': x} %}" * 50 + "{{ x == {'a': x.b, 'b': 1} }}{{ x | tojson }}",
+    "{% for a in range(300) %}{{ 'x' * 10000 }}{% endfor %}",
+]
+
+
+@pytest.mark.parametrize("source", EXPRESSIONS)
+def test_a_hostile_expression_is_stopped_in_time(source: str) -> None:
+    evaluate = compile_expression(source)
+    started = time.thread_time()
+    with pytest.raises(TemplateError):
+        evaluate(SCOPE)
+    assert time.thread_time() - started < 0.5
+
+
+@pytest.mark.parametrize("source", TEMPLATES)
+def test_a_hostile_template_is_stopped_in_time(source: str) -> None:
+    render = compile_template(source)
+    started = time.thread_time()
+    with pytest.raises(TemplateError):
+        render(SCOPE)
+    assert time.thread_time() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ wide ~ '' }}",
+        "{{ big | upper | lower | upper | lower | upper | lower | upper | lower | upper | lower | upper | lower }}",
+        "{{ range(100000) | map('string') | map('upper') | map('lower') | join }}",
+        "{{ ('€' * 1000000) | upper | lower | upper | lower | upper | lower | upper | lower | upper | lower | trim }}",
+        "{% for a in n %}{% set x = big ~ 'a' %}{% endfor %}",
+        "{% for a in range(300) %}{{ 'x' * 10000 }}{% endfor %}",
+        "{% set a = '€' * 900000 %}" + "".join(f"{{% set v{at} = a ~ {at} %}}" for at in range(20)),
+    ],
+)
+def test_a_hostile_template_takes_little_memory(source: str) -> None:
+    render = compile_template(source)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TemplateError):
+            render(SCOPE)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_compiling_evaluates_nothing() -> None:
+    for source in ("2 ** 3999 ** 2", "'x' * 10**9", "1 / 0", "[1] * 10**9", "range(10**9)", "'a' | center(10**9)"):
+        started = time.thread_time()
+        compile_expression(source)
+        assert time.thread_time() - started < 0.1
+
+
+def test_ordinary_work_is_far_from_the_limits() -> None:
+    scope = {"notes": [{"title": f"Note {at}", "text": "word " * 50} for at in range(1_000)]}
+    source = "{% for note in notes %}## {{ note.title }}\n{{ note.text | trim | truncate(100) }}\n{% endfor %}"
+    assert compile_template(source)(scope).count("##") == 1_000
+    assert FUEL > 100_000
+
+
+def test_a_condition_takes_microseconds() -> None:
+    evaluate = compile_expression("shared_state.counter < 5 and nodes.a.output.ok")
+    scope = {"shared_state": {"counter": 3}, "nodes": {"a": {"output": {"ok": True}}}}
+    best = min(_seconds(evaluate, scope) for _ in range(20))
+    assert best < 10e-6
+
+
+def _seconds(evaluate: Any, scope: Any) -> float:
+    started = time.perf_counter()
+    for _ in range(200):
+        evaluate(scope)
+    return (time.perf_counter() - started) / 200
+
+
+def test_a_value_as_deep_as_the_stack_is_an_error_and_no_crash() -> None:
+    from flowengine.templating.limits import Meter
+
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(TemplateError, match="nested more than"):
+        to_text(Meter(), deep)
+    while deep:
+        deep = deep[0]

@@ -1,0 +1,108 @@
+"""A value that is not there: false, replaceable, and an error wherever a value is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowengine.context import NodeView
+from flowengine.errors import TemplateError
+from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
+from flowengine.templating.undefined import Missing
+
+SKIPPED = Missing("nodes.widen.output", "node 'widen' was skipped")
+SCOPE: dict[str, Any] = {
+    "nodes": {
+        "widen": NodeView(SKIPPED, SKIPPED, "skipped", None),
+        "plan": NodeView({"text": "x"}, None, "succeeded", None),
+    },
+    "inputs": {"topic": "bees"},
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("nodes.widen.output or 'x'", "x"),
+        ("nodes.widen.output.notes | default('x')", "x"),
+        ("nodes.widen.output['notes'][0].deep | d('x')", "x"),
+        ("nodes.widen.output is defined", False),
+        ("nodes.widen.output is undefined", True),
+        ("nodes.widen.output is none", False),
+        ("nodes.widen.output == none", False),
+        ("nodes.widen.output != none", True),
+        ("not nodes.widen.output", True),
+        ("nodes.widen.output.get('notes', 'x')", "x"),
+        ("'a' if nodes.widen.output else 'b'", "b"),
+        ("[nodes.widen.output, nodes.plan.output.text] | select('defined') | list", ["x"]),
+        ("inputs.nothing | default(nodes.widen.output) | default('x')", "x"),
+        ("nothing.field | default('x')", "x"),
+        ("unknown | default('x')", "x"),
+        ("[] | first | default('x')", "x"),
+        ("inputs.topic[9] | default('x')", "x"),
+    ],
+)
+def test_what_is_not_there_is_false_and_can_be_replaced(source: str, value: Any) -> None:
+    assert compile_expression(source)(SCOPE) == value
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "{{ nodes.widen.output }}",
+            "nodes.widen.output is not there (node 'widen' was skipped); give it a default: | default(...)",
+        ),
+        ("a {{ nodes.widen.output.notes }}", "nodes.widen.output.notes is not there (node 'widen' was skipped)"),
+        ("{{ inputs.topc }}", "inputs.topc is not there; did you mean 'topic'?"),
+        ("{{ inputs.topc.first }}", "inputs.topc.first is not there; did you mean 'topic'?"),
+        ("{{ nodes.plan.outptu }}", "nodes.plan.outptu is not there; did you mean 'output'?"),
+        ("{{ nodes.widen.output + 1 }}", "nodes.widen.output is not there"),
+        ("{{ 1 < nodes.widen.output }}", "nodes.widen.output is not there"),
+        ("{{ -nodes.widen.output }}", "nodes.widen.output is not there"),
+        ("{{ 1 in nodes.widen.output }}", "nodes.widen.output is not there"),
+        ("{{ nodes.widen.output | upper }}", "nodes.widen.output is not there"),
+        ("{{ 'a' | replace('a', nodes.widen.output) }}", "nodes.widen.output is not there"),
+        ("{{ nodes.widen.output ~ 'x' }}", "nodes.widen.output is not there"),
+        ("{{ [nodes.widen.output] }}", "nodes.widen.output is not there"),
+        ("{{ {'a': [nodes.widen.output]} }}", "nodes.widen.output is not there"),
+        ("{{ nodes.widen.output[:3] }}", "nodes.widen.output is not there"),
+        ("{% for x in nodes.widen.output %}{% endfor %}", "nodes.widen.output is not there"),
+        ("{{ 'x' if false }}", "the value is not there (`if` without `else`)"),
+        ("{{ nothing.field }}", "nothing.field is not there (it is a field of null)"),
+        ("{{ inputs.topic.passed }}", "inputs.topic.passed: a string has no field 'passed'"),
+        ("{{ (1).real }}", "(…).real: a number has no field 'real'"),
+        ("{% if false %}{% set v = 1 %}{% endif %}{{ v }}", "v is not there (the branch that sets it was not taken)"),
+    ],
+)
+def test_using_what_is_not_there_says_what_and_why(source: str, message: str) -> None:
+    with pytest.raises(TemplateError) as raised:
+        compile_template(source)(SCOPE)
+    assert str(raised.value).startswith(message)
+
+
+def test_an_expression_hands_the_missing_value_to_its_caller() -> None:
+    found = compile_expression("nodes.widen.output.urls")(SCOPE)
+    assert isinstance(found, Missing)
+    assert (found.path, found.reason) == ("nodes.widen.output.urls", "node 'widen' was skipped")
+
+
+def test_a_condition_on_a_skipped_node_is_false() -> None:
+    assert compile_boolean("nodes.widen.output.passed")(SCOPE) is False
+
+
+@pytest.mark.parametrize("use", [str, list, len, "{}".format])
+def test_python_code_cannot_print_or_walk_through_it_either(use: Any) -> None:
+    with pytest.raises(TemplateError, match="was skipped"):
+        use(SKIPPED)
+
+
+def test_it_can_be_shown_in_a_debugger() -> None:
+    assert repr(SKIPPED) == "Missing('nodes.widen.output')"
+
+
+def test_a_hostile_key_is_not_compared_letter_by_letter() -> None:
+    with pytest.raises(TemplateError, match="is not there"):
+        compile_template("{{ d.naem }}")({"d": {"n" * 1_000_000: 1}})
