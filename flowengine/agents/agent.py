@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from flowengine.agents.caller import naming, open_caller
 from flowengine.agents.catalogue import catalogue
@@ -33,13 +33,23 @@ from flowengine.agents.settings import (
 from flowengine.agents.structured import Answer, OutputModel, shape_of
 from flowengine.agents.sync import run_sync
 from flowengine.agents.turn import Turn
-from flowengine.context import Context
+from flowengine.context import Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import DefinitionError, RunError
 from flowengine.llm.messages import Message, from_dict
 from flowengine.llm.model import Model, Reply
 from flowengine.records import Gateway
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "Response"]
+
+
+class Response(NamedTuple):
+    """All that one run of an agent has to tell."""
+
+    result: LLMResult
+    prompt: str
+    """The prompt that the result answers, as one text: `_last_prompt`. The result's content is `_last_generation`."""
+    evaluation: EvaluationResult | None
+    routing: RoutingResult | None
 
 
 class Agent:
@@ -129,22 +139,24 @@ class Agent:
         shared: dict[str, Any] = {
             "max_retries": max_retries,
             "timeout": timeout,
-            "fallbacks": tuple(fallbacks),
+            "fallbacks": fallbacks,
             "locale": locale,
         }
+        # Options go with the model that they were given for: another one for judging gets none of them.
+        judge: dict[str, Any] = {"model": model, **options} if evaluation_model is None else {"model": evaluation_model}
         self.evaluator: EvaluationAgent | None = None
         if orchestration_mode or evaluation_instructions or evaluation_criteria:
-            # Options go with the model that they were given for: another one for judging gets none of them.
-            own: dict[str, Any] = (
-                {"model": evaluation_model} if evaluation_model is not None else {"model": model, **options}
-            )
             self.evaluator = EvaluationAgent(
                 f"{name}.evaluation",
                 evaluation_instructions,
                 evaluation_criteria,
                 evaluation_threshold,
-                **shared,
-                **own,
+                **shared | judge,
+            )
+        elif evaluation_model is not None:
+            raise DefinitionError(
+                f"agent '{name}': evaluation_model needs orchestration_mode, evaluation_instructions or "
+                "evaluation_criteria to be set"
             )
         self.router = _router(
             name, routing_instruction, routes, fallback, min_confidence, model=model, **shared, **options
@@ -160,19 +172,26 @@ class Agent:
     ) -> Context:
         """Answer, and return a new context with the `result` (an `LLMResult`).
 
-        The context given stays as it is. `options` are for the generation calls of this run:
-        `temperature`, `max_tokens`, `timeout`, what else the vendor takes; and `model`, which then
-        stands in for every model of the agent.
+        The context given stays as it is; its `messages` are what the chat goes on from. `options`
+        are for the generation calls of this run: `temperature`, `max_tokens`, `timeout`, what else
+        the vendor takes; and `model`, which then stands in for every model of the agent.
         """
         found = Context() if context is None else context
-        with naming(self.name):
-            turn = await self._turn(input_text, DirectGateway() if gateway is None else gateway, options)
-            draft = await turn.draft(self.messages(input_text, found))
-            return await self._finish(turn, draft, input_text, found)
+        response = await self.respond(input_text, earlier=found.messages, gateway=gateway, **options)
+        return _with(found, response)
 
     def run(self, input_text: str, context: Context | None = None, **options: Any) -> Context:
         """`run_async` for synchronous code, inside or outside a running event loop."""
         return run_sync(lambda: self.run_async(input_text, context, **options))
+
+    async def respond(
+        self, input_text: str, *, earlier: Sequence[Any] = (), gateway: Gateway | None = None, **options: Any
+    ) -> Response:
+        """`run_async` without a context: for a caller that keeps its own state."""
+        with naming(self.name):
+            turn = await self._turn(input_text, DirectGateway() if gateway is None else gateway, options)
+            draft = await turn.draft(self.messages(input_text, earlier))
+            return await self._finish(turn, draft, input_text)
 
     @asynccontextmanager
     async def stream(
@@ -193,15 +212,15 @@ class Agent:
         door: StreamingGateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):
             turn = await self._turn(input_text, door, options)
-            messages = self.messages(input_text, found)
+            messages = self.messages(input_text, found.messages)
         if turn.shape is not None or turn.improvement is not None or self.generation.output_guardrails:
-            produced = self._whole(turn, messages, input_text, found)
+            produced = self._whole(turn, messages, input_text)
         else:
-            produced = self._live(turn, messages, input_text, found, door)
-        async with aclosing(produced) as pieces:
-            yield pieces
+            produced = self._live(turn, messages, input_text, door)
+        async with aclosing(produced) as pieces, aclosing(_in_context(found, pieces)) as shown:
+            yield shown
 
-    def messages(self, input_text: str, context: Context) -> tuple[Message, ...]:
+    def messages(self, input_text: str, earlier: Sequence[Any] = ()) -> tuple[Message, ...]:
         """The prompt for an input, without a model being asked."""
         return generation_messages(
             self.words,
@@ -209,7 +228,7 @@ class Agent:
             system_message=self.generation.system_message,
             instructions=self.generation.instructions,
             history=self.generation.recent(),
-            earlier=_chat(context.messages),
+            earlier=_chat(earlier),
         )
 
     async def _turn(self, input_text: str, gateway: Gateway, options: Mapping[str, Any]) -> Turn:
@@ -222,39 +241,32 @@ class Agent:
             stand_in=options.get("model"),
         )
 
-    async def _finish(self, turn: Turn, draft: Draft, input_text: str, context: Context) -> Context:
+    async def _finish(self, turn: Turn, draft: Draft, input_text: str) -> Response:
         """Everything after the first generation: judge, improve, guard, route, remember."""
         result, prompt, evaluation = await turn.outcome(draft)
         await check_guardrails(self.generation.output_guardrails, "output", result.content)
-        changes: dict[str, Any] = {
-            "result": result,
-            "shared_state": {**context.shared_state, "_last_prompt": prompt, "_last_generation": result.content},
-        }
-        if evaluation is not None:
-            changes["evaluation_result"] = evaluation
+        routing: RoutingResult | None = None
         if self.router is not None:
-            options = {} if turn.stand_in is None else {"model": turn.stand_in}
             subject = Subject(result.content, prompt)
-            changes["routing_result"] = await self.router.route(subject, turn.caller.gateway, **options)
+            routing = await self.router.route(subject, turn.caller.gateway, model=turn.stand_in)
         if self.generation.history is not None:
             self.generation.history.append(exchange(self.words, input_text, text_of(result.content)))
-        return context.with_(**changes)
+        return Response(result, prompt, evaluation, routing)
 
     async def _whole(
-        self, turn: Turn, messages: tuple[Message, ...], input_text: str, context: Context
-    ) -> AsyncGenerator[str | Context]:
+        self, turn: Turn, messages: tuple[Message, ...], input_text: str
+    ) -> AsyncGenerator[str | Response]:
         with naming(self.name):
-            after = await self._finish(turn, await turn.draft(messages), input_text, context)
-            yield text_of(after.result)
-            yield after
+            response = await self._finish(turn, await turn.draft(messages), input_text)
+        yield text_of(response.result)
+        yield response
 
     async def _live(
-        self, turn: Turn, messages: tuple[Message, ...], input_text: str, context: Context, gateway: StreamingGateway
-    ) -> AsyncGenerator[str | Context]:
-        caller, reply = turn.caller, Reply("")
-        request = caller.request(messages)
+        self, turn: Turn, messages: tuple[Message, ...], input_text: str, gateway: StreamingGateway
+    ) -> AsyncGenerator[str | Response]:
+        request, reply = turn.caller.request(messages), Reply("")
         with naming(self.name):
-            async with gateway.stream(caller.model, request, purpose="generation") as source:
+            async with gateway.stream(turn.caller.model, request, purpose="generation") as source:
                 async for piece in source:
                     if isinstance(piece, Reply):
                         reply = piece
@@ -265,7 +277,29 @@ class Agent:
             if not reply.content.strip():
                 draft = await turn.draft(messages)
                 yield text_of(draft.answer.value)
-            yield await self._finish(turn, draft, input_text, context)
+            yield await self._finish(turn, draft, input_text)
+
+
+def _with(context: Context, response: Response) -> Context:
+    """The context with what an agent has to add; what it does not set stays as it was."""
+    changes: dict[str, Any] = {
+        "result": response.result,
+        "shared_state": {
+            **context.shared_state,
+            "_last_prompt": response.prompt,
+            "_last_generation": response.result.content,
+        },
+    }
+    if response.evaluation is not None:
+        changes["evaluation_result"] = response.evaluation
+    if response.routing is not None:
+        changes["routing_result"] = response.routing
+    return context.with_(**changes)
+
+
+async def _in_context(context: Context, pieces: AsyncIterator[str | Response]) -> AsyncGenerator[str | Context]:
+    async for piece in pieces:
+        yield _with(context, piece) if isinstance(piece, Response) else piece
 
 
 def _chat(messages: Sequence[Any]) -> list[Message]:

@@ -6,7 +6,7 @@ is computed here, and the content is copied from what was judged. It improves no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -57,7 +57,7 @@ class EvaluationAgent:
         max_tokens: int | None = None,
         max_retries: int = 3,
         timeout: float = 120.0,
-        fallbacks: tuple[str | Model, ...] = (),
+        fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
         **options: Any,
     ) -> None:

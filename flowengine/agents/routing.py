@@ -6,7 +6,7 @@ a part of something else. Which node a label leads to is not its matter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -56,7 +56,7 @@ class RoutingAgent:
         max_tokens: int | None = None,
         max_retries: int = 3,
         timeout: float = 120.0,
-        fallbacks: tuple[str | Model, ...] = (),
+        fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
         **options: Any,
     ) -> None:

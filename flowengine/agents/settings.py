@@ -70,13 +70,15 @@ class CallSettings:
     def changed(self, options: Mapping[str, Any]) -> CallSettings:
         """These settings with the options of one call: own fields replaced, all others added to `extra`.
 
-        A `model` that is None leaves the model as it is.
+        Another model stands alone, without the fallbacks; a `model` that is None changes nothing.
         """
-        own = {name: value for name, value in options.items() if name in _OVERRIDES}
-        own = own if own.get("model") is not None else {name: own[name] for name in own if name != "model"}
-        further = {name: value for name, value in options.items() if name not in _OVERRIDES}
+        given = {name: value for name, value in options.items() if name != "model" or value is not None}
+        own = {name: value for name, value in given.items() if name in _OVERRIDES}
+        further = {name: value for name, value in given.items() if name not in _OVERRIDES}
         check_options(further, _OVERRIDES)
-        return replace(self, **own, extra={**self.extra, **further}) if options else self
+        if "model" in own:
+            own["fallbacks"] = ()
+        return replace(self, **own, extra={**self.extra, **further})
 
 
 _OVERRIDES: Final = frozenset(each.name for each in fields(CallSettings)) - {"extra", "fallbacks", "max_retries"}

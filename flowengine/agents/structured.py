@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PydanticUserError, ValidationError
 
 from flowengine.agents.catalogue import Catalogue
 from flowengine.agents.gateway import ask
@@ -96,7 +96,7 @@ def shape_of(output: OutputModel) -> Shape:
     """The shape of a pydantic class or of a JSON Schema; anything else is a `DefinitionError`."""
     given = cast(object, output)  # what a flow's author wrote may be anything
     if isinstance(given, type) and issubclass(given, BaseModel):
-        return Shape(_name(given.__name__), given.model_json_schema(), _instance_of(given))
+        return Shape(_name(given.__name__), _schema_of(given), _instance_of(given))
     if isinstance(given, Mapping):
         schema = cast("Mapping[str, Any]", given)
         return Shape(_name(str(schema.get("title") or "answer")), schema, _value_of(schema))
@@ -206,6 +206,13 @@ def _corrected(first: Request, answer: str, correction: str) -> Request:
     return replace(first, messages=(*first.messages, Message("assistant", answer), Message("user", correction)))
 
 
+def _schema_of(kind: type[BaseModel]) -> dict[str, Any]:
+    try:
+        return kind.model_json_schema()
+    except PydanticUserError as error:
+        raise DefinitionError(f"output_model {kind.__name__} has no JSON Schema: {error.message}") from error
+
+
 def _instance_of(kind: type[BaseModel]) -> Callable[[Any], BaseModel]:
     def parse(value: Any) -> BaseModel:
         try:
@@ -213,6 +220,8 @@ def _instance_of(kind: type[BaseModel]) -> Callable[[Any], BaseModel]:
             return kind.model_validate_json(json.dumps(value))
         except ValidationError as error:
             raise UnfitError(error_lines(error)) from error
+        except Exception as error:  # a validator of the user's
+            raise OutputError(f"a validator of {kind.__name__} failed: {type(error).__name__}: {error}") from error
 
     return parse
 

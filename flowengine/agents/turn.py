@@ -43,7 +43,7 @@ class Turn:
     improvement: Improvement | None
     """None outside orchestration mode."""
     stand_in: str | Model | None
-    """A model that, for this run, takes the place of the judge's own as well."""
+    """A model that, for this run, takes the place of the judge's and the router's own as well; None for theirs."""
 
     async def draft(self, messages: tuple[Message, ...], purpose: str = "generation") -> Draft:
         return Draft(messages, await self.caller.answer(messages, self.shape, purpose))
@@ -83,8 +83,7 @@ class Turn:
         # Every attempt is judged against the first prompt, so that their scores can be compared.
         assert self.evaluator is not None, "asked for with an evaluator only"
         subject = Subject(draft.answer.value, prompt_text(first.messages))
-        options = {} if self.stand_in is None else {"model": self.stand_in}
-        return await self.evaluator.evaluate(subject, self.caller.gateway, **options)
+        return await self.evaluator.evaluate(subject, self.caller.gateway, model=self.stand_in)
 
 
 async def _advice(callback: ImprovementCallback, attempt: Attempt) -> str:

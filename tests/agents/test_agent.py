@@ -14,7 +14,7 @@ import trio
 from pydantic import BaseModel, Field
 
 from flowengine.agents.agent import Agent
-from flowengine.context import Context, LLMResult
+from flowengine.context import Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import (
     DefinitionError,
     GuardrailError,
@@ -236,6 +236,7 @@ async def test_an_output_may_be_declared_as_a_json_schema() -> None:
         ({"routing_instruction": "Route."}, "routing_instruction needs both"),
         ({"fallback": "a"}, "fallback needs both"),
         ({"improvement_callback": lambda r, e: "x"}, "set orchestration_mode"),
+        ({"evaluation_model": "m"}, "evaluation_model needs orchestration_mode, evaluation_instructions or"),
         ({"temprature": 0.1}, r"unknown argument 'temprature'; did you mean 'temperature'\?"),
         ({"tools": [print]}, "'tools' is neither an argument here nor an option of a model call"),
         ({"memory": object()}, "'memory' is neither"),
@@ -358,3 +359,25 @@ async def test_errors_inside_a_stream_name_the_agent() -> None:
 async def test_messages_that_are_no_messages_are_refused() -> None:
     with pytest.raises(RunError, match="agent 'a': the context's messages are no chat messages"):
         await Agent("a", "", model=ScriptedModel([])).run_async("x", Context(messages=[{"role": "boss"}]))
+
+
+async def test_respond_gives_all_there_is_to_tell_without_a_context() -> None:
+    model = ScriptedModel(["text", JUDGED, ROUTED])
+    agent = Agent(
+        "a", "Write.", model=model, evaluation_instructions="Judge.", routing_instruction="Route.", routes={"a": "A"}
+    )
+    response = await agent.respond("x", earlier=[Message("user", "before")])
+    assert str(response.result) == "text"
+    assert response.prompt == "Write.\n\nbefore\n\nUser input: x"
+    assert response.evaluation is not None
+    assert response.evaluation.passed
+    assert response.routing is not None
+    assert response.routing.next_route == "a"
+
+
+async def test_evaluation_and_routing_of_others_stay_where_an_agent_has_none() -> None:
+    evaluation, routing = EvaluationResult(score=1, passed=True), RoutingResult(next_route="a")
+    before = Context(evaluation_result=evaluation, routing_result=routing)
+    after = await Agent("a", "", model=ScriptedModel(["x"])).run_async("x", before)
+    assert after.evaluation_result is evaluation
+    assert after.routing_result is routing

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from flowengine.agents.catalogue import catalogue
 from flowengine.agents.json_schema import problems, validator
 from flowengine.agents.structured import UnusableAnswerError, complete_structured, json_values, shape_of
-from flowengine.errors import DefinitionError, PermanentModelError
+from flowengine.errors import DefinitionError, OutputError, PermanentModelError
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Reply, Request
 from flowengine.llm.scripted import ScriptedModel
@@ -202,3 +203,26 @@ def test_what_is_no_schema_is_a_definition_error(schema: dict[str, Any], message
 def test_at_most_a_few_problems_are_told() -> None:
     check = validator({"type": "array", "items": {"type": "integer"}})
     assert len(problems(check, ["a"] * 50)) == 5
+
+
+def test_a_class_that_has_no_schema_is_a_definition_error() -> None:
+    class Action(BaseModel):
+        act: Callable[[], int]
+
+    with pytest.raises(DefinitionError, match="output_model Action has no JSON Schema"):
+        shape_of(Action)
+
+
+async def test_a_validator_that_breaks_is_an_error_and_no_correction(recorder: Any) -> None:
+    class Word(BaseModel):
+        word: str
+
+        @field_validator("word")
+        @classmethod
+        def look_up(cls, value: str) -> str:
+            raise LookupError("no dictionary")
+
+    model = ScriptedModel([{"word": "tea"}])
+    with pytest.raises(OutputError, match="a validator of Word failed: LookupError: no dictionary"):
+        await complete_structured(recorder, model, ASKED, Word, words=WORDS)
+    assert len(model.requests) == 1

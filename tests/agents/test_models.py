@@ -1,0 +1,83 @@
+"""Which model answers: by name, as given, by default, and after failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.models import open_model
+from flowengine.agents.settings import CallSettings
+from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
+from flowengine.llm.fallback import FallbackModel
+from flowengine.llm.retrying import RetryingModel
+from flowengine.llm.scripted import ScriptedModel
+from flowengine.records import ModelCall, Notice
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No vendor's key and no default, whatever the machine has."""
+    import os
+
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL", "_ENDPOINT")) or name == "FLOWENGINE_DEFAULT_MODEL":
+            monkeypatch.delenv(name)
+
+
+async def test_without_a_model_and_a_key_the_offline_stand_in_answers_with_a_notice(recorder: Any) -> None:
+    after = await Agent("a", "Write.").run_async("x", gateway=recorder)
+    assert after.result.metadata["provider"] == "offline"
+    (notice,) = recorder.of(Notice)
+    assert "no model is chosen" in notice.text
+
+
+async def test_a_model_chosen_by_the_environment_is_taken_without_a_notice(
+    recorder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLOWENGINE_DEFAULT_MODEL", "offline")
+    await Agent("a", "Write.").run_async("x", gateway=recorder)
+    assert recorder.of(Notice) == []
+
+
+async def test_an_unknown_provider_is_an_error_that_names_agent_and_provider() -> None:
+    with pytest.raises(ModelConfigError, match=r"agent 'a': unknown provider 'opnai'.*openai"):
+        await Agent("a", "Write.", model="opnai/gpt-4o").run_async("x")
+
+
+async def test_what_may_work_later_is_tried_again(recorder: Any) -> None:
+    model = ScriptedModel([TransientModelError("busy"), "text"])
+    after = await Agent("a", "Write.", model=model, max_retries=1).run_async("x", gateway=recorder)
+    assert str(after.result) == "text"
+    assert after.result.attempts == 1
+    assert [call.attempts for call in recorder.of(ModelCall)] == [2]
+
+
+async def test_a_fallback_answers_when_the_model_fails_for_good(recorder: Any) -> None:
+    first = ScriptedModel([PermanentModelError("gone")], name="first")
+    second = ScriptedModel(["text"], name="second")
+    after = await Agent("a", "Write.", model=first, fallbacks=[second]).run_async("x", gateway=recorder)
+    assert after.result.metadata["model"] == "second"
+    assert second.requests[0].model == "second"
+
+
+async def test_a_model_given_for_one_run_stands_alone() -> None:
+    fallback = ScriptedModel(["text"])
+    agent = Agent("a", "Write.", model=ScriptedModel([]), fallbacks=[fallback])
+    with pytest.raises(PermanentModelError, match="agent 'a': gone"):
+        await agent.run_async("x", model=ScriptedModel([PermanentModelError("gone")]))
+    assert fallback.requests == []
+
+
+async def test_no_model_for_one_run_leaves_the_agents_own() -> None:
+    assert str((await Agent("a", "", model=ScriptedModel(["own"])).run_async("x", model=None)).result) == "own"
+
+
+def test_a_model_with_a_policy_of_its_own_keeps_it() -> None:
+    bare = ScriptedModel([])
+    retrying, fallback = RetryingModel(bare), FallbackModel([bare])
+    assert open_model(CallSettings(retrying))[0] is retrying
+    assert open_model(CallSettings(fallback))[0] is fallback
+    assert open_model(CallSettings(bare, max_retries=0))[0] is bare
+    assert isinstance(open_model(CallSettings(bare))[0], RetryingModel)
