@@ -115,11 +115,14 @@ def _fill_model(
     """As unpickling does it: the four attributes that make up a pydantic instance."""
     made = object.__new__(kind)
     put = object.__setattr__
+    is_root = kind.__pydantic_root_model__  # which has neither of the two, but on the class
+    keeps_private = bool(kind.__private_attributes__)
     put(made, "__dict__", state)
-    keeps_extra = kind.model_config.get("extra") == "allow"
-    put(made, "__pydantic_extra__", dict(extra or {}) if keeps_extra else None)
-    put(made, "__pydantic_private__", dict(private or {}) if kind.__private_attributes__ else None)
     put(made, "__pydantic_fields_set__", set(kind.model_fields) if was_set is None else set(was_set))
+    if not is_root:
+        put(made, "__pydantic_extra__", dict(extra or {}) if kind.model_config.get("extra") == "allow" else None)
+    if keeps_private or not is_root:
+        put(made, "__pydantic_private__", dict(private or {}) if keeps_private else None)
     return made
 
 
