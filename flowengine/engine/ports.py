@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from flowengine.context import Context, NodeResult, RunStatus, SkipCause
 from flowengine.engine.events import Event
@@ -18,9 +18,9 @@ class Skip(NamedTuple):
 
 
 class Node(Protocol):
-    """Something that runs. Wrappers (retry, timeout, when) have this same shape."""
+    """Something that runs: an async `run`. Wrappers (retry, timeout, when) have this same shape."""
 
-    async def run(self, context: Context, /) -> NodeResult | Skip: ...
+    def run(self, context: Context, /) -> Coroutine[Any, Any, NodeResult | Skip]: ...
 
 
 class Journal(Protocol):

@@ -168,7 +168,14 @@ class Scheduler:
         journal.append(NodeStarted(path, clock()))
         event: Event
         try:
-            result = await _in_context(self._own.copy(), self._nodes[number].run(NodeContext(walk, number, self._note_to)))
+            own = self._own.copy()
+            steps = self._nodes[number].run(NodeContext(walk, number, self._note_to))
+            try:
+                waits_for = own.run(steps.send, None)
+            except StopIteration as stop:
+                result = stop.value  # It never suspended: there is nothing to drive.
+            else:
+                result = await _driven(own, steps, waits_for)
             if type(result) is Skip:
                 event = NodeSkipped(path, clock(), result.cause)
             else:
@@ -231,27 +238,22 @@ def _said(error: BaseException) -> str:
 
 
 @coroutine
-def _in_context(
-    context: contextvars.Context, steps: Coroutine[Any, Any, Any]
-) -> Generator[Any, Any, Any]:
-    """Await a coroutine with context variables of its own, inside the task that is running.
+def _driven(context: contextvars.Context, steps: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+    """The rest of a coroutine that has suspended, with context variables of its own, inside this task.
 
     What it sets is gone afterwards, as if it had run in a task; cancel scopes and task groups
     belong to the task and are not touched.
     """
-    step: Callable[..., Any] = steps.send
-    sent: Any = None
     while True:
+        step: Callable[..., Any] = steps.send
         try:
-            waits_for = context.run(step, sent)
-        except StopIteration as stop:
-            return stop.value
-        try:
-            sent = yield waits_for
-            step = steps.send
+            given = yield waits_for
         except GeneratorExit:
             context.run(steps.close)
             raise
         except BaseException as error:
-            sent = error
-            step = steps.throw
+            step, given = steps.throw, error
+        try:
+            waits_for = context.run(step, given)
+        except StopIteration as stop:
+            return stop.value

@@ -77,7 +77,8 @@ class StateStore:
         self.keys = keys
         self.root = Layer(-1, _NOTHING)
         self._defaults = {name: freeze(key.default) for name, key in keys.items()}
-        self._folds = {name: _FOLDS[key.merge] for name, key in keys.items() if key.merge in _FOLDS}
+        # Key → its fold, for the keys that take contributions.
+        self.folding = {name: _FOLDS[key.merge] for name, key in keys.items() if key.merge in _FOLDS}
         self._checked = {name: key for name, key in keys.items() if key.type or key.merge in _FOLDS}
         self._guarded = {name for name, key in keys.items() if key.merge == "error"}
         self._newest: dict[str, Layer] = {}
@@ -130,7 +131,7 @@ class StateStore:
         """The value of a declared key as seen from a layer; `KeyError` for an undeclared one."""
         if key not in self._written:
             return self._defaults[key]
-        if key in self._folds:
+        if key in self.folding:
             return self._fold(layer, key)
         if key in layer.writes:
             return layer.writes[key]
@@ -182,7 +183,7 @@ class StateStore:
             at = at.up
         value = at.memo[key] if at.memo is not None and key in at.memo else self._gather(at, key)
         _remember(at, key, value)
-        fold = self._folds[key]
+        fold = self.folding[key]
         for each in reversed(line):
             value = fold(value, [each.writes[key]])
         _remember(layer, key, value)
@@ -201,7 +202,7 @@ class StateStore:
                     seen.add(above)
                     stack.append(above)
         found.sort(key=_number)
-        return self._folds[key](self._defaults[key], [each.writes[key] for each in found])
+        return self.folding[key](self._defaults[key], [each.writes[key] for each in found])
 
 
 class Conflict(StateConflictError):
@@ -222,8 +223,11 @@ class StateView(Mapping[str, Any]):
         self._layer = layer
 
     def __getitem__(self, key: str) -> Any:
+        store, layer = self._store, self._layer
+        if key in layer.writes and key not in store.folding:
+            return layer.writes[key]
         try:
-            return self._store.get(self._layer, key)
+            return store.get(layer, key)
         except KeyError:
             pass
         if key in ENGINE_KEYS and self._store.has(self._layer, key):

@@ -159,7 +159,9 @@ class Walk:
             except Conflict as conflict:
                 self._conflicts.append(conflict)
                 raise self._named(conflict) from None
-        return NodeResult(freeze(output), state, route, passed, routing, evaluation, prompt, freeze(generation))
+        # As NodeResult(...) does, without its keyword handling: this is done for every node.
+        values = (freeze(output), state, route, passed, routing, evaluation, prompt, freeze(generation))
+        return _new(NodeResult, values)
 
     def apply(self, event: Event) -> None:
         """Settle the node that an event is about, and decide what that makes decidable."""
@@ -455,4 +457,5 @@ class _Several(list[str]):
     """The names of predecessors that pass on different results."""
 
 
+_new: Final[Any] = tuple.__new__
 _FAILING: Final = frozenset((FAILED, TAINTED))

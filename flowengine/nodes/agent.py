@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any, ClassVar
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
@@ -13,7 +14,7 @@ from flowengine.agents.prompt import text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.context import Context, EvaluationResult, NodeResult
 from flowengine.engine.graph import FALLBACK
-from flowengine.errors import OutputError, RouteError
+from flowengine.errors import DefinitionError, OutputError, RouteError
 from flowengine.nodes.function import source_of
 from flowengine.nodes.node import FlowNode, Value
 
@@ -121,8 +122,8 @@ class RoutingNode(FlowNode):
 class EvaluationNode(FlowNode):
     """Scores the last generation (or `target`) with an evaluation agent or a scorer in code.
 
-    `judge` is an agent, or `scorer(content) -> float | EvaluationResult`, sync or async. `passes`
-    and `fails` are the nodes of its two routes.
+    `judge` is an agent (or makes one from the context); `scorer(content) -> float | EvaluationResult`
+    is code, sync or async. `passes` and `fails` are the nodes of its two routes.
     """
 
     kind: ClassVar[str] = "evaluation"
@@ -130,21 +131,23 @@ class EvaluationNode(FlowNode):
 
     def __init__(
         self,
-        judge: EvaluationAgent | Callable[[Any], Any],
+        judge: EvaluationAgent | Callable[[Context], EvaluationAgent] | None = None,
         *,
+        scorer: Callable[[Any], Any] | None = None,
         threshold: float = 0.7,
-        agent_of: Callable[[Context], EvaluationAgent] | None = None,
         passes: str | None = None,
         fails: str | None = None,
         target: Value | None = None,
         **settings: Any,
     ) -> None:
-        """`threshold` is for a scorer in code; `agent_of` makes the agent anew for each run."""
+        """Give `judge` or `scorer`; `threshold` is for a scorer in code. `settings`: see `FlowNode`."""
         super().__init__(**settings)
+        if (judge is None) == (scorer is None):
+            raise DefinitionError("an evaluation node takes either a judge (an agent) or a scorer (code)")
         self.judge = judge
+        self.scorer = scorer
         self.threshold = threshold
         self.target = target
-        self._agent_of = agent_of
         self._routes = {"pass": passes, "fail": fails}
 
     @property
@@ -153,24 +156,30 @@ class EvaluationNode(FlowNode):
 
     async def run(self, context: Context, /) -> NodeResult:
         target = None if self.target is None else self.target(context)
-        judge = self.judge if self._agent_of is None else self._agent_of(context)
-        if isinstance(judge, EvaluationAgent):
-            judged = await judge.run_async(
-                _looked_at(context), _slim(context), target=target, gateway=DirectGateway(context.note)
-            )
-            evaluation = judged.evaluation_result
-        else:
-            content = _subject(context) if target is None else target
-            answer = judge(content)
-            answer = await cast(Awaitable[Any], answer) if isinstance(answer, Awaitable) else answer
-            evaluation = _scored(answer, content, self.threshold)
-        assert evaluation is not None  # What an evaluation agent is for.
+        evaluation = await (self._by_code(context, target) if self.scorer else self._by_agent(context, target))
         return NodeResult(output=evaluation, evaluation=evaluation, route="pass" if evaluation.passed else "fail")
 
+    async def _by_agent(self, context: Context, target: Any) -> EvaluationResult:
+        assert self.judge is not None  # There is no scorer.
+        judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
+        judged = await judge.run_async(
+            _looked_at(context), _slim(context), target=target, gateway=DirectGateway(context.note)
+        )
+        assert judged.evaluation_result is not None  # What an evaluation agent is for.
+        return judged.evaluation_result
+
+    async def _by_code(self, context: Context, target: Any) -> EvaluationResult:
+        assert self.scorer is not None
+        content = _subject(context) if target is None else target
+        answer = self.scorer(content)
+        return _scored(await answer if isawaitable(answer) else answer, content, self.threshold)
+
     def identity(self) -> Sequence[Any]:
+        if self.scorer is not None:
+            return (source_of(self.scorer), self.threshold)
         if isinstance(self.judge, EvaluationAgent):
             return (self.judge.instructions, dict(self.judge.criteria), self.judge.pass_threshold)
-        return (source_of(self.judge), self.threshold)
+        return ()
 
 
 def user_input(context: Context) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from random import random
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
@@ -34,8 +35,8 @@ class Retry:
     """Seconds before the second attempt."""
     max: float = 60.0
     """Seconds, at most, before any attempt."""
-    jitter: bool = True
-    """Shorten each pause at random by up to half, so that many nodes do not come back at once."""
+    jitter: float = 0.1
+    """Share of each pause, 0.0–1.0, that is taken off at random, so that many nodes do not come back at once."""
     on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
 
     def covers(self, error: BaseException) -> bool:
@@ -111,8 +112,7 @@ class _Retrying:
             pause = tenacity.wait_exponential(multiplier=policy.initial, max=policy.max)
 
         def seconds(state: tenacity.RetryCallState) -> float:
-            whole = min(pause(state), policy.max)
-            return whole * _share(policy.jitter)
+            return min(pause(state), policy.max) * (1 - policy.jitter * random())
 
         async def tell(state: tenacity.RetryCallState) -> None:
             assert state.outcome is not None and state.next_action is not None
@@ -130,9 +130,3 @@ class _Retrying:
         )
         return await retrying(self._node.run, context)
 
-
-def _share(jitter: bool) -> float:
-    """Which part of a pause is kept: all of it, or a random half to all of it."""
-    import random
-
-    return random.uniform(0.5, 1.0) if jitter else 1.0  # noqa: S311 - no secret

@@ -1,0 +1,98 @@
+"""Rows of whole processes: memory, import and the command line."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.bench.measure import Row
+
+__all__ = ["ROWS"]
+
+ROOT = Path(__file__).parents[2]
+
+LARGE = """
+import asyncio, resource
+from flowengine import Flow, FunctionNode
+async def value(context): return 1
+nodes = {
+    f"n{i}": FunctionNode(value, needs=[f"n{(i // 10 - 1) * 10 + (i + k) % 10}" for k in range(3)] if i >= 10 else [])
+    for i in range(100_000)
+}
+flow = Flow("large", nodes)
+asyncio.run(flow.run())
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def cpu_of(*command: str, rounds: int = 5, cwd: Path = ROOT) -> tuple[float, float, float]:
+    """Median, smallest and largest CPU seconds (user and system) of a process that succeeds."""
+    times: list[float] = []
+    for _ in range(rounds + 1):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        finished = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert finished.returncode == 0, finished.stderr
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    counted = times[1:]
+    return statistics.median(counted), min(counted), max(counted)
+
+
+def environment() -> dict[str, str]:
+    keys = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    return {**keys, "FLOWENGINE_STORE": f"sqlite:///{tempfile.gettempdir()}/flowengine-bench.db"}
+
+
+def printed(code: str) -> str:
+    finished = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return finished.stdout.strip()
+
+
+def large_graph() -> Row:
+    return Row("resident memory, 100,000 nodes", float(printed(LARGE)), 400, "MB")
+
+
+def import_flow() -> Row:
+    median, low, high = cpu_of(sys.executable, "-c", "from flowengine import Flow")
+    bare, _, _ = cpu_of(sys.executable, "-c", "pass")
+    return Row("from flowengine import Flow", (median - bare) * 1000, 400, "ms CPU", ((low - bare) * 1e3, (high - bare) * 1e3))
+
+
+def import_memory() -> Row:
+    code = "from flowengine import Flow; import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    heavy = "import sys; from flowengine import Flow; print('litellm' in sys.modules or 'networkx' in sys.modules)"
+    assert printed(heavy) == "False"
+    return Row("from flowengine import Flow", float(printed(code)), 45, "MB")
+
+
+def import_bare() -> Row:
+    median, low, high = cpu_of(sys.executable, "-c", "import flowengine")
+    return Row("import flowengine, whole process", median * 1000, 100, "ms CPU", (low * 1e3, high * 1e3))
+
+
+def hello() -> Row:
+    value = cpu_of(sys.executable, "-m", "flowengine", "run", "flows/hello.yaml", "--quiet")
+    return Row("flowengine run flows/hello.yaml", value[0], 1.5, "s CPU", value[1:])
+
+
+def validate() -> Row:
+    """1,000 nodes with three templates and expressions each."""
+    lines = ["flowengine: v1", "name: large", "inputs: {topic: {type: string}}", "nodes:"]
+    for i in range(1000):
+        before = f"n{i - 1}" if i else None
+        said = f"{{{{ nodes.{before}.output }}}} and {{{{ inputs.topic }}}}" if before else "{{ inputs.topic }}"
+        lines += [f"  n{i}:", f'    instructions: "Write about {{{{ inputs.topic }}}}, part {i}."', f'    prompt: "{said}"']
+        lines += [f"    when: inputs.topic != 'stop{i}'"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "large.yaml")
+        path.write_text("\n".join(lines) + "\n")
+        value = cpu_of(sys.executable, "-m", "flowengine", "validate", str(path))
+    return Row("flowengine validate, 1,000 nodes", value[0], 1.5, "s CPU", value[1:])
+
+
+ROWS = (large_graph, import_flow, import_memory, import_bare, hello, validate)
