@@ -62,13 +62,11 @@ class MemoryStore:
         self._writers: set[str] = set()
 
     def create(self, run_id: str, /) -> MemoryJournal:
-        if run_id in self._runs:
+        if self._runs.get(run_id):
             raise JournalError(f"run '{run_id}' exists already in memory; open it to continue it")
         return self._journal(run_id, self._runs.setdefault(run_id, []))
 
     def open(self, run_id: str, /) -> MemoryJournal:
-        if run_id in self._writers:
-            raise StoreUnavailableError(f"run '{run_id}' is being written by this process")
         return self._journal(run_id, self._of(run_id))
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
@@ -85,6 +83,8 @@ class MemoryStore:
         self._writers.clear()
 
     def _journal(self, run_id: str, events: list[Event]) -> MemoryJournal:
+        if run_id in self._writers:
+            raise StoreUnavailableError(f"run '{run_id}' is being written by this process")
         self._writers.add(run_id)
         return MemoryJournal(events, lambda: self._writers.discard(run_id))
 

@@ -1,0 +1,49 @@
+"""Store URLs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowengine.errors import StoreUnavailableError
+from flowengine.journal.memory import MemoryStore
+from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.stores import open_store
+
+
+@pytest.mark.parametrize("url", [None, "memory:", "memory://", "MEMORY:"])
+def test_memory_is_a_store_of_its_own(url: str | None) -> None:
+    assert isinstance(open_store(url), MemoryStore)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///runs.db", "runs.db"),
+        ("sqlite:///.flowengine/runs.db", ".flowengine/runs.db"),
+        ("sqlite:////var/lib/runs.db", "/var/lib/runs.db"),
+        ("runs.db", "runs.db"),
+        ("/var/runs.db", "/var/runs.db"),
+        ("folder with spaces/r?n#s%20.db", "folder with spaces/r?n#s%20.db"),
+        ("C:\\runs.db", "C:\\runs.db"),
+        ("~/runs.db", str(Path.home() / "runs.db")),
+    ],
+)
+def test_a_path_or_a_sqlite_url_is_a_file(url: str, path: str) -> None:
+    store = open_store(url, "full")
+    assert isinstance(store, SQLiteStore)
+    assert (store.path, store.durability) == (Path(path), "full")
+
+
+@pytest.mark.parametrize("url", ["sqlite:", "sqlite:///", "sqlite://runs.db", "sqlite:///:memory:", "memory:x", ""])
+def test_a_url_that_names_no_place_is_refused(url: str) -> None:
+    with pytest.raises(StoreUnavailableError, match="use "):
+        open_store(url)
+
+
+def test_an_unknown_scheme_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(StoreUnavailableError, match=r"use memory:, sqlite: or a path; did you mean 'sqlite'\?"):
+        open_store("sqllite:///runs.db")
+    with pytest.raises(StoreUnavailableError, match="redis://"):
+        open_store("redis://host")
