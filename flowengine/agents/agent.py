@@ -1,23 +1,21 @@
-"""The agent: one generation with what surrounds it, from guardrails to routing.
+"""The agent, as users make and run it.
 
-It knows the order of the steps and what of them goes into the context. Prompts, calls, judging,
-improving and routing are other modules' matter, and each has its settings from here: the flat
-arguments of `Agent` are a front for them.
+It knows how the flat arguments become the settings of the parts, and what of a turn goes into the
+context. The steps of a turn, prompts, calls, judging and routing are other modules' matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from flowengine.agents.caller import naming, open_caller
 from flowengine.agents.catalogue import catalogue
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.gateway import DirectGateway, StreamingGateway, check_refusal
+from flowengine.agents.gateway import DirectGateway, StreamingGateway
 from flowengine.agents.guardrails import check_guardrails
-from flowengine.agents.orchestration import Draft
-from flowengine.agents.prompt import Subject, exchange, generation_messages, text_of
+from flowengine.agents.prompt import generation_messages
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import (
     CallSettings,
@@ -30,26 +28,16 @@ from flowengine.agents.settings import (
     call_settings,
     check_share,
 )
-from flowengine.agents.structured import Answer, OutputModel, shape_of
+from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.sync import run_sync
-from flowengine.agents.turn import Turn
-from flowengine.context import Context, EvaluationResult, LLMResult, RoutingResult
+from flowengine.agents.turn import Response, Turn
+from flowengine.context import Context
 from flowengine.errors import DefinitionError, RunError
 from flowengine.llm.messages import Message, from_dict
-from flowengine.llm.model import Model, Reply
+from flowengine.llm.model import Model
 from flowengine.records import Gateway
 
-__all__ = ["Agent", "Response"]
-
-
-class Response(NamedTuple):
-    """All that one run of an agent has to tell."""
-
-    result: LLMResult
-    prompt: str
-    """The prompt that the result answers, as one text: `_last_prompt`. The result's content is `_last_generation`."""
-    evaluation: EvaluationResult | None
-    routing: RoutingResult | None
+__all__ = ["Agent"]
 
 
 class Agent:
@@ -139,7 +127,7 @@ class Agent:
         shared: dict[str, Any] = {
             "max_retries": max_retries,
             "timeout": timeout,
-            "fallbacks": fallbacks,
+            "fallbacks": self.settings.fallbacks,
             "locale": locale,
         }
         # Options go with the model that they were given for: another one for judging gets none of them.
@@ -189,9 +177,8 @@ class Agent:
     ) -> Response:
         """`run_async` without a context: for a caller that keeps its own state."""
         with naming(self.name):
-            turn = await self._turn(input_text, DirectGateway() if gateway is None else gateway, options)
-            draft = await turn.draft(self.messages(input_text, earlier))
-            return await self._finish(turn, draft, input_text)
+            turn = await self._turn(input_text, earlier, DirectGateway() if gateway is None else gateway, options)
+            return await turn.respond()
 
     @asynccontextmanager
     async def stream(
@@ -211,13 +198,8 @@ class Agent:
         found = Context() if context is None else context
         door: StreamingGateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):
-            turn = await self._turn(input_text, door, options)
-            messages = self.messages(input_text, found.messages)
-        if turn.shape is not None or turn.improvement is not None or self.generation.output_guardrails:
-            produced = self._whole(turn, messages, input_text)
-        else:
-            produced = self._live(turn, messages, input_text, door)
-        async with aclosing(produced) as pieces, aclosing(_in_context(found, pieces)) as shown:
+            turn = await self._turn(input_text, found.messages, door, options)
+        async with aclosing(turn.pieces(door)) as pieces, aclosing(self._shown(pieces, found)) as shown:
             yield shown
 
     def messages(self, input_text: str, earlier: Sequence[Any] = ()) -> tuple[Message, ...]:
@@ -231,53 +213,26 @@ class Agent:
             earlier=_chat(earlier),
         )
 
-    async def _turn(self, input_text: str, gateway: Gateway, options: Mapping[str, Any]) -> Turn:
+    async def _turn(
+        self, input_text: str, earlier: Sequence[Any], gateway: Gateway, options: Mapping[str, Any]
+    ) -> Turn:
+        """All that this run needs, once the input has passed its guardrails."""
         await check_guardrails(self.generation.input_guardrails, "input", input_text)
         return Turn(
+            input_text=input_text,
+            messages=self.messages(input_text, earlier),
             caller=await open_caller(self.settings.changed(options), gateway, self.words),
-            shape=self.generation.shape,
+            generation=self.generation,
             evaluator=self.evaluator,
             improvement=self.improvement,
+            router=self.router,
             stand_in=options.get("model"),
         )
 
-    async def _finish(self, turn: Turn, draft: Draft, input_text: str) -> Response:
-        """Everything after the first generation: judge, improve, guard, route, remember."""
-        result, prompt, evaluation = await turn.outcome(draft)
-        await check_guardrails(self.generation.output_guardrails, "output", result.content)
-        routing: RoutingResult | None = None
-        if self.router is not None:
-            subject = Subject(result.content, prompt)
-            routing = await self.router.route(subject, turn.caller.gateway, model=turn.stand_in)
-        if self.generation.history is not None:
-            self.generation.history.append(exchange(self.words, input_text, text_of(result.content)))
-        return Response(result, prompt, evaluation, routing)
-
-    async def _whole(
-        self, turn: Turn, messages: tuple[Message, ...], input_text: str
-    ) -> AsyncGenerator[str | Response]:
+    async def _shown(self, pieces: AsyncIterator[str | Response], context: Context) -> AsyncGenerator[str | Context]:
         with naming(self.name):
-            response = await self._finish(turn, await turn.draft(messages), input_text)
-        yield text_of(response.result)
-        yield response
-
-    async def _live(
-        self, turn: Turn, messages: tuple[Message, ...], input_text: str, gateway: StreamingGateway
-    ) -> AsyncGenerator[str | Response]:
-        request, reply = turn.caller.request(messages), Reply("")
-        with naming(self.name):
-            async with gateway.stream(turn.caller.model, request, purpose="generation") as source:
-                async for piece in source:
-                    if isinstance(piece, Reply):
-                        reply = piece
-                    else:
-                        yield piece
-            check_refusal(reply, request)
-            draft = Draft(messages, Answer(reply.content, reply, 1))
-            if not reply.content.strip():
-                draft = await turn.draft(messages)
-                yield text_of(draft.answer.value)
-            yield await self._finish(turn, draft, input_text)
+            async for piece in pieces:
+                yield _with(context, piece) if isinstance(piece, Response) else piece
 
 
 def _with(context: Context, response: Response) -> Context:
@@ -295,11 +250,6 @@ def _with(context: Context, response: Response) -> Context:
     if response.routing is not None:
         changes["routing_result"] = response.routing
     return context.with_(**changes)
-
-
-async def _in_context(context: Context, pieces: AsyncIterator[str | Response]) -> AsyncGenerator[str | Context]:
-    async for piece in pieces:
-        yield _with(context, piece) if isinstance(piece, Response) else piece
 
 
 def _chat(messages: Sequence[Any]) -> list[Message]:

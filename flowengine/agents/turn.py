@@ -1,63 +1,113 @@
-"""One turn of an agent: from the prompt to the result that it stands by.
+"""One turn of an agent: from the prompt to everything that it has to tell.
 
-It knows how a draft is made, judged and improved, and what an `LLMResult` tells about that. The
-context, guardrails and routing are the agent's matter; when to stop improving is orchestration's.
+It knows the order of the steps: draft, judge, improve, guard, route, remember. The context is the
+agent's matter, when to stop improving is orchestration's.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, NamedTuple, cast
 
 from flowengine.agents.caller import Caller
 from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.gateway import StreamingGateway, check_refusal
+from flowengine.agents.guardrails import check_guardrails
 from flowengine.agents.orchestration import Attempt, Draft, improve, judged
-from flowengine.agents.prompt import Subject, guidance, improvement_messages, prompt_text, text_of
-from flowengine.agents.settings import Improvement, ImprovementCallback
-from flowengine.agents.structured import Shape
-from flowengine.context import EvaluationResult, LLMResult
+from flowengine.agents.prompt import Subject, exchange, guidance, improvement_messages, prompt_text, text_of
+from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.settings import Generation, Improvement, ImprovementCallback
+from flowengine.agents.structured import Answer
+from flowengine.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import RunError
 from flowengine.llm.messages import Message
-from flowengine.llm.model import Model
+from flowengine.llm.model import Model, Reply
 
-__all__ = ["Outcome", "Turn"]
+__all__ = ["Response", "Turn"]
 
 
-class Outcome(NamedTuple):
-    """What an agent answers in the end."""
+class Response(NamedTuple):
+    """All that one run of an agent has to tell."""
 
     result: LLMResult
+    """Its content is what becomes `_last_generation`."""
     prompt: str
-    """The prompt that this result answers, an improvement's included."""
-    evaluation: EvaluationResult | None
+    """What the result answers, as one text (`_last_prompt`): an improvement's prompt where that was the best."""
+    evaluation: EvaluationResult | None = None
+    routing: RoutingResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """What one run of an agent works with."""
 
+    input_text: str
+    messages: tuple[Message, ...]
     caller: Caller
-    shape: Shape | None
+    generation: Generation
     evaluator: EvaluationAgent | None
     improvement: Improvement | None
     """None outside orchestration mode."""
+    router: RoutingAgent | None
     stand_in: str | Model | None
     """A model that, for this run, takes the place of the judge's and the router's own as well; None for theirs."""
 
-    async def draft(self, messages: tuple[Message, ...], purpose: str = "generation") -> Draft:
-        return Draft(messages, await self.caller.answer(messages, self.shape, purpose))
+    async def respond(self) -> Response:
+        return await self._finish(await self._draft(self.messages, "generation"))
 
-    async def outcome(self, draft: Draft) -> Outcome:
+    async def pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
+        """The answer piece by piece and then the response; in one piece where it is settled only in the end."""
+        if self._settles_late():
+            response = await self.respond()
+            yield text_of(response.result)
+            yield response
+            return
+        request, reply = self.caller.request(self.messages), Reply("")
+        async with gateway.stream(self.caller.model, request, purpose="generation") as source:
+            async for piece in source:
+                if isinstance(piece, Reply):
+                    reply = piece
+                else:
+                    yield piece
+        check_refusal(reply, request)
+        draft = Draft(self.messages, Answer(reply.content, reply, 1))
+        if not reply.content.strip():
+            draft = await self._draft(self.messages, "generation")
+            yield text_of(draft.answer.value)
+        yield await self._finish(draft)
+
+    def _settles_late(self) -> bool:
+        generation = self.generation
+        return generation.shape is not None or self.improvement is not None or bool(generation.output_guardrails)
+
+    async def _draft(self, messages: tuple[Message, ...], purpose: str) -> Draft:
+        return Draft(messages, await self.caller.answer(messages, self.generation.shape, purpose))
+
+    async def _finish(self, draft: Draft) -> Response:
+        """Everything after the first generation. What is refused is neither routed nor remembered."""
+        response = await self._evaluated(draft)
+        content = response.result.content
+        await check_guardrails(self.generation.output_guardrails, "output", content)
+        if self.router is not None:
+            subject = Subject(content, response.prompt)
+            routing = await self.router.route(subject, self.caller.gateway, model=self.stand_in)
+            response = response._replace(routing=routing)
+        if self.generation.history is not None:
+            self.generation.history.append(exchange(self.caller.words, self.input_text, text_of(content)))
+        return response
+
+    async def _evaluated(self, draft: Draft) -> Response:
         """The draft as it is, judged, or improved, whatever is set."""
         if self.evaluator is None:
-            return _outcome(draft, None, draft.answer.calls)
+            return _response(draft, None, draft.answer.calls)
         if self.improvement is not None:
             return await self._improved(draft, self.evaluator, self.improvement)
         attempt = await judged(draft, lambda each: self._judge(each, draft), 1, self.caller.gateway)
-        return _outcome(draft, attempt.evaluation, draft.answer.calls)
+        return _response(draft, attempt.evaluation, draft.answer.calls)
 
-    async def _improved(self, first: Draft, evaluator: EvaluationAgent, improvement: Improvement) -> Outcome:
+    async def _improved(self, first: Draft, evaluator: EvaluationAgent, improvement: Improvement) -> Response:
         async def guide(attempt: Attempt) -> str:
             if improvement.callback is not None:
                 text = await _advice(improvement.callback, attempt)
@@ -66,7 +116,7 @@ class Turn:
 
         async def generate(draft: Draft, task: str) -> Draft:
             messages = improvement_messages(first.messages, text_of(draft.answer.value), task)
-            return await self.draft(messages, "improvement")
+            return await self._draft(messages, "improvement")
 
         progress, verdict = await improve(
             first,
@@ -77,7 +127,7 @@ class Turn:
             gateway=self.caller.gateway,
         )
         best = progress.best
-        return _outcome(best.draft, best.evaluation, progress.calls, rounds=progress.rounds, stopped=verdict)
+        return _response(best.draft, best.evaluation, progress.calls, rounds=progress.rounds, stopped=verdict)
 
     async def _judge(self, draft: Draft, first: Draft) -> EvaluationResult:
         # Every attempt is judged against the first prompt, so that their scores can be compared.
@@ -88,7 +138,7 @@ class Turn:
 
 async def _advice(callback: ImprovementCallback, attempt: Attempt) -> str:
     """What the user's callback says about an attempt; it is foreign code, so whatever it raises is caught."""
-    result = _outcome(attempt.draft, attempt.evaluation, attempt.draft.answer.calls).result
+    result = _response(attempt.draft, attempt.evaluation, attempt.draft.answer.calls).result
     try:
         given = callback(result, attempt.evaluation)
         text = await given if isawaitable(given) else given
@@ -99,11 +149,11 @@ async def _advice(callback: ImprovementCallback, attempt: Attempt) -> str:
     return text
 
 
-def _outcome(draft: Draft, evaluation: EvaluationResult | None, attempts: int, **facts: Any) -> Outcome:
+def _response(draft: Draft, evaluation: EvaluationResult | None, attempts: int, **facts: Any) -> Response:
     result = LLMResult(
         content=draft.answer.value,
         metadata={**draft.answer.metadata(), **facts},
         evaluation_score=None if evaluation is None else evaluation.score,
         attempts=attempts,
     )
-    return Outcome(result, prompt_text(draft.messages), evaluation)
+    return Response(result, prompt_text(draft.messages), evaluation)
