@@ -19,6 +19,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from flowengine.context import NodeView
 from flowengine.errors import TemplateError
 from flowengine.templating.limits import Meter
 from flowengine.templating.undefined import Missing
@@ -31,6 +32,7 @@ _ABSENT: Final = object()
 _get = cast("Callable[[Any, Any, Any], Any]", dict.get)  # pyright: ignore[reportUnknownMemberType] - of any dict
 _KEYS: Final = (str, int, float, bool, type(None))
 _NEVER_SET: Final = "the field was never set"
+_ENDS: Final = {"skipped": "the node was skipped", "cancelled": "the node was cancelled", "failed": "the node failed"}
 _NO_FIELDS: Final[dict[str, int]] = {}
 
 
@@ -108,12 +110,22 @@ def attribute(value: Any, name: str, path: str) -> Any:
     if shape.kind == "mapping":
         return entry(value, name, path)
     if shape.kind == "object":
-        return shape.read(value, name) if name in shape.fields else Missing(path, known=shape.fields)
+        if name not in shape.fields:
+            return Missing(path, known=shape.fields)
+        found = shape.read(value, name)
+        return _absent_output(value, name, path) if found is None and type(value) is NodeView else found
     if shape.kind == "missing":
         return cast(Missing, value).step(name)
     if shape.kind == "null":
         return Missing(path, "it is a field of null")
     raise TemplateError(f"{path}: {named(value)} has no field '{name:.60}'")
+
+
+def _absent_output(view: NodeView, name: str, path: str) -> Missing | None:
+    """A node that did not succeed has no output, whoever left it empty."""
+    if name not in ("output", "result") or view.status == "succeeded":
+        return None
+    return Missing(path, _ENDS.get(view.status, f"the node is {view.status}"))
 
 
 def entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:

@@ -11,7 +11,7 @@ from flowengine.errors import TemplateError, did_you_mean
 from flowengine.templating.access import attribute, item, named
 from flowengine.templating.undefined import Missing
 
-__all__ = ["field_of", "misfit", "number", "whole"]
+__all__ = ["attribute_name", "field_of", "misfit", "number", "whole"]
 
 
 _LONGEST_PATH: Final = 200
@@ -37,6 +37,15 @@ def whole(value: Any, what: str, least: int = 0, most: int = 1_000_000) -> int:
     return value
 
 
+def attribute_name(path: Any) -> str:
+    """The text of an `attribute=…` argument; a long one would be read again for every item."""
+    if not isinstance(path, str):
+        raise TemplateError(f"attribute must be a name, not {named(path)}")
+    if len(path) > _LONGEST_PATH:
+        raise TemplateError(f"attribute is a path of more than {_LONGEST_PATH} characters")
+    return path.strip()
+
+
 def field_of(value: Any, path: Any) -> Any:
     """A field by its dotted path (`"author.name"`, `"0.title"`) or an item by its position.
 
@@ -45,11 +54,7 @@ def field_of(value: Any, path: Any) -> Any:
     """
     if type(path) is int:
         return item(value, path, f"item {path}")
-    if not isinstance(path, str):
-        raise TemplateError(f"attribute must be a name, not {named(path)}")
-    if len(path) > _LONGEST_PATH:
-        raise TemplateError(f"attribute is a path of more than {_LONGEST_PATH} characters")
-    for step in path.split("."):
+    for step in attribute_name(path).split("."):
         value = item(value, int(step), path) if _is_position(step) else attribute(value, step, path)
     return value
 

@@ -14,7 +14,8 @@ from jinja2 import nodes
 
 from flowengine.errors import TemplateError
 from flowengine.templating.access import named
-from flowengine.templating.frame import Frame, Scope
+from flowengine.templating.expressions import ExpressionCompiler
+from flowengine.templating.frame import Bindings, Frame, Scope
 from flowengine.templating.limits import Meter
 from flowengine.templating.parse import lone_expression, parse_expression, parse_template
 from flowengine.templating.statements import StatementCompiler
@@ -84,9 +85,8 @@ def compile_boolean(source: str) -> Callable[[Scope], bool]:
 
 
 def _value_of(tree: nodes.Expr, present: bool) -> Template:
-    compiler = StatementCompiler()
-    evaluate = compiler.expression(tree)
-    is_path = isinstance(tree, (nodes.Name, nodes.Getattr, nodes.Compare, nodes.Test, nodes.Not, nodes.Const))
+    evaluate = ExpressionCompiler(Bindings()).expression(tree)
+    is_whole = _gives_no_new_list(tree)
 
     @_guarded
     def value(scope: Scope) -> Any:
@@ -94,11 +94,18 @@ def _value_of(tree: nodes.Expr, present: bool) -> Template:
         found = evaluate(frame)
         if present and type(found) is Missing:
             raise found.error()
-        if not is_path:
+        if not is_whole:
             _check_present(frame, found, set())
         return found
 
     return value
+
+
+def _gives_no_new_list(tree: nodes.Node) -> bool:
+    """Whether the value is one of the scope's own, or a boolean: then no missing value can be inside it."""
+    while isinstance(tree, nodes.Getattr):
+        tree = tree.node
+    return isinstance(tree, (nodes.Name, nodes.Compare, nodes.Test, nodes.Not, nodes.Const))
 
 
 def _text_of(tree: nodes.Template) -> Template:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import TemplateError
 from flowengine.templating.access import kind_of, named, sequence
-from flowengine.templating.arguments import field_of, whole
+from flowengine.templating.arguments import attribute_name, field_of, whole
 from flowengine.templating.arithmetic import add
 from flowengine.templating.compare import identity, less, ordered
 from flowengine.templating.limits import MAX_ITEMS, Meter
@@ -70,7 +70,7 @@ def sort(
     meter: Meter, value: Any, reverse: Any = False, case_sensitive: Any = False, attribute: Any = None
 ) -> list[Any]:
     """Sorted; several attributes are separated by commas."""
-    names: list[Any] = attribute.split(",") if isinstance(attribute, str) else [attribute]
+    names: list[Any] = attribute_name(attribute).split(",") if isinstance(attribute, str) else [attribute]
     items = sequence(meter, value)
     if len(names) == 1:
         keys = [_key(meter, each, names[0], case_sensitive) for each in items]
@@ -173,7 +173,7 @@ def pairs_of(meter: Meter, value: Any) -> list[Any]:
 
 def _key(meter: Meter, value: Any, attribute: Any, case_sensitive: Any) -> Any:
     """What an item is sorted or compared by."""
-    found = value if attribute is None else field_of(value, attribute.strip() if type(attribute) is str else attribute)
+    found = value if attribute is None else field_of(value, attribute)
     if isinstance(found, Missing):
         raise found.error()
     return _folded(meter, found, case_sensitive)

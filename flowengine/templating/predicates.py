@@ -87,11 +87,19 @@ def false(meter: Meter, value: Any) -> bool:
 
 
 def lower(meter: Meter, value: Any) -> bool:
-    return isinstance(value, str) and str.islower(value)
+    return _is_text(meter, value) and str.islower(value)
 
 
 def upper(meter: Meter, value: Any) -> bool:
-    return isinstance(value, str) and str.isupper(value)
+    return _is_text(meter, value) and str.isupper(value)
+
+
+def _is_text(meter: Meter, value: Any) -> bool:
+    """Whether it is a text; reading it through is paid for."""
+    if not isinstance(value, str):
+        return False
+    meter.text(len(value))
+    return True
 
 
 PREDICATES: Final = cast(

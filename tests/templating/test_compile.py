@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -18,6 +20,7 @@ from flowengine.context import EvaluationResult, LLMResult, NodeView, freeze
 from flowengine.errors import TemplateError, TemplateSyntaxError
 from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
 from flowengine.templating.limits import MAX_INT_BITS, MAX_ITEMS, MAX_TEXT
+from flowengine.templating.parse import parse_expression, parse_template
 from flowengine.templating.undefined import Missing
 
 
@@ -151,6 +154,40 @@ def test_a_template_gives_text_and_a_lone_placeholder_keeps_its_type(source: str
 )
 def test_statements(source: str, text: str) -> None:
     assert compile_template(source)(SCOPE) == text
+
+
+class Recording(dict[str, Any]):
+    """A scope that remembers which names were asked for."""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        super().__init__(scope)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for x in xs %}{{ x }}{{ loop.first }}{% else %}{{ x }}{{ loop }}{% endfor %}{{ x }}",
+        "{% for a, b in [(1, a)] if b %}{{ b }}{% endfor %}{{ b }}",
+        "{% if y %}{% set x = y %}{% endif %}{{ x or z }}",
+        "{{ x or 1 }}{% set x = x or w %}{{ x }}",
+        "{% set x %}{% set y = q or 1 %}{{ y }}{% endset %}{{ y or x }}",
+        "{% with a = b or 1, c = a or 2 %}{{ a }}{{ c }}{% endwith %}{{ c or 1 }}",
+        "{% for i in [1, 2] %}{{ t or 'u' }}{% set t = i %}{% endfor %}{{ t or 1 }}",
+        "{{ d['k'][e or 0] or d.get(f or 'x', g) or range(h or 1) }}",
+    ],
+)
+def test_the_references_cover_every_name_that_is_read(source: str) -> None:
+    roots = {each.path[0] for each in parse_template(source).references}
+    scope = Recording(dict.fromkeys(roots) | {"xs": [], "a": 5, "d": {}})
+    with suppress(TemplateError):
+        compile_template(source)(scope)
+    assert scope.asked <= roots
+    assert scope.asked
 
 
 @pytest.mark.parametrize(
@@ -432,8 +469,6 @@ def test_evaluations_do_not_share_their_names_or_their_fuel() -> None:
 
 
 def test_a_dict_that_fills_itself_is_not_filled() -> None:
-    from collections import defaultdict
-
     filling: dict[str, list[int]] = defaultdict(list)
     assert compile_expression("d.a is defined")({"d": filling}) is False
     assert not filling
@@ -501,11 +536,13 @@ def test_a_value_is_never_evaluated(value: Any) -> None:
 @settings(max_examples=400, deadline=None)
 @given(EXPRESSIONS)
 def test_any_expression_gives_a_value_within_the_caps_or_a_template_error(source: str) -> None:
+    scope = Recording(SMALL)
     try:
-        value = compile_expression(source)(SMALL)
+        value = compile_expression(source)(scope)
         text = compile_template(f"{{% for i in [1, 2] %}}{{{{ {source} }}}}{{% endfor %}}")(SMALL)
     except (TemplateError, TemplateSyntaxError):
         return
+    assert scope.asked <= {each.path[0] for each in parse_expression(source).references}
     assert size(value) <= max(MAX_TEXT, MAX_ITEMS)
     assert not isinstance(value, int) or value.bit_length() <= MAX_INT_BITS
     assert len(text) <= MAX_TEXT

@@ -89,6 +89,27 @@ def test_an_expression_hands_the_missing_value_to_its_caller() -> None:
     assert (found.path, found.reason) == ("nodes.widen.output.urls", "node 'widen' was skipped")
 
 
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [("skipped", "the node was skipped"), ("failed", "the node failed"), ("running", "the node is running")],
+)
+def test_the_empty_output_of_a_node_that_did_not_succeed_is_not_there(status: Any, why: str) -> None:
+    scope = {"nodes": {"a": NodeView(None, None, status, None)}}
+    assert compile_expression("nodes.a.output.x or nodes.a.result or nodes.a.status")(scope) == status
+    with pytest.raises(TemplateError, match=rf"nodes.a.output.x is not there \({why}\)"):
+        compile_template("{{ nodes.a.output.x }}")(scope)
+
+
+def test_null_is_an_output_of_a_node_that_succeeded() -> None:
+    assert compile_template("{{ nodes.a.output }}")({"nodes": {"a": NodeView(None, None, "succeeded", None)}}) is None
+
+
+def test_no_missing_value_leaves_inside_a_new_list() -> None:
+    for source in ("{{ {'k': [gone]}.k }}", "{{ [[gone]][0] }}", "{{ (gone, 1) }}", "{{ [{}] | map(attribute='a') }}"):
+        with pytest.raises(TemplateError, match="is not there"):
+            compile_template(source)({})
+
+
 def test_a_condition_on_a_skipped_node_is_false() -> None:
     assert compile_boolean("nodes.widen.output.passed")(SCOPE) is False
 
