@@ -217,11 +217,12 @@ class Agent:
         self, input_text: str, earlier: Sequence[Any], gateway: Gateway, options: Mapping[str, Any]
     ) -> Turn:
         """All that this run needs, once the input has passed its guardrails."""
+        settings = self.settings.changed(options, arguments_of(Agent))
         await check_guardrails(self.generation.input_guardrails, "input", input_text)
         return Turn(
             input_text=input_text,
             messages=self.messages(input_text, earlier),
-            caller=await open_caller(self.settings.changed(options), gateway, self.words),
+            caller=await open_caller(settings, gateway, self.words),
             generation=self.generation,
             evaluator=self.evaluator,
             improvement=self.improvement,

@@ -109,7 +109,8 @@ class EvaluationAgent:
     async def evaluate(self, subject: Subject, gateway: Gateway | None = None, **options: Any) -> EvaluationResult:
         """The judgement of one subject; an answer that stays unusable is an `OutputError`, never a pass."""
         with naming(self.name):
-            caller = await open_caller(self.settings.changed(options), gateway, self.words)
+            settings = self.settings.changed(options, arguments_of(EvaluationAgent))
+            caller = await open_caller(settings, gateway, self.words)
             return await self._judge(subject, caller)
 
     async def _judge(self, subject: Subject, caller: Caller) -> EvaluationResult:

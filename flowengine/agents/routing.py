@@ -114,7 +114,8 @@ class RoutingAgent:
         fallback is taken, or it is a `RouteError`. So it is with too little confidence.
         """
         with naming(self.name):
-            caller = await open_caller(self.settings.changed(options), gateway, self.words)
+            settings = self.settings.changed(options, arguments_of(RoutingAgent))
+            caller = await open_caller(settings, gateway, self.words)
             messages = routing_messages(self.words, subject, self.instruction, self.routes)
             try:
                 answer = await caller.answer(messages, self._shape, "routing")

@@ -67,14 +67,18 @@ class CallSettings:
         if self.max_retries < 0:
             raise DefinitionError(f"max_retries must be 0 or more, not {self.max_retries!r}")
 
-    def changed(self, options: Mapping[str, Any]) -> CallSettings:
-        """These settings with the options of one call: own fields replaced, all others added to `extra`.
+    def changed(self, options: Mapping[str, Any], arguments: frozenset[str]) -> CallSettings:
+        """These settings with the options of one run: own fields replaced, all others added to `extra`.
 
+        `arguments` are those that the agent is made with; the ones that hold for all its runs are refused.
         Another model stands alone, without the fallbacks; a `model` that is None changes nothing.
         """
         given = {name: value for name, value in options.items() if name != "model" or value is not None}
         own = {name: value for name, value in given.items() if name in _OVERRIDES}
         further = {name: value for name, value in given.items() if name not in _OVERRIDES}
+        for option in further:
+            if option in arguments:
+                raise DefinitionError(f"'{option}' is given when the agent is made, not for one run")
         check_options(further, _OVERRIDES)
         if "model" in own:
             own["fallbacks"] = ()

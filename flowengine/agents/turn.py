@@ -24,6 +24,7 @@ from flowengine.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import RunError
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Model, Reply
+from flowengine.records import Notice
 
 __all__ = ["Response", "Turn"]
 
@@ -88,7 +89,9 @@ class Turn:
     async def _finish(self, draft: Draft) -> Response:
         """Everything after the first generation. What is refused is neither routed nor remembered."""
         response = await self._evaluated(draft)
-        content = response.result.content
+        content, metadata = response.result.content, response.result.metadata
+        if metadata["finish_reason"] == "length":
+            await self.caller.gateway.note(Notice("the answer was cut off: it reached the limit of max_tokens"))
         await check_guardrails(self.generation.output_guardrails, "output", content)
         if self.router is not None:
             subject = Subject(content, response.prompt)

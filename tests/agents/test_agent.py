@@ -26,7 +26,7 @@ from flowengine.errors import (
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Reply, Request
 from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall
+from flowengine.records import ModelCall, Notice
 
 JUDGED = {
     "score": 0.9,
@@ -74,6 +74,36 @@ async def test_settings_and_further_arguments_reach_the_request() -> None:
     await agent.run_async("x", temperature=0.9, seed=4)
     assert model.requests[1].temperature == 0.9
     assert dict(model.requests[1].extra) == {"top_p": 0.5, "seed": 4}
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("max_retries", "'max_retries' is given when the agent is made, not for one run"),
+        ("output_model", "'output_model' is given when the agent is made"),
+        ("temprature", "unknown argument 'temprature'; did you mean 'temperature'"),
+        ("tools", "'tools' is neither"),
+    ],
+)
+async def test_what_is_no_option_of_a_run_is_refused_and_never_reaches_the_vendor(option: str, message: str) -> None:
+    with pytest.raises(DefinitionError, match=f"agent 'a': {message}"):
+        await Agent("a", "", model=ScriptedModel([])).run_async("x", **{option: None})
+
+
+async def test_one_agent_serves_many_runs_at_once() -> None:
+    def echo(request: Request) -> str:
+        return request.messages[-1].content.removeprefix("User input: ")
+
+    agent = Agent("a", "", model=ScriptedModel(echo, latency=0.01))
+    answers: dict[int, str] = {}
+
+    async def ask(number: int) -> None:
+        answers[number] = str((await agent.run_async(str(number))).result)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(ask, number)
+    assert answers == {number: str(number) for number in range(20)}
 
 
 async def test_a_model_given_for_one_run_stands_for_every_model_of_the_agent() -> None:
@@ -149,6 +179,13 @@ async def test_an_answer_that_the_vendor_held_back_is_a_permanent_error() -> Non
     model = ScriptedModel([Reply("Sorry", finish_reason="content_filter")])
     with pytest.raises(PermanentModelError, match=r"agent 'a': model 'scripted' refused"):
         await Agent("a", "Write.", model=model).run_async("x")
+
+
+async def test_an_answer_that_was_cut_off_is_noticed(recorder: Any) -> None:
+    model = ScriptedModel([Reply("Once upon a", finish_reason="length")])
+    after = await Agent("a", "Write.", model=model, max_tokens=3).run_async("x", gateway=recorder)
+    assert after.result.metadata["finish_reason"] == "length"
+    assert ["cut off" in notice.text for notice in recorder.of(Notice)] == [True]
 
 
 async def test_errors_of_the_model_name_the_agent_once_and_keep_what_they_carry() -> None:
