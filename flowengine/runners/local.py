@@ -42,14 +42,28 @@ async def start(
     *,
     run_id: str | None = None,
     limits: FlowLimits | None = None,
+    settings: Mapping[str, Any] = EMPTY,
 ) -> Run:
-    """A new run, to its end. A node's failure is told in the `Run`, not raised."""
+    """A new run, to its end. A node's failure is told in the `Run`, not raised.
+
+    `settings` are kept in the journal for whoever resumes the run (model override, concurrency, timeout).
+    """
     given = checked_inputs(plan.inputs, inputs)
     env = {name: os.environ[name] for name in plan.allow_env if name in os.environ}
     run_id = run_id or new_run_id()
     journal = store.create(run_id)
     started = RunStarted(
-        run_id, plan.name, time(), given, env, plan.fingerprints, plan.path, plan.source, __version__, {}, plan.skeleton
+        run_id,
+        plan.name,
+        time(),
+        given,
+        env,
+        plan.fingerprints,
+        plan.path,
+        plan.source,
+        __version__,
+        settings,
+        plan.skeleton,
     )
     walk = Walk(plan.graph, StateStore(plan.state), inputs=given, env=env, run_id=run_id)
     return await _drive(plan, walk, journal, started, limits or plan.limits)
@@ -154,9 +168,7 @@ async def _drive(plan: Plan, walk: Walk, journal: Journal, first: RunStarted | R
 
 
 async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits) -> None:
-    scheduler = Scheduler(
-        walk, plan.nodes, journal, concurrency=limits.concurrency, on_failure=limits.on_failure
-    )
+    scheduler = Scheduler(walk, plan.nodes, journal, concurrency=limits.concurrency, on_failure=limits.on_failure)
     await scheduler.run()
 
 

@@ -1,0 +1,75 @@
+"""`flowengine run`: one run of a flow file, from inputs to outputs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from flowengine.cli.execute import Execution
+from flowengine.cli.inputs import gather
+from flowengine.cli.options import RUN_ID, limits_of, reporting_of, running_options
+from flowengine.cli.terminal import Results
+from flowengine.engine.ports import JournalStore
+from flowengine.flow import Flow
+from flowengine.journal.database import Durability
+from flowengine.runners.local import new_run_id, start
+from flowengine.runners.run import Run
+
+__all__ = ["command"]
+
+
+def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not RUN_ID.fullmatch(value):
+        raise click.BadParameter(f"{value!r} must be 1 to 64 letters, digits, _ and -")
+    return value
+
+
+@click.command("run")
+@click.argument("flow", metavar="FLOW")
+@click.option(
+    "-i",
+    "--input",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An input; other types than text are JSON, @FILE is a file's text.",
+)
+@click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
+@click.option("--run-id", callback=_run_id, metavar="ID", help="Instead of an id drawn at random.")
+@running_options
+def command(
+    flow: str,
+    pairs: tuple[str, ...],
+    file: str | None,
+    run_id: str | None,
+    model: str | None,
+    store: str | None,
+    as_json: bool,
+    events: bool,
+    concurrency: int | None,
+    timeout: float | None,
+    quiet: bool,
+    durability: Durability,
+) -> int:
+    """Run the flow in the file FLOW.
+
+    One output that is text is printed alone, several as `name: value`. On a terminal the nodes are
+    shown while they run.
+    """
+    reporting = reporting_of(as_json, events, quiet)
+    results = Results()
+    with results.alone():
+        loaded = Flow.from_yaml(flow, model=model)
+    plan = loaded.plan
+    inputs = gather(plan.inputs, pairs, file)
+    limits = limits_of(plan.limits, concurrency, timeout)
+    chosen = run_id or new_run_id()
+    settings: dict[str, Any] = {"model": model, "concurrency": concurrency, "timeout": timeout}
+    settings = {name: value for name, value in settings.items() if value is not None} | {"folder": os.getcwd()}
+
+    async def job(journals: JournalStore) -> Run:
+        return await start(plan, inputs, journals, run_id=chosen, limits=limits, settings=settings)
+
+    return Execution(chosen, store, reporting, results, durability).run(job)

@@ -1,0 +1,91 @@
+"""`flowengine validate`: every problem of flow files, without running them or importing what they call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import click
+
+from flowengine.cli.excerpt import excerpt
+from flowengine.cli.plain import dumps
+from flowengine.cli.terminal import Results, complain
+from flowengine.errors import Diagnostic
+from flowengine.spec.loader import check_file
+from flowengine.spec.project import find_project
+
+__all__ = ["command", "flow_files"]
+
+Format = Literal["text", "json", "github"]
+
+_SUFFIXES: Final = (".yaml", ".yml")
+
+
+@click.command("validate")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
+    help="text: one line a problem; json: an array; github: annotations.",
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+def command(paths: tuple[str, ...], form: Format, strict: bool) -> int:
+    """Check flow files; a folder stands for the .yaml and .yml files in it.
+
+    Exit code 2 where a flow has errors.
+    """
+    files = [file for path in paths for file in flow_files(path)]
+    found = [problem for file in files for problem in check_file(file, project=find_project(file))]
+    results = Results()
+    for line in _FORMATS[form](found, results.on_terminal):
+        results.line(line)
+    errors = sum(each.severity == "error" for each in found)
+    if form == "text":
+        complain(_summary(len(files), errors, len(found) - errors))
+    return 2 if errors or (strict and found) else 0
+
+
+def flow_files(path: str) -> list[str]:
+    """The file itself, or the flow files of a folder, sorted; a folder without one is an error."""
+    if not Path(path).is_dir():
+        return [path]
+    found = sorted(str(each) for each in Path(path).iterdir() if each.suffix in _SUFFIXES and each.is_file())
+    if not found:
+        raise click.UsageError(f"there is no {' or '.join(_SUFFIXES)} file in '{path}'")
+    return found
+
+
+def _as_text(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
+    for each in problems:
+        yield f"{each}{excerpt(each) if on_terminal else ''}"
+
+
+def _as_json(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
+    yield dumps(problems, indent=2)
+
+
+def _as_github(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
+    """Workflow commands; their values are escaped, so no text of a flow can start one."""
+    for each in problems:
+        place = {"file": each.file, "line": each.line, "col": each.column, "title": each.code}
+        values = ",".join(f"{key}={_property(str(value))}" for key, value in place.items() if value is not None)
+        where = f"node '{each.node}': " if each.node else ""
+        yield f"::{each.severity} {values}::{_data(f'{where}{each.message}{each.hint}')}"
+
+
+_FORMATS: Final = {"text": _as_text, "json": _as_json, "github": _as_github}
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _summary(files: int, errors: int, warnings: int) -> str:
+    counts = [
+        f"{count} {word}{'s' * (count != 1)}" for count, word in ((errors, "error"), (warnings, "warning")) if count
+    ]
+    return f"{files} file{'s' * (files != 1)}: {' and '.join(counts) or 'no problems'}"

@@ -1,0 +1,85 @@
+"""Runs a job to its end for `run` and `resume`: watched, interruptible, told. Every way out is an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from flowengine.cli.failure import report
+from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.outcome import code_of, error_line, outputs_text, run_object
+from flowengine.cli.progress import Progress
+from flowengine.cli.store import again, chosen_store, journals, keeps
+from flowengine.cli.terminal import Results, complain
+from flowengine.cli.watch import Reporting, watching
+from flowengine.context import NodeStatus
+from flowengine.engine.events import Event
+from flowengine.engine.ports import JournalStore
+from flowengine.journal.database import Durability
+from flowengine.journal.tee import TeeStore
+from flowengine.runners.run import Run
+
+__all__ = ["Execution"]
+
+Job = Callable[[JournalStore], Awaitable[Run]]
+"""Runs in the store that it is given, whose events are watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One run on the command line."""
+
+    run_id: str
+    store: str | None
+    """As it was given with `--store`."""
+    reporting: Reporting
+    results: Results
+    durability: Durability = "full"
+    past: Sequence[Event] = ()
+    """Of a run that is resumed."""
+
+    def run(self, job: Job) -> int:
+        """Do it, tell what became of it, and give the exit code."""
+        progress, failure, run = Progress(), None, None
+        with journals(chosen_store(self.store), self.durability) as kept:
+            try:
+                with self.results.alone(), watching(progress, self.reporting, self.results, self.past) as listener:
+                    run = run_until_interrupted(lambda: job(TeeStore(kept, listener)))
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            return self._tell_failure(failure, progress)
+        if run is None:
+            complain("interrupted")
+            self._tell_how_to_go_on(progress)
+            return INTERRUPTED
+        return self._tell(run, progress)
+
+    def _tell_failure(self, failure: Exception, progress: Progress) -> int:
+        code = report(failure, has_run=progress.started is not None)
+        if code == 5:
+            complain("  to go on with the flow as it is now: add --allow-changed")
+        elif progress.started is not None:
+            self._tell_how_to_go_on(progress)
+        return code
+
+    def _tell(self, run: Run, progress: Progress) -> int:
+        if self.reporting.json:
+            statuses: dict[str, NodeStatus] = {name: node.status for name, node in run.nodes.items()}
+            self.results.line(run_object(progress, run.outputs, statuses))
+        elif run.outputs and not self.reporting.events:
+            self.results.line(outputs_text(run.outputs))
+        if run.error is not None:
+            complain(error_line(run.error, run.failed_node))
+        if run.status != "succeeded":
+            self._tell_record(run)
+            self._tell_how_to_go_on(progress)
+        return code_of(run.status, run.error)
+
+    def _tell_record(self, run: Run) -> None:
+        if run.failed_node is not None and keeps(chosen_store(self.store)) and not self.reporting.quiet:
+            complain(f"  what happened: {again(f'runs show --node {run.failed_node}', run.id, self.store)}")
+
+    def _tell_how_to_go_on(self, progress: Progress) -> None:
+        if progress.started is not None and keeps(chosen_store(self.store)):
+            complain(f"  to go on: {again('resume', self.run_id, self.store)}")

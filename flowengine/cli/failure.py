@@ -1,0 +1,73 @@
+"""What a user is told of an exception, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import cast
+
+from flowengine.cli.excerpt import excerpt
+from flowengine.cli.terminal import complain
+from flowengine.errors import FlowChangedError, FlowEngineError, FlowError, InputError, LimitError, RunError
+
+__all__ = ["exit_code", "report"]
+
+_LONGEST = 500
+"""Characters of a foreign exception's message that are shown."""
+
+
+def report(error: Exception, *, has_run: bool = False) -> int:
+    """Tell the error on stderr; the exit code. `has_run`: a run had begun when it happened."""
+    error = _alone(error)
+    if isinstance(error, FlowEngineError):
+        complain(_lines(error))
+    else:
+        complain(_bug(error))
+    if os.environ.get("FLOWENGINE_DEBUG", "") not in ("", "0"):
+        complain("".join(traceback.format_exception(error)).rstrip())
+    return exit_code(error, has_run=has_run)
+
+
+def exit_code(error: BaseException, *, has_run: bool = False) -> int:
+    """The code of an error; one of our own before anything ran is the command line's or the flow's.
+
+    >>> exit_code(InputError("missing input 'topic'"))
+    2
+    """
+    if isinstance(error, FlowChangedError):
+        return 5
+    if isinstance(error, LimitError):
+        return 4
+    if isinstance(error, FlowEngineError) and not isinstance(error, RunError) and not has_run:
+        return 2
+    return 1
+
+
+def _alone(error: Exception) -> Exception:
+    """What a group of one holds."""
+    while isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        first, *others = group.exceptions
+        if others:
+            return group
+        error = first
+    return error
+
+
+def _lines(error: FlowEngineError) -> str:
+    """Each problem on its own line; the lines of one message below each other."""
+    if isinstance(error, FlowError) and error.diagnostics:
+        shown = sys.stderr.isatty()
+        return "\n".join(f"error: {each}{excerpt(each) if shown else ''}" for each in error.diagnostics)
+    if isinstance(error, InputError):
+        return "\n".join(f"error: {line}" for line in str(error).splitlines())
+    return f"error: {str(error) or type(error).__name__}".replace("\n", "\n  ")
+
+
+def _bug(error: Exception) -> str:
+    said = str(error).strip().splitlines()
+    message = f"{type(error).__name__}: {said[0][:_LONGEST]}" if said else type(error).__name__
+    if isinstance(error, OSError):
+        return f"error: {message}"
+    return f"error: {message} (a bug in FlowEngine or in the flow's code; FLOWENGINE_DEBUG=1 shows where)"

@@ -1,0 +1,47 @@
+"""The table of commands. Each is a module that is imported when its command is run or its help is read."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+__all__ = ["COMMANDS", "CommandTable"]
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "run": ("flowengine.cli.commands.run", "Run a flow."),
+    "validate": ("flowengine.cli.commands.validate", "Check flow files without running them."),
+    "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),
+    "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
+    "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),
+    "schema": ("flowengine.cli.commands.schema", "Print the JSON Schema of flow files, for editors."),
+    "doctor": ("flowengine.cli.commands.doctor", "Say what is installed and which keys are set."),
+}
+"""Command → its module, where it is the attribute `command`, and its line in the help."""
+
+
+class CommandTable(click.Group):
+    """A group whose help is written from the table, without importing a command."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from flowengine.errors import did_you_mean  # Only a mistyped command needs it.
+
+            ctx.fail(f"there is no command '{args[0]}'{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])

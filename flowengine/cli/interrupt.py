@@ -1,0 +1,75 @@
+"""Ctrl-C and SIGTERM: the first one cancels the job gracefully, the second ends the process at once.
+
+The handlers run between two instructions of the main thread, so the second one also ends a node that
+blocks the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, TypeVar
+
+import anyio
+
+from flowengine.cli.terminal import complain
+
+__all__ = ["INTERRUPTED", "run_until_interrupted"]
+
+INTERRUPTED: Final = 130
+"""Exit code."""
+
+_SHOW_CURSOR: Final = b"\x1b[?25h"
+
+T = TypeVar("T")
+
+
+def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
+    """What the job returns; None where a signal ended it. Its clean-up has run by then."""
+
+    async def main() -> T | None:
+        with anyio.CancelScope() as scope, _signals_stop(scope):
+            return await job()
+        return None
+
+    return anyio.run(main)
+
+
+@contextmanager
+def _signals_stop(scope: anyio.CancelScope) -> Generator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python delivers signals to the main thread alone.
+        return
+    loop = asyncio.get_running_loop()
+    is_stopping = False
+
+    def stop() -> None:
+        complain("stopping; Ctrl-C again ends at once")
+        scope.cancel()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal is_stopping
+        if is_stopping:
+            _end_at_once()
+        is_stopping = True
+        loop.call_soon_threadsafe(stop)
+
+    before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_at_once() -> None:
+    """Nothing is cleaned up; what the journal has committed stays."""
+    if sys.__stderr__ is not None and sys.__stderr__.isatty():
+        os.write(2, _SHOW_CURSOR)
+    os._exit(INTERRUPTED)

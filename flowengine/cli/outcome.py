@@ -1,0 +1,92 @@
+"""What is printed of a run at its end, and the exit code it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flowengine.cli.interrupt import INTERRUPTED
+from flowengine.cli.plain import dumps, shown
+from flowengine.cli.progress import NodeRow, Progress
+from flowengine.context import NodeStatus, RunStatus
+from flowengine.engine.events import ErrorInfo
+from flowengine.errors import LimitError
+
+__all__ = ["code_of", "error_line", "outputs_text", "run_object"]
+
+
+def code_of(status: RunStatus, error: ErrorInfo | None) -> int:
+    """The exit code of a run that ended.
+
+    >>> code_of("failed", ErrorInfo("LimitError", "the run took longer than its limit of 1 s"))
+    4
+    """
+    if status == "failed":
+        return 4 if error is not None and error.type == LimitError.__name__ else 1
+    return {"succeeded": 0, "waiting": 3, "paused": 4, "partial": 4, "cancelled": INTERRUPTED}.get(status, 1)
+
+
+def error_line(error: ErrorInfo, node: str | None) -> str:
+    place = f"node '{node}': " if node is not None else ""
+    return f"error: {place}{error.message}".replace("\n", "\n  ")
+
+
+def outputs_text(outputs: Mapping[str, Any]) -> str:
+    r"""The outputs for people: one text alone as it is, else `name: value`, a longer text below its name.
+
+    >>> outputs_text({"greeting": "Hello"}), outputs_text({"a": "x", "n": [1]})
+    ('Hello', 'a: x\nn: [1]')
+    """
+    if len(outputs) == 1:
+        [value] = outputs.values()
+        if isinstance(value, str):
+            return value
+    return "\n".join(_named(name, shown(value)) for name, value in outputs.items())
+
+
+def _named(name: str, text: str) -> str:
+    if "\n" not in text:
+        return f"{name}: {text}"
+    return f"{name}:\n" + "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
+
+
+def run_object(
+    progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] | None = None
+) -> str:
+    """The run as one JSON object. `statuses` are the walk's, which also knows what an `on_error` made of a failure."""
+    finished = progress.finished
+    error = None if finished is None else finished.error
+    usage = progress.usage
+    return dumps(
+        {
+            "run_id": "" if progress.started is None else progress.started.run_id,
+            "flow": progress.flow,
+            "status": progress.status,
+            "outputs": outputs,
+            "error": None if error is None or finished is None else _error(error, finished.node),
+            "nodes": {name: _node(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
+            "seconds": progress.seconds(),
+            "tokens": usage.tokens,
+            "cost_usd": usage.cost_usd,
+        },
+        indent=2,
+    )
+
+
+def _error(error: ErrorInfo, node: str | None) -> Mapping[str, Any]:
+    return {"type": error.type, "message": error.message, "node": node}
+
+
+def _node(row: NodeRow, status: NodeStatus | None) -> Mapping[str, Any]:
+    calls = row.usage.calls
+    return {
+        "status": status or row.status,
+        "kind": row.kind,
+        "cause": row.cause,
+        "error": None if row.error is None else {"type": row.error.type, "message": row.error.message},
+        "seconds": row.seconds(),
+        "model_calls": calls,
+        "tokens": row.usage.tokens,
+        "cost_usd": row.usage.cost_usd,
+        "retries": row.retries,
+    }

@@ -1,0 +1,62 @@
+"""Which store a command means: `--store`, else `FLOWENGINE_STORE`, else `.flowengine/runs.db` here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:  # the commands' modules are imported to print their help
+    from flowengine.engine.ports import JournalStore
+    from flowengine.journal.database import Durability
+
+__all__ = ["DURABILITIES", "again", "chosen_store", "journals", "keeps", "store_option"]
+
+DEFAULT: Final = os.path.join(".flowengine", "runs.db")
+DURABILITIES: Final = ("full", "process", "memory")
+"""As in `flowengine.journal.database`, which is not imported to print help."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def store_option(function: F) -> F:
+    return click.option(
+        "--store",
+        metavar="URL",
+        help=f"Where runs are kept: a file or sqlite:///FILE.  [default: $FLOWENGINE_STORE or {DEFAULT}]",
+    )(function)
+
+
+def chosen_store(given: str | None) -> str:
+    return given or os.environ.get("FLOWENGINE_STORE") or DEFAULT
+
+
+def keeps(store: str) -> bool:
+    """Whether a run can be found there after this process has ended."""
+    return not store.lower().startswith("memory:")
+
+
+@contextmanager
+def journals(store: str, durability: Durability = "full") -> Generator[JournalStore]:
+    """The store, open for as long as the block lasts."""
+    from flowengine.journal.stores import open_store  # Commands are imported for their help, too.
+
+    opened = open_store(store, durability)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def again(command: str, run_id: str, store: str | None) -> str:
+    """The command line that does something with a run, as it can be pasted.
+
+    >>> again("resume", "3f9a", None)
+    'flowengine resume 3f9a'
+    """
+    words = ["flowengine", *command.split(), run_id, *(["--store", store] if store else [])]
+    return shlex.join(words)

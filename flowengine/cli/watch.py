@@ -1,0 +1,57 @@
+"""Who hears a run's events while it goes on: the fold, `--events`, the notices, the live tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from flowengine.cli.plain import event_line
+from flowengine.cli.progress import Progress
+from flowengine.cli.terminal import Results, complain, has_live_stderr
+from flowengine.engine.events import Event
+
+__all__ = ["Reporting", "watching"]
+
+
+class Reporting(NamedTuple):
+    """What the user wants to see of a run."""
+
+    json: bool = False
+    """One object on stdout at the end, instead of the outputs."""
+    events: bool = False
+    """Each event as a line on stdout while it happens, instead of the outputs."""
+    quiet: bool = False
+    """Errors only on stderr."""
+
+
+class _Watch:
+    """The journal's listener: it folds first, so that all others see the run as it is after the event."""
+
+    def __init__(self, progress: Progress, reporting: Reporting, results: Results) -> None:
+        self._progress = progress
+        self._reporting = reporting
+        self._results = results
+
+    def __call__(self, event: Event) -> None:
+        told = len(self._progress.notices)
+        self._progress.apply(event)
+        if self._reporting.events:
+            self._results.line(event_line(event))
+        if not self._reporting.quiet and len(self._progress.notices) > told:
+            complain(f"notice: {list(self._progress.notices)[-1]}")
+
+
+@contextmanager
+def watching(
+    progress: Progress, reporting: Reporting, results: Results, past: Sequence[Event] = ()
+) -> Generator[Callable[[Event], None]]:
+    """A listener for the run's events; `past` are those of a run that is resumed. It prints what the user wants."""
+    for event in past:
+        progress.apply(event)
+    with ExitStack() as until_the_end:
+        if has_live_stderr() and not reporting.quiet and not (reporting.events and results.on_terminal):
+            from flowengine.cli.live import live_tree  # rich is for terminals.
+
+            until_the_end.enter_context(live_tree(progress))
+        yield _Watch(progress, reporting, results)
