@@ -35,6 +35,10 @@ def to_text(meter: Meter, value: Any) -> str:
     """
     if type(value) is str:
         return value
+    if type(value) is int or type(value) is float:
+        return _number(value)
+    if value is None or value is True or value is False:
+        return _WORDS[value]
     if isinstance(value, _RESULTS):
         return to_text(meter, _content(value))
     kind = shape_of(type(value)).kind
