@@ -195,24 +195,27 @@ class Context:
         note: Note = _unheard,
         recorded: Sequence[Any] = (),
     ) -> None:
-        given = dict(
-            result=result,
-            shared_state=EMPTY if shared_state is None else shared_state,
-            routing_result=routing_result,
-            evaluation_result=evaluation_result,
-            prev_outputs=EMPTY if prev_outputs is None else prev_outputs,
-            nodes=EMPTY if nodes is None else nodes,
-            inputs=EMPTY if inputs is None else inputs,
-            env=EMPTY if env is None else env,
-            messages=messages,
-            current_node=current_node,
-            error=error,
-            run_id=run_id,
-            variables=EMPTY if variables is None else variables,
-            note=note,
-            recorded=recorded,
+        object.__setattr__(
+            self,
+            "_given",
+            {
+                "result": result,
+                "shared_state": EMPTY if shared_state is None else shared_state,
+                "routing_result": routing_result,
+                "evaluation_result": evaluation_result,
+                "prev_outputs": EMPTY if prev_outputs is None else prev_outputs,
+                "nodes": EMPTY if nodes is None else nodes,
+                "inputs": EMPTY if inputs is None else inputs,
+                "env": EMPTY if env is None else env,
+                "messages": messages,
+                "current_node": current_node,
+                "error": error,
+                "run_id": run_id,
+                "variables": EMPTY if variables is None else variables,
+                "note": note,
+                "recorded": recorded,
+            },
         )
-        object.__setattr__(self, "_given", given)
 
     @property
     def result(self) -> Any:
@@ -300,18 +303,29 @@ class Context:
         return Context(**{name: changes[name] if name in changes else getattr(self, name) for name in FIELDS})
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(
-            f"a Context is read-only: return NodeResult(state=...) instead of setting {name!r}"
-        )
+        raise AttributeError(f"a Context is read-only: return NodeResult(state=...) instead of setting {name!r}")
 
     def __repr__(self) -> str:
         return f"<Context of {self.current_node!r}>"
 
 
 FIELDS: Final = (
-    "result shared_state routing_result evaluation_result prev_outputs nodes inputs env messages "
-    "current_node error run_id variables note recorded"
-).split()
+    "result",
+    "shared_state",
+    "routing_result",
+    "evaluation_result",
+    "prev_outputs",
+    "nodes",
+    "inputs",
+    "env",
+    "messages",
+    "current_node",
+    "error",
+    "run_id",
+    "variables",
+    "note",
+    "recorded",
+)
 
 
 # --- shared values are read-only ------------------------------------------------------------------

@@ -274,4 +274,3 @@ def _field(field: InputField | str) -> InputField:
 
 def _state_key(value: Any) -> StateKey:
     return value if isinstance(value, StateKey) else StateKey(value)
-

@@ -121,8 +121,7 @@ class Notice(NamedTuple):
 
 
 RECORDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind
-    for kind in (ModelCall, ToolCall, Receipt, SkillLoad, ProviderFailed, Round, Retry, Notice)
+    kind.__name__: kind for kind in (ModelCall, ToolCall, Receipt, SkillLoad, ProviderFailed, Round, Retry, Notice)
 }
 """Class name → class, for the journal's codec."""
 

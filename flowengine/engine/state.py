@@ -24,7 +24,18 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from flowengine.context import FrozenDict, FrozenList, freeze
 from flowengine.errors import StateConflictError, StateError, did_you_mean
 
-__all__ = ["ENGINE_KEYS", "ENGINE_OWNED", "EVALUATION", "ROUTING", "Conflict", "Layer", "Merge", "StateKey", "StateStore", "StateView"]
+__all__ = [
+    "ENGINE_KEYS",
+    "ENGINE_OWNED",
+    "EVALUATION",
+    "ROUTING",
+    "Conflict",
+    "Layer",
+    "Merge",
+    "StateKey",
+    "StateStore",
+    "StateView",
+]
 
 Merge = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
 
@@ -50,9 +61,7 @@ class Layer:
 
     __slots__ = ("memo", "number", "up", "writes")
 
-    def __init__(
-        self, number: int, writes: Mapping[str, Any], up: Layer | tuple[Layer, ...] | None = None
-    ) -> None:
+    def __init__(self, number: int, writes: Mapping[str, Any], up: Layer | tuple[Layer, ...] | None = None) -> None:
         self.number = number
         """Topological number of the writer; -1 for the root."""
         self.writes = writes
@@ -205,7 +214,7 @@ class StateStore:
         return self.folding[key](self._defaults[key], [each.writes[key] for each in found])
 
 
-class Conflict(StateConflictError):
+class Conflict(StateConflictError):  # noqa: N818 - a fact that the walk turns into the error
     """A conflict by topological numbers; the walk knows the names."""
 
     def __init__(self, key: str, first: int, second: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from flowengine.context import Context, EvaluationResult, Note, NodeView, RoutingResult
+from flowengine.context import Context, EvaluationResult, NodeView, Note, RoutingResult
 from flowengine.engine.state import EVALUATION, ROUTING, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean

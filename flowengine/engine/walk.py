@@ -65,6 +65,7 @@ STATUS: Final[tuple[NodeStatus, ...]] = (
 Decision = tuple[int, SkipCause]
 """A node that was skipped by the walk itself, and why."""
 
+
 class Walk:
     """One run's way through a graph.
 

@@ -215,8 +215,9 @@ def _looked_at(context: Context) -> str | None:
 
 
 def _subject(context: Context) -> Any:
-    state = context.shared_state
-    return state["_last_generation"] if "_last_generation" in state else context.result
+    if "_last_generation" in context.shared_state:
+        return context.shared_state["_last_generation"]
+    return context.result  # Not read before it is needed: it may be ambiguous.
 
 
 def _scored(answer: Any, content: Any, threshold: float) -> EvaluationResult:

@@ -42,12 +42,12 @@ class FlowNode(ABC):
         reads: Sequence[str] = (),
         join: Join = "some",
         when: Value | None = None,
-        set: Mapping[str, Callable[[Context, Any], Any]] | None = None,  # noqa: A002 - the format's word
+        set: Mapping[str, Callable[[Context, Any], Any]] | None = None,
         retry: Retry | None = None,
         timeout: float | None = None,
         on_error: str = "fail",
         description: str = "",
-        fingerprint: str | None = None,
+        fingerprint: Callable[[], str] | None = None,
     ) -> None:
         self.needs = (needs,) if isinstance(needs, str) else tuple(needs)
         self.reads = tuple(reads)
@@ -90,6 +90,6 @@ class FlowNode(ABC):
     def fingerprint_source(self) -> Sequence[Any] | str:
         """The definition from which the node's fingerprint is hashed."""
         if self._fingerprint is not None:
-            return self._fingerprint
+            return self._fingerprint()
         place = (self.kind, self.needs, self.join, self.on_error, self.timeout, sorted(self.routes.items()))
         return (*place, *self.identity())

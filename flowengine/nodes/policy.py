@@ -115,7 +115,8 @@ class _Retrying:
             return min(pause(state), policy.max) * (1 - policy.jitter * random())
 
         async def tell(state: tenacity.RetryCallState) -> None:
-            assert state.outcome is not None and state.next_action is not None
+            assert state.outcome is not None
+            assert state.next_action is not None
             failure = state.outcome.exception()
             record = RetryRecord(state.attempt_number, f"{type(failure).__name__}: {failure}", state.next_action.sleep)
             await context.note(record)
@@ -129,4 +130,3 @@ class _Retrying:
             reraise=True,
         )
         return await retrying(self._node.run, context)
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final
 
 from flowengine.context import Context
@@ -22,7 +21,7 @@ from flowengine.spec.agents import AgentMaker
 from flowengine.spec.fields import Route
 from flowengine.spec.loader import load_flow
 from flowengine.spec.project import Project, find_project
-from flowengine.spec.references import reads_of
+from flowengine.spec.references import edges_of
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import (
     AgentNodeSpec,
@@ -34,6 +33,7 @@ from flowengine.spec.schema_nodes import (
     RoutingNodeSpec,
 )
 from flowengine.spec.scope import boolean, template, values
+from flowengine.spec.settings import retry_of, settings_of, timeout_of
 
 __all__ = ["build", "load_plan"]
 
@@ -70,7 +70,10 @@ class _Builder:
         self._project = project
         self._model = model
         self._agents = AgentMaker(spec, project, model)
-        self._reads = reads_of(spec)
+        self._reads: dict[str, list[str]] = {}
+        for source, target, route in edges_of(spec):
+            if route is None:
+                self._reads.setdefault(target, []).append(source)
 
     def nodes(self) -> dict[str, FlowNode]:
         made: dict[str, FlowNode] = {}
@@ -96,12 +99,8 @@ class _Builder:
         return make(self, name, node, self._common(name, node))  # type: ignore[call-arg]
 
     def _common(self, name: str, node: NodeSpec) -> dict[str, Any]:
-        """What every node may say; defaults are for the nodes that do work."""
-        takes_defaults = not isinstance(node, ConditionNodeSpec)
-        defaults = self._spec.defaults
-        retry = node.retry or (defaults.retry if takes_defaults else None)
-        timeout = node.timeout or (defaults.timeout if takes_defaults else None)
-        on_error = node.on_error.then if node.on_error.action == "then" else node.on_error.action
+        """What every node may say."""
+        retry = retry_of(self._spec, node)
         return {
             "needs": node.needs,
             "reads": self._reads.get(name, ()),
@@ -109,23 +108,25 @@ class _Builder:
             "when": None if node.when is None else boolean(node.when),
             "set": {key: values(each) for key, each in node.set.items()},
             "retry": None if retry is None else _retry(retry),
-            "timeout": timeout,
-            "on_error": on_error or "fail",
+            "timeout": timeout_of(self._spec, node),
+            "on_error": node.on_error.then or node.on_error.action,
             "description": node.description,
-            "fingerprint": self._fingerprint(node),
+            "fingerprint": lambda: self._fingerprint(node),
         }
 
     def _fingerprint(self, node: NodeSpec) -> str:
         """The node's own definition with everything that it inherits."""
-        parts = [each.model_dump(mode="json", exclude_unset=True) for each in self._agents.sources(node)]
-        if not isinstance(node, ConditionNodeSpec):
-            parts.append(self._spec.defaults.model_dump(mode="json", exclude_unset=True, include={"retry", "timeout"}))
-        return json.dumps([self._model, *parts], sort_keys=True, ensure_ascii=False)
+        agent = None
+        if isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec):
+            agent = settings_of(self._spec, node).model_dump(mode="json", exclude_unset=True)
+        inherited = [self._model, agent, timeout_of(self._spec, node), repr(retry_of(self._spec, node))]
+        own = node.model_dump(mode="json", exclude_unset=True)
+        return json.dumps([own, *inherited], sort_keys=True, ensure_ascii=False)
 
     # --- one method a kind
 
     def _agent(self, name: str, node: AgentNodeSpec, common: dict[str, Any]) -> FlowNode:
-        routing = next((each.routing for each in self._agents.sources(node) if each.routing is not None), None)
+        routing = settings_of(self._spec, node).routing
         targets, fallback = ({}, None) if routing is None else _targets(routing.routes, routing.fallback)
         return AgentNode(
             self._agents.generating(name, node),
@@ -143,10 +144,11 @@ class _Builder:
     def _condition(self, name: str, node: ConditionNodeSpec, common: dict[str, Any]) -> FlowNode:
         if node.cases is not None:
             cases = [(boolean(each.if_), each.taken, each.then) for each in node.cases]
-            return CasesNode(cases, node.else_, has_otherwise="else_" in node.model_fields_set, **common)
+            return CasesNode(cases, node.else_, has_otherwise=node.has_else, **common)
         if node.call is not None:
             targets = {label: route.to for label, route in (node.routes or {}).items()}
-            return ConditionNode(self._project.import_callable(node.call), targets, **common)
+            call = self._project.import_callable(node.call)
+            return ConditionNode(call, targets, node.else_, has_otherwise=node.has_else, **common)
         assert node.if_ is not None  # One of the three forms is there.
         return ConditionNode(boolean(node.if_), node.then, node.else_, **common)
 

@@ -8,7 +8,6 @@ import sqlite3
 import statistics
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -47,8 +46,7 @@ async def branch(context: Context) -> int:
 
 def flow_of(shape: Shape, function: Callable[[Context], Awaitable[Any]], **state: Any) -> Flow:
     nodes = {
-        f"n{node}": FunctionNode(function, needs=[f"n{each}" for each in parents])
-        for node, parents in enumerate(shape)
+        f"n{node}": FunctionNode(function, needs=[f"n{each}" for each in parents]) for node, parents in enumerate(shape)
     }
     return Flow("bench", nodes, shared_state=state)
 
@@ -86,10 +84,7 @@ async def conditions_in_yaml() -> Row:
     for i in range(100):
         then = f", then: c{i + 1}" if i < 99 else ""
         lines.append(f"  c{i}: {{type: condition, if: shared_state.counter < {i + 5}{then}}}")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "bench.yaml")
-        path.write_text("\n".join(lines))
-        flow = Flow.from_yaml(path)
+    flow = Flow.from_text("\n".join(lines), "bench.yaml")
     floor: Callable[[], Awaitable[None]] = lambda: run_floor(chain(100), nothing)  # noqa: E731
     return await ratio("100 conditions, YAML expressions", 1.2, lambda: done(flow), floor)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import random
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -12,7 +13,15 @@ import pytest
 from anyio import lowlevel
 
 from flowengine.context import Context, NodeResult
-from flowengine.engine.events import Event, NodeCancelled, NodeFailed, NodeFinished, NodeRecorded, NodeSkipped, NodeStarted
+from flowengine.engine.events import (
+    Event,
+    NodeCancelled,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeSkipped,
+    NodeStarted,
+)
 from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.engine.ports import Skip
 from flowengine.engine.scheduler import OnFailure, Scheduler
@@ -176,7 +185,10 @@ async def test_a_node_that_says_skip_is_skipped():
 
     played = flow("a b", ("a", "b"))
     await played.scheduler({"a": not_now}).run()
-    assert [event[2] for event in played.events if isinstance(event, NodeSkipped)] == ["condition_false", "upstream_skipped"]
+    assert [event[2] for event in played.events if isinstance(event, NodeSkipped)] == [
+        "condition_false",
+        "upstream_skipped",
+    ]
 
 
 async def test_what_a_node_notes_is_journaled_before_it_goes_on():
@@ -231,7 +243,7 @@ async def test_a_flow_that_never_suspends_lets_others_run():
             ticks += 1
 
     names = [f"n{i}" for i in range(3000)]
-    played = flow(" ".join(names), *zip(names, names[1:], strict=False))
+    played = flow(" ".join(names), *pairwise(names))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tick)
         await lowlevel.checkpoint()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -31,7 +32,10 @@ Edges = list[tuple[str, str] | tuple[str, str, str]]
 
 
 def walk_of(
-    nodes: str | list[Vertex], edges: Edges, state: Mapping[str, StateKey] | None = None, restored: list[Event] | None = None
+    nodes: str | list[Vertex],
+    edges: Edges,
+    state: Mapping[str, StateKey] | None = None,
+    restored: list[Event] | None = None,
 ) -> Walk:
     vertices = [Vertex(name) for name in nodes.split()] if isinstance(nodes, str) else nodes
     graph = Graph(vertices, [Edge(*edge) for edge in edges])
@@ -253,7 +257,7 @@ def test_a_transparent_node_passes_on_the_result_it_received():
 def test_a_thousand_transparent_nodes_in_a_row_pass_on_one_result():
     names = [f"n{i}" for i in range(1000)]
     nodes = [Vertex(names[0]), *(Vertex(name, transparent=True) for name in names[1:])]
-    walk = walk_of(nodes, list(zip(names, names[1:], strict=False)))
+    walk = walk_of(nodes, list(pairwise(names)))
     for name in names[:-1]:
         finish(walk, name, "first")
     assert context(walk, names[-1]).result == "first"
@@ -340,7 +344,9 @@ def test_the_same_pair_of_writers_is_named_whatever_the_timing():
 
 
 def test_exclusive_branches_may_write_one_key():
-    walk = walk_of("pick l r join", [("pick", "l", "l"), ("pick", "r", "r"), ("l", "join"), ("r", "join")], {"k": StateKey()})
+    walk = walk_of(
+        "pick l r join", [("pick", "l", "l"), ("pick", "r", "r"), ("l", "join"), ("r", "join")], {"k": StateKey()}
+    )
     finish(walk, "pick", route="r")
     finish(walk, "r", state={"k": "right"})
     assert context(walk, "join").shared_state["k"] == "right"
@@ -474,7 +480,9 @@ def played(walk: Walk, plan: str, picks: list[int]) -> list[Event]:
 
 def ended(walk: Walk) -> tuple[Any, ...]:
     final = FinalContext(walk)
-    return [(walk.status(node), final.prev_outputs.get(node)) for node in walk.graph.ids], list(final.shared_state["log"])
+    return [(walk.status(node), final.prev_outputs.get(node)) for node in walk.graph.ids], list(
+        final.shared_state["log"]
+    )
 
 
 PLANS = st.text("lrlrs", min_size=1, max_size=9)
