@@ -22,7 +22,7 @@ _LONGEST: Final = 12_000
 _LABEL: Final = re.compile(r"^[^\n:：]{1,24}[:：]\s*")
 """What stands before a section of a prompt: `User input: `, `コンテキスト:`."""
 
-_FENCED: Final = re.compile(r"<(prompt|result)(_\d+)?>\n?(.*?)\n?</\1\2>", re.DOTALL)
+_FENCED: Final = re.compile(r"<(prompt|result)((?:_\d+)?)>\n?(.*?)\n?</\1\2>", re.DOTALL)
 """How agents set off the texts that are to be judged or routed."""
 
 
@@ -40,18 +40,22 @@ class Material:
 
     @cached_property
     def language(self) -> Language:
-        return language_of(self._last or self.system)
+        """Of the question and its label: what stands around it may be quoted from anywhere."""
+        return language_of(self._asked or self.system)
 
     @cached_property
     def question(self) -> str:
         """The last section of the last user message, without its label."""
-        sections = [each for each in self._last.split("\n\n") if each.strip()]
-        return _LABEL.sub("", sections[-1].strip()) if sections else ""
+        return _LABEL.sub("", self._asked)
+
+    @property
+    def _asked(self) -> str:
+        return self._last.strip().split("\n\n")[-1].strip()
 
     @cached_property
     def context(self) -> list[str]:
         """Sentences of everything else that was said to or by the model, the nearest message first."""
-        sections = [_LABEL.sub("", each.strip()) for each in self._last.split("\n\n")[:-1]]
+        sections = [_LABEL.sub("", each.strip()) for each in self._last.strip().split("\n\n")[:-1]]
         texts = [*sections, *reversed(self._drafts), *reversed(self._users[:-1])]
         return _without_notices(sentences("\n".join(texts)))
 

@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+from flowengine.errors import PermanentModelError
 from flowengine.llm.offline_judge import choose
 from flowengine.llm.terms import rank, terms
 
 __all__ = ["Filler"]
 
-_DEEPEST: Final = 6
+_DEEPEST: Final = 4
 """Below it, what may be left out is left out: a schema may refer to itself."""
 
 _FORMATS: Final = {
@@ -42,7 +43,7 @@ _FORMAT_IN_TEXT: Final = {
     "uri": r"\bhttps?://[A-Za-z0-9./_-]+",
     "url": r"\bhttps?://[A-Za-z0-9./_-]+",
 }
-_NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
+_NUMBER: Final = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w-]|\.\d)")
 
 Schema = Mapping[str, Any]
 
@@ -95,9 +96,12 @@ class Filler:
 
     def _target(self, reference: str) -> Schema:
         target: Any = self._root
-        for part in reference.removeprefix("#").split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            target = target[int(name) if isinstance(target, list) else name]
+        try:
+            for part in reference.removeprefix("#").split("/")[1:]:
+                name = part.replace("~1", "/").replace("~0", "~")
+                target = target[int(name) if isinstance(target, list) else name]
+        except (LookupError, ValueError, TypeError) as error:
+            raise PermanentModelError(f"the schema refers to {reference!r}, which it does not have") from error
         return _as_schema(target)
 
     def _branch(self, branches: Sequence[Any], depth: int) -> Schema:

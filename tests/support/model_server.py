@@ -304,6 +304,8 @@ class _Connection(asyncio.Protocol):
             self._send(answer, body)
 
     def _send(self, answer: Any, body: dict[str, Any]) -> None:
+        if not body.get("stream") or isinstance(answer, Failure):
+            self._note_answer()
         if isinstance(answer, Failure):
             self._fail(answer)
         elif body.get("stream"):
@@ -331,6 +333,7 @@ class _Connection(asyncio.Protocol):
             if completion.piece_delay:
                 await asyncio.sleep(completion.piece_delay)
             self._write_chunk(f"data: {json.dumps(chunk)}\n\n".encode())
+        self._note_answer()
         if cut:
             self._transport.close()
         else:
@@ -341,9 +344,12 @@ class _Connection(asyncio.Protocol):
     def _write_chunk(self, data: bytes) -> None:
         self._transport.write(b"%x\r\n%s\r\n" % (len(data), data))
 
-    def _done(self) -> None:
+    def _note_answer(self) -> None:
+        """Before the last byte leaves: a test that has its answer may look at once."""
         assert self._current is not None
         self._current.answered = time.time()
+
+    def _done(self) -> None:
         self._current = self._timer = self._stream = None
         self._read_next()
 
