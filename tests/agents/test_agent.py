@@ -148,6 +148,13 @@ async def test_the_history_is_the_callers_list_and_its_newest_entries_enter_the_
     ]
 
 
+async def test_a_history_of_size_zero_is_written_and_not_read() -> None:
+    model, history = ScriptedModel(["one"]), ["User: before\nAssistant: zero"]
+    await Agent("a", "", model=model, session_history=history, history_size=0).run_async("first")
+    assert told(model) == [("user", "User input: first")]
+    assert len(history) == 2
+
+
 async def test_without_a_history_an_agent_remembers_nothing() -> None:
     model = ScriptedModel(["one", "two"])
     agent = Agent("a", "", model=model)
