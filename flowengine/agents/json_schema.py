@@ -8,6 +8,7 @@ is slow to load.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, cast
 
 import jsonschema
@@ -44,17 +45,23 @@ def validator(schema: Mapping[str, Any]) -> Validator:
     except jsonschema.SchemaError as error:
         raise DefinitionError(f"this is no JSON Schema: at {error.json_path}: {error.message[:_LONGEST]}") from error
     _check_references(schema)
-    return draft(schema, registry=Registry[Any]())
+    check = draft(schema, registry=Registry[Any]())
+    try:
+        check.is_valid(None)
+    except RecursionError as error:
+        raise DefinitionError("the JSON Schema refers to itself without end") from error
+    return check
 
 
 def problems(check: Validator, value: Any) -> list[str]:
     """What is wrong with the value, a few lines at most; empty where it fits."""
-    found: list[str] = []
-    for error in check.iter_errors(value):
-        found.append(f"{error.json_path}: {error.message[:_LONGEST]}")
-        if len(found) == _MOST_PROBLEMS:
-            break
-    return found
+    try:
+        return [
+            f"{error.json_path}: {error.message[:_LONGEST]}"
+            for error in islice(check.iter_errors(value), _MOST_PROBLEMS)
+        ]
+    except RecursionError:
+        return ["$: it is nested too deeply"]
 
 
 def _check_references(schema: Mapping[str, Any]) -> None:

@@ -192,6 +192,7 @@ def test_a_schema_may_refer_to_its_own_parts(schema: dict[str, Any]) -> None:
         ({"type": "strnig"}, "strnig"),
         ({"properties": []}, "properties"),
         ({"properties": {"a": {"$ref": "https://example.com/a"}}}, "only its own parts"),
+        ({"$ref": "#"}, "refers to itself without end"),
         ({"allOf": [{"$ref": "#/$defs/b"}]}, "#/\\$defs/b.*does not have"),
     ],
 )
@@ -226,3 +227,11 @@ async def test_a_validator_that_breaks_is_an_error_and_no_correction(recorder: A
     with pytest.raises(OutputError, match="a validator of Word failed: LookupError: no dictionary"):
         await complete_structured(recorder, model, ASKED, Word, words=WORDS)
     assert len(model.requests) == 1
+
+
+def test_a_value_that_is_nested_too_deeply_is_a_problem_and_no_crash() -> None:
+    check = validator({"properties": {"next": {"$ref": "#"}}, "type": "object"})
+    value: dict[str, Any] = {}
+    for _ in range(900):
+        value = {"next": value}
+    assert problems(check, value) == ["$: it is nested too deeply"]
