@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Final, Literal
 
@@ -44,6 +45,12 @@ _SCHEMA: Final = f"""
     COMMIT;
 """
 
+_IDENTITY: Final = """
+    SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+    FROM pragma_application_id, pragma_user_version
+"""
+"""One statement, so that it sees no half of what another process makes."""
+
 _GROWN: Final = 2**20
 """An fsync that also makes its file longer costs twice one that does not (measured: 100–140 instead of 55 µs
 of CPU). So for `full` the log is grown to 1 MiB once, which costs 1.5 ms, and is used again from its start when
@@ -68,7 +75,7 @@ def connect(path: Path, durability: Durability, patience: float) -> sqlite3.Conn
     except sqlite3.Error as error:
         raise store_error(path, error) from error
     try:
-        _check(path, connection)
+        _check(path, connection, patience)
         connection.executescript(f"{_SETTINGS[durability]}; PRAGMA journal_size_limit = {_LOG_LIMIT}")
     except sqlite3.Error as error:
         connection.close()
@@ -79,11 +86,10 @@ def connect(path: Path, durability: Durability, patience: float) -> sqlite3.Conn
     return connection
 
 
-def _check(path: Path, connection: sqlite3.Connection) -> None:
+def _check(path: Path, connection: sqlite3.Connection, patience: float) -> None:
     """Refuse what is not ours or is too new; make the tables of a new file."""
     connection.execute("PRAGMA trusted_schema = OFF")
-    application = _number(connection, "PRAGMA application_id")
-    version = _number(connection, "PRAGMA user_version")
+    application, version, tables = connection.execute(_IDENTITY).fetchone()
     if application == _APPLICATION_ID and version > _VERSION:
         raise StoreVersionError(
             f"{path} was written by a newer FlowEngine (store version {version}; this one reads up to {_VERSION}): "
@@ -91,10 +97,23 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
         )
     if application == _APPLICATION_ID:
         return
-    if _number(connection, "SELECT count(*) FROM sqlite_schema"):
+    if tables:
         raise StoreCorruptError(f"{path} is a SQLite database, but not a store of FlowEngine: give another path")
-    connection.execute("PRAGMA journal_mode = WAL")
+    _use_log(connection, patience)
     connection.executescript(_SCHEMA)
+
+
+def _use_log(connection: sqlite3.Connection, patience: float) -> None:
+    """Write-ahead logging. The one statement for which SQLite does not wait while others make the same file."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.002)
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:
