@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import anyio
+import pytest
+
+from flowengine.llm.loop_thread import LoopThread
+
+colour: ContextVar[str] = ContextVar("colour")
+
+
+async def nothing() -> None:
+    return None
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    made = LoopThread("test loop", close=nothing)
+    yield made
+    if made._loop is not None and made._thread is not None:
+        made._stop(made._loop, made._thread)
+
+
+async def test_a_coroutine_runs_in_one_asyncio_loop_elsewhere(thread: LoopThread) -> None:
+    async def where() -> tuple[int, str, asyncio.AbstractEventLoop]:
+        await asyncio.sleep(0)
+        return threading.get_ident(), threading.current_thread().name, asyncio.get_running_loop()
+
+    first, second = await thread.call(where), await thread.call(where)
+    assert first == second
+    assert first[0] != threading.get_ident()
+    assert first[1] == "test loop"
+
+
+async def test_anyio_knows_that_it_is_asyncio_there(thread: LoopThread) -> None:
+    async def sleep() -> str:
+        await anyio.sleep(0.001)
+        return await anyio.to_thread.run_sync(lambda: "slept")
+
+    assert await thread.call(sleep) == "slept"
+
+
+async def test_what_it_raises_is_raised_here(thread: LoopThread) -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        await thread.call(fail)
+
+
+async def test_it_sees_the_callers_context_variables(thread: LoopThread) -> None:
+    async def read() -> str:
+        return colour.get()
+
+    colour.set("green")
+    assert await thread.call(read) == "green"
+
+
+async def test_being_cancelled_here_cancels_it_there(thread: LoopThread) -> None:
+    cancelled = threading.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with anyio.move_on_after(0.02) as scope:
+        await thread.call(wait)
+    assert scope.cancelled_caught
+    assert await anyio.to_thread.run_sync(cancelled.wait, 5)
+
+
+async def test_many_calls_wait_at_once(thread: LoopThread) -> None:
+    done: list[int] = []
+
+    async def one(number: int) -> None:
+        async def sleep() -> int:
+            await asyncio.sleep(0.05)
+            return number
+
+        done.append(await thread.call(sleep))
+
+    with anyio.fail_after(3):
+        async with anyio.create_task_group() as group:
+            for number in range(200):
+                group.start_soon(one, number)
+    assert sorted(done) == list(range(200))
+
+
+def test_a_caller_whose_loop_has_ended_disturbs_nobody(thread: LoopThread) -> None:
+    release = threading.Event()
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(release.wait, 5)
+
+    async def leave() -> None:
+        with anyio.move_on_after(0.02):
+            await thread.call(stubborn)
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(leave, backend=backend)
+    release.set()
+    anyio.run(thread.call, nothing)
+
+
+async def test_a_loop_that_was_stopped_fails_the_calls_under_way(thread: LoopThread) -> None:
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    job = thread.begin(wait)
+    await thread.call(nothing)
+    assert thread._loop is not None
+    assert thread._thread is not None
+    await anyio.to_thread.run_sync(thread._stop, thread._loop, thread._thread)
+    with pytest.raises(RuntimeError, match="stopped"):
+        await job.wait()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_gets_a_thread_of_its_own() -> None:
+    code = """
+import anyio, os, sys, warnings
+from flowengine.llm.loop_thread import LoopThread
+async def one(): return 1
+thread = LoopThread("x", close=one)
+anyio.run(thread.call, one)
+child = os.fork()
+if child == 0:
+    anyio.run(thread.call, one)
+    os._exit(7)
+sys.exit(0 if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7 else 1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=30)
+    assert done.returncode == 0
