@@ -167,10 +167,6 @@ class Liveness:
         """Whether the two never both succeed in one run."""
         return self._never_both(self._done(one), self._done(other))
 
-    def edges_exclude(self, one: int, other: int, target: int) -> bool:
-        """Whether two parents never both lead to the target (a parent that routes it away does not)."""
-        return self._never_both(self._leading(one, target), self._leading(other, target))
-
     def certain(self, reader: int | None, node: int) -> bool:
         """Whether the node has succeeded whenever the reader runs. No reader: whenever a run succeeds."""
         done = self._done(node)
@@ -221,10 +217,6 @@ class Liveness:
         if self._graph.vertices[number].on_error != "then":
             return self._chains[number]
         return self._chosen(number, self._choices.all[number] - {ON_ERROR})
-
-    def _leading(self, parent: int, target: int) -> _Chains | None:
-        labels = next((labels for gate, labels in self._graph.gates.get(target, ()) if gate == parent), None)
-        return self._done(parent) if labels is None else self._chosen(parent, labels)
 
     def _chosen(self, chooser: int, labels: frozenset[str]) -> _Chains | None:
         chains = self._chains[chooser]
@@ -279,7 +271,9 @@ class Liveness:
         if join == "all" and parents:
             return max((parent + 1 for parent in parents), key=self._musts.depth.__getitem__)
         if gates:
-            above = [self._musts.up[gate + 1] if labels == {ON_ERROR} else gate + 1 for gate, labels in gates]
+            above = [
+                self._musts.up[gate + 1] if labels == frozenset({ON_ERROR}) else gate + 1 for gate, labels in gates
+            ]
         elif join == "some" and parents:
             above = [parent + 1 for parent in parents if self._chains[parent] is not None]
         else:

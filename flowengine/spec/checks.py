@@ -1,13 +1,60 @@
-"""placeholder"""
+"""The order of the checks on a spec: names, structure, code, and then the runs that the graph allows.
+
+The last stage looks only at flows that are sound so far, since an edge that is missing would make it
+see what is not there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from flowengine.errors import Diagnostic
-from flowengine.spec.project import Project
+from flowengine.spec.check_code import check_code, code_of
+from flowengine.spec.check_names import check_names
+from flowengine.spec.check_runs import check_runs
+from flowengine.spec.check_structure import check_structure
+from flowengine.spec.check_unused import check_unused
+from flowengine.spec.project import Project, project_of
+from flowengine.spec.references import Text, reads_of, texts_of
+from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
 
+__all__ = ["check"]
 
-def check(spec: FlowSpec, project: Project | None, *, whole: bool, warnings: bool) -> Iterator[Diagnostic]:
-    return iter(())
+
+def check(spec: FlowSpec, project: Project | None, *, whole: bool, warnings: bool) -> list[Diagnostic]:
+    """Everything that is wrong with what a spec means. `whole`: nothing of it was mended."""
+    report = Report(spec)
+    _check_texts(spec, report)
+    check_structure(spec, report)
+    problems: list[Diagnostic] = []
+    if _needs_project(spec):
+        if project is None:
+            project, problems = project_of(spec.path)
+        check_code(spec, project, report)
+    check_names(spec, () if project is None else project.allow_env, report)
+    if whole and not report.failed:
+        check_runs(spec, report, warnings=warnings)
+        if warnings:
+            check_unused(spec, report)
+    return [*problems, *report.found]
+
+
+def _check_texts(spec: FlowSpec, report: Report) -> None:
+    for text, error in reads_of(spec).errors:
+        report.in_text("FE301", error.message, text, error.line, error.column)
+    for text in texts_of(spec):
+        if text.kind == "plain" and ("{{" in text.text or "{%" in text.text):
+            _refuse_braces(text, report)
+
+
+def _refuse_braces(text: Text, report: Report) -> None:
+    at = min(found for found in (text.text.find("{{"), text.text.find("{%")) if found >= 0)
+    line = text.text.count("\n", 0, at) + 1
+    column = at - text.text.rfind("\n", 0, at)
+    key = next(str(part) for part in reversed(text.path) if isinstance(part, str))
+    report.in_text("FE310", f"'{key}' is not rendered, so it takes no template", text, line, column)
+
+
+def _needs_project(spec: FlowSpec) -> bool:
+    if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
+        return True
+    return any(True for _ in code_of(spec))

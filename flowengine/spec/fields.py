@@ -34,6 +34,7 @@ __all__ = [
     "Route",
     "Routes",
     "Score",
+    "Target",
     "Template",
     "TextKind",
     "Values",
@@ -111,9 +112,22 @@ NodeId = Annotated[str, Field()]
 CodePath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")]
 """`module:function` or `module:Class`."""
 
+
+def _nowhere(value: Any) -> Any:
+    return None if value == {} else value
+
+
+Target = Annotated[
+    NodeId | None,
+    BeforeValidator(_nowhere),
+    BeforeValidator(_given),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "maxProperties": 0}]}),
+]
+"""A node's name, or `{}` for nowhere (None here)."""
+
 # --- texts, and what becomes of them -----------------------------------------------------------------
 
-TextKind = Literal["template", "expression", "plain", "values", "routes"]
+TextKind = Literal["template", "expression", "plain", "values"]
 
 
 class _Text(NamedTuple):
@@ -133,16 +147,25 @@ Rendered = Annotated[Any, _Text("values")]
 
 
 @cache
-def text_fields(model: type[BaseModel]) -> tuple[tuple[str, str, TextKind], ...]:
-    """A model's fields that hold texts: (attribute, key in the file, kind)."""
-    marks: list[tuple[str, str, TextKind]] = []
+def text_fields(model: type[BaseModel]) -> tuple[tuple[str, str, TextKind | None], ...]:
+    """A model's fields that hold texts: (attribute, key in the file, kind); no kind: models that may hold some."""
+    marks: list[tuple[str, str, TextKind | None]] = []
     for name, field in model.model_fields.items():
         kinds: list[TextKind] = [
             each.kind for each in _marks(field.annotation, field.metadata) if isinstance(each, _Text)
         ]
         if kinds:
             marks.append((name, field.alias or name, kinds[0]))
+        elif _holds_models(field.annotation):
+            marks.append((name, field.alias or name, None))
     return tuple(marks)
+
+
+def _holds_models(annotation: Any) -> bool:
+    parts: tuple[Any, ...] = getattr(annotation, "__args__", ())
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return True
+    return any(_holds_models(part) for part in parts)
 
 
 def _marks(annotation: Any, metadata: list[Any]) -> list[Any]:
@@ -215,5 +238,5 @@ def _as_route(value: Any) -> Any:
 
 
 AsRoute = Annotated[Route, BeforeValidator(_as_route)]
-Routes = Annotated[dict[str, AsRoute], _Text("routes")]
+Routes = dict[str, AsRoute]
 """Label → where it leads."""

@@ -1,4 +1,222 @@
+"""The project file, and what it allows: which code flows may call, which environment they may read.
+
+`[tool.flowengine]` in the nearest pyproject.toml that has it, else flowengine.toml; its folder is the
+root, and paths in flows stay under it. Without one, the flow's folder is the root, and only modules in
+it may be called. `problem_with` looks at code without running it; `import_object` and `import_callable` run it.
+"""
+
 from __future__ import annotations
 
+import importlib
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
 
-class Project: ...
+from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.spec.defined import names_in
+from flowengine.spec.imports import load_module
+from flowengine.spec.shapes import is_map
+
+__all__ = ["Problem", "Project", "find_project", "project_of"]
+
+
+class Problem(NamedTuple):
+    """Why a reference to code cannot be used."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+    def error(self) -> ProjectError:
+        return ProjectError(f"{self.code} {self.message}{self.hint}")
+
+
+@dataclass(frozen=True)
+class Project:
+    """What a project file says."""
+
+    root: Path
+    """Paths in flows stay under this folder."""
+    file: Path | None = None
+    """The project file; None where there is none."""
+    allow_calls: tuple[str, ...] = ()
+    """Modules that may be called, with everything below them."""
+    allow_env: tuple[str, ...] = ()
+    """Environment variables that flows may read."""
+    pythonpath: tuple[Path, ...] = ()
+    """Folders where modules are looked for, before the installed ones."""
+    store: str | None = None
+    """Where runs are recorded."""
+    providers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Provider → its settings (rate limits, bases)."""
+    memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of memory."""
+
+    def resolve(self, path: str | os.PathLike[str], base: Path | None = None) -> Path:
+        """A path of a flow, relative to `base` (the root, if not given); `ProjectError` where it leaves the root."""
+        root = self.root.resolve()
+        found = ((base or self.root) / path).resolve()
+        if not found.is_relative_to(root):
+            raise ProjectError(f"the path '{path}' leaves the project's root {root}")
+        return found
+
+    def module_file(self, module: str) -> Path | None:
+        """The file of a module that lies in the project; None where it is an installed one, or is not there."""
+        relative = Path(*module.split("."))
+        for folder in self.pythonpath or (self.root,):
+            for candidate in (folder / relative.with_suffix(".py"), folder / relative / "__init__.py"):
+                if candidate.is_file():
+                    return candidate
+        return None
+
+    def problem_with(self, target: str) -> Problem | None:
+        """Why `module:name` cannot be used, as far as that is seen without running code; None: nothing found."""
+        module, _, name = target.partition(":")
+        refused = self.refusal(module)
+        if refused is not None:
+            return refused
+        file = self.module_file(module)
+        if file is None:
+            return None if self.file is not None and _is_installed(module) else self._not_found(module)
+        names = names_in(file)
+        if names is None or name in names:
+            return None
+        return Problem("FE506", f"the module '{module}' defines no '{name}'", did_you_mean(name, names))
+
+    def refusal(self, module: str) -> Problem | None:
+        """Why a module may not be called; None: it may."""
+        if self.file is None:
+            return None if self.module_file(module) else self._not_found(module)
+        if any(module == allowed or module.startswith(allowed + ".") for allowed in self.allow_calls):
+            return None
+        hint = did_you_mean(module, self.allow_calls) or f"; list it in `allow_calls` of {self.file.name}"
+        return Problem("FE504", f"the module '{module}' is not allowed", hint)
+
+    def import_callable(self, target: str) -> Callable[..., Any]:
+        """The function or class of `module:name`; `ProjectError` says what is in the way."""
+        found = self.import_object(target)
+        if not callable(found):
+            raise Problem("FE508", f"'{target}' is {type(found).__name__}, which cannot be called").error()
+        return found
+
+    def import_object(self, target: str) -> Any:
+        """Whatever `module:name` is. Imports the module; `ProjectError` says what is in the way."""
+        name, _, attribute = target.partition(":")
+        refused = self.refusal(name)
+        if refused is not None:
+            raise refused.error()
+        module = self._module(name)
+        try:
+            return getattr(module, attribute)
+        except AttributeError:
+            hint = did_you_mean(attribute, vars(module))
+            raise Problem("FE506", f"the module '{name}' defines no '{attribute}'", hint).error() from None
+
+    def _module(self, name: str) -> ModuleType:
+        file = self.module_file(name)
+        if file is None and not _is_installed(name):
+            raise self._not_found(name).error()
+        try:
+            return importlib.import_module(name) if file is None else load_module(name, file)
+        except Exception as error:  # Foreign code: whatever it raises is its module's failure.
+            text = f"the module '{name}' cannot be imported: {type(error).__name__}: {error}"
+            raise Problem("FE507", text).error() from error
+
+    def _not_found(self, module: str) -> Problem:
+        where = self.pythonpath or (self.root,)
+        known = [each.stem for folder in where for each in folder.glob("*.py")] if "." not in module else []
+        places = ", ".join(str(each) for each in where)
+        also = "; without a project file only modules there may be called" if self.file is None else ""
+        return Problem("FE505", f"there is no module '{module}' in {places}", did_you_mean(module, known) or also)
+
+
+def find_project(path: str | os.PathLike[str] | None = None) -> Project:
+    """The project of a flow file or a folder; `ProjectError` lists what is wrong with its file."""
+    project, problems = project_of(None if path is None else Path(path))
+    if problems:
+        raise ProjectError("\n".join(str(each) for each in problems))
+    return project
+
+
+def project_of(path: Path | None) -> tuple[Project, list[Diagnostic]]:
+    """The project of a flow file (or a folder, or the current one) and what is wrong with its file."""
+    start = (path or Path()).absolute()
+    folder = start if start.is_dir() else start.parent
+    for each in (folder, *folder.parents):
+        for file in (each / "pyproject.toml", each / "flowengine.toml"):
+            if file.is_file():
+                settings, problems = _settings(file)
+                if settings is not None or problems:
+                    return _project(file, settings or {}, problems)
+    return Project(folder), []
+
+
+def _settings(file: Path) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
+    """FlowEngine's part of a TOML file; None where the file has none."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        return None, [Diagnostic("FE501", f"cannot read the project file: {error}", str(file))]
+    if file.name == "flowengine.toml":
+        inner: Any = content.get("tool", {}).get("flowengine") if is_map(content.get("tool")) else None
+        return (inner if is_map(inner) else content), []
+    tool: Any = content.get("tool")
+    own: Any = tool.get("flowengine") if is_map(tool) else None
+    if own is not None and not is_map(own):
+        return None, [Diagnostic("FE502", "[tool.flowengine] is a table", str(file))]
+    return own, []
+
+
+_LIST: Final = "a list of strings"
+_EXPECTED: Final = {
+    "allow_calls": _LIST,
+    "allow_env": _LIST,
+    "pythonpath": _LIST,
+    "store": "a string",
+    "providers": "a table",
+    "memory": "a table",
+}
+_FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    _LIST: lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),  # pyright: ignore[reportUnknownVariableType] - a list of a TOML file
+    "a string": lambda value: isinstance(value, str),
+    "a table": is_map,
+}
+
+
+def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]) -> tuple[Project, list[Diagnostic]]:
+    sound: dict[str, Any] = {}
+    for key, value in settings.items():
+        expected = _EXPECTED.get(key)
+        if expected is None:
+            problems.append(Diagnostic("FE502", f"unknown key '{key}'", str(file), hint=did_you_mean(key, _EXPECTED)))
+        elif not _FITS[expected](value):
+            problems.append(Diagnostic("FE502", f"'{key}' is {expected}", str(file)))
+        else:
+            sound[key] = tuple(value) if expected is _LIST else value
+    sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
+    return Project(file.parent, file, **sound), problems
+
+
+def _inside(file: Path, given: Iterable[str], problems: list[Diagnostic]) -> tuple[Path, ...]:
+    """The folders of `pythonpath`; those outside of the root are problems."""
+    folders: list[Path] = []
+    for each in given:
+        folder = (file.parent / each).resolve()
+        if folder.is_relative_to(file.parent.resolve()):
+            folders.append(folder)
+        else:
+            problems.append(Diagnostic("FE503", f"'{each}' in `pythonpath` leaves the project's root", str(file)))
+    return tuple(folders)
+
+
+def _is_installed(module: str) -> bool:
+    """Whether Python finds the module. Packages above it are not imported: only the first name is looked for."""
+    try:
+        return find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False

@@ -8,8 +8,9 @@ Source: the flow format, version 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -20,6 +21,8 @@ from flowengine.spec.schema_nodes import NodeSpec, RetrySpec
 from flowengine.spec.shapes import fits
 
 __all__ = ["Defaults", "FlowSpec", "InputSpec", "Limits", "StateSpec"]
+
+T = TypeVar("T")
 
 JsonType = Literal["string", "number", "integer", "boolean", "array", "object"]
 MergeRule = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
@@ -103,7 +106,7 @@ class Defaults(Keys):
     retry: Maybe[RetrySpec] = None
     """Run a node again when it fails."""
     timeout: Maybe[Duration] = None
-    """Time for a node, all attempts together."""
+    """Time for one attempt of a node."""
 
 
 class Limits(Keys):
@@ -157,6 +160,7 @@ class FlowSpec(Keys):
     outputs: Outputs = Field(default_factory=dict[str, Any])
     """What a run gives back: name → template; sees every node."""
 
+    _worked_out: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
     _source: SourceText = PrivateAttr(default_factory=lambda: SourceText("", None, None))
 
     @model_validator(mode="after")
@@ -179,6 +183,12 @@ class FlowSpec(Keys):
     def source(self) -> SourceText:
         """The text with the place of every key and value."""
         return self._source
+
+    def remembered(self, name: str, make: Callable[[FlowSpec], T]) -> T:
+        """What was worked out about this spec under a name; a spec never changes, so it stays true."""
+        if name not in self._worked_out:
+            self._worked_out[name] = make(self)
+        return self._worked_out[name]
 
     def placed(self, source: SourceText) -> FlowSpec:
         """This spec, knowing where its parts stand."""

@@ -21,6 +21,7 @@ from flowengine.spec.fields import (
     Plain,
     Routes,
     Score,
+    Target,
     Template,
     Values,
     found,
@@ -55,8 +56,8 @@ class RetrySpec(Keys):
     """The first wait."""
     max: Duration = 60.0
     """The longest wait."""
-    jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of each wait that is random, 0.0–1.0."""
+    jitter: bool = True
+    """Shorten each wait at random, so that many nodes do not come back at once."""
     on: ListOf[Literal["invalid_output", "error"]] = ("invalid_output", "error")
     """What is worth another attempt: an output that does not fit its shape, any other failure."""
 
@@ -97,7 +98,7 @@ class NodeKeys(Keys):
     retry: Maybe[RetrySpec] = None
     """Run the node again when it fails."""
     timeout: Maybe[Duration] = None
-    """Time for the node, all attempts together."""
+    """Time for one attempt."""
     on_error: OnError = OnErrorSpec(action="fail")
     """What a failure means: `fail`, `skip`, or `{then: <node id>}`."""
 
@@ -143,7 +144,7 @@ class CaseSpec(Keys):
 
     if_: Expression = Field(alias="if")
     """When this case is taken."""
-    then: Maybe[NodeId] = None
+    then: Target = None
     """Where it leads; left out: nowhere (then it needs a label)."""
     label: Maybe[Annotated[str, Field(min_length=1)]] = None
     """The case's name in pictures and traces; left out: the target's id."""
@@ -167,9 +168,9 @@ class ConditionNodeSpec(NodeKeys):
     """Kind of the node."""
     if_: Maybe[Expression] = Field(default=None, alias="if")
     """A boolean; goes with `then` and `else`."""
-    then: Maybe[NodeId] = None
+    then: Target = None
     """Where true leads; left out: nowhere."""
-    else_: Maybe[NodeId] = Field(default=None, alias="else")
+    else_: Target = Field(default=None, alias="else")
     """Where false leads, or what no case matches; left out beside `if`: nowhere."""
     cases: Maybe[ListOf[CaseSpec]] = None
     """The first case that is true is taken; none and no `else`: the node fails."""
@@ -185,6 +186,11 @@ class ConditionNodeSpec(NodeKeys):
             return "cases"
         return "if" if self.call is None else "call"
 
+    @property
+    def has_else(self) -> bool:
+        """Whether `else` is there, be it that it leads nowhere."""
+        return "else_" in self.model_fields_set
+
     @model_validator(mode="after")
     def _one_form(self) -> ConditionNodeSpec:
         forms = [
@@ -198,7 +204,7 @@ class ConditionNodeSpec(NodeKeys):
         return self
 
     def _keys_of_the_form(self, form: str) -> None:
-        given = {key for key, value in (("then", self.then), ("else", self.else_), ("routes", self.routes)) if value}
+        given = {key for key in ("then", "else", "routes") if key.replace("else", "else_") in self.model_fields_set}
         for key in sorted(given - _KEYS_OF_FORM[form]):
             raise refuse("FE209", f"'{key}' does not go with '{form}'", at=key)
         if form == "call" and not self.routes:
@@ -207,7 +213,7 @@ class ConditionNodeSpec(NodeKeys):
             raise refuse("FE214", "there is nothing to choose from: give at least one case", at="cases")
 
 
-_KEYS_OF_FORM: Final = {"if": {"then", "else"}, "cases": {"else"}, "call": {"routes"}}
+_KEYS_OF_FORM: Final = {"if": {"then", "else"}, "cases": {"else"}, "call": {"routes", "else"}}
 
 
 class EvaluationNodeSpec(NodeKeys, ModelSettings):

@@ -20,7 +20,7 @@ from flowengine.spec.schema_nodes import NODE_TYPES
 from flowengine.spec.shapes import is_map
 from flowengine.spec.unavailable import UNAVAILABLE_KEYS, UNAVAILABLE_TYPES
 
-__all__ = ["Problem", "mend", "problems_of"]
+__all__ = ["STAND_IN_CODE", "Problem", "mend", "problems_of"]
 
 
 class Problem(NamedTuple):
@@ -236,13 +236,16 @@ def _options(annotation: Any, tag: str | None = None) -> list[tuple[str | None, 
 
 # --- mending -----------------------------------------------------------------------------------------
 
+STAND_IN_CODE: Final = "unnamed:unnamed"
+"""A reference to code that nobody gave."""
+
 _STAND_INS: Final[Mapping[str, Any]] = {
     "flowengine": "v1",
     "name": "unnamed",
     "nodes": {"unnamed": {"prompt": "-"}},
     "instruction": "-",
     "routes": {"unnamed": {}},
-    "call": "unnamed:unnamed",
+    "call": STAND_IN_CODE,
     "if": "true",
 }
 """What takes the place of a required value, so that the rest of the file can be looked at."""

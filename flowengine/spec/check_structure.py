@@ -1,0 +1,94 @@
+"""Checks of names between nodes: targets, agents, labels, state keys that are written, cycles."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flowengine.engine.graph import FALLBACK, ON_ERROR
+from flowengine.errors import did_you_mean
+from flowengine.spec.outline import cycles_of
+from flowengine.spec.positions import KeyPath
+from flowengine.spec.references import Leads, causes_of, routes_of
+from flowengine.spec.report import Report
+from flowengine.spec.schema import FlowSpec
+from flowengine.spec.schema_nodes import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
+
+__all__ = ["check_structure"]
+
+
+def check_structure(spec: FlowSpec, report: Report) -> None:
+    """Unknown targets, agents and state keys, labels that collide, self references, cycles."""
+    _check_ends(spec, report)
+    _check_agents(spec, report)
+    _check_labels(spec, report)
+    _check_writes(spec, report)
+    _check_cycles(spec, report)
+
+
+def _check_ends(spec: FlowSpec, report: Report) -> None:
+    for (source, target, label), path, use in causes_of(spec):
+        own = target if label is None else source
+        if source == target:
+            if use is None:
+                report.at_value("FE211", "a node cannot wait for itself or lead to itself", path)
+            else:
+                report.at_use("FE211", f"the template of '{own}' reads the node's own output", use)
+        elif use is None:
+            other = source if label is None else target
+            if other not in spec.nodes:
+                report.at_value("FE203", f"unknown target '{other}'", path, did_you_mean(other, spec.nodes))
+
+
+def _check_agents(spec: FlowSpec, report: Report) -> None:
+    named: list[tuple[str, KeyPath]] = []
+    if isinstance(spec.defaults.agent, str):
+        named.append((spec.defaults.agent, ("defaults", "agent")))
+    for name, node in spec.nodes.items():
+        if isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec) and isinstance(node.agent, str):
+            named.append((node.agent, ("nodes", name, "agent")))
+    for agent, path in named:
+        if agent not in spec.agents:
+            report.at_value("FE213", f"unknown agent '{agent}'", path, did_you_mean(agent, spec.agents))
+
+
+def _check_labels(spec: FlowSpec, report: Report) -> None:
+    for name, node in spec.nodes.items():
+        leads = routes_of(spec, name)
+        targets: dict[str, str | None] = {}
+        for each in leads:
+            if each.label in targets and targets[each.label] != each.target:
+                report.at_value("FE212", f"the label '{each.label}' leads to two places", each.path)
+            targets.setdefault(each.label, each.target)
+        if node.on_error.then is not None and ON_ERROR in targets:
+            at = next(each.path for each in leads if each.label == ON_ERROR)
+            report.at_key("FE212", f"the label '{ON_ERROR}' is the engine's where `on_error` leads to a node", at[:-1])
+        _check_fallback(leads, report)
+
+
+def _check_fallback(leads: list[Leads], report: Report) -> None:
+    """A fallback to a node is a label of its own, so no declared label may have its name."""
+    labels = Counter(each.label for each in leads)
+    own = next((each for each in leads if each.label == FALLBACK and each.path[-1] == FALLBACK), None)
+    if own is not None and labels[FALLBACK] > 1:
+        text = f"the label '{FALLBACK}' is the engine's where `fallback` leads to a node; rename it"
+        report.at_key("FE212", text, (*own.path[:-1], "routes", FALLBACK))
+
+
+def _check_writes(spec: FlowSpec, report: Report) -> None:
+    for name, node in spec.nodes.items():
+        for key in node.set:
+            if key not in spec.shared_state:
+                hint = did_you_mean(key, spec.shared_state)
+                report.at_key("FE218", f"shared state has no key '{key}'", ("nodes", name, "set", key), hint)
+
+
+def _check_cycles(spec: FlowSpec, report: Report) -> None:
+    causes = {(cause.edge.source, cause.edge.target): cause for cause in reversed(causes_of(spec))}
+    edges = [(s, t) for s, t in causes if s != t and s in spec.nodes and t in spec.nodes]
+    for cycle in cycles_of(list(spec.nodes), reversed(edges)):
+        message = f"the nodes form a cycle: {' → '.join(cycle)}"
+        cause = causes[cycle[-2], cycle[-1]]
+        if cause.use is None:
+            report.at_value("FE210", message, cause.path)
+        else:
+            report.at_use("FE210", message, cause.use)

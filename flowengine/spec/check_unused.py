@@ -1,0 +1,53 @@
+"""Warnings about what is declared and never read: inputs, state keys, agents.
+
+Code can read inputs and state too, so a flow that calls code is not warned about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flowengine.spec.check_code import code_of
+from flowengine.spec.references import causes_of, reads_of
+from flowengine.spec.report import Report
+from flowengine.spec.schema import FlowSpec
+from flowengine.spec.schema_nodes import AgentNodeSpec, ConditionNodeSpec, FunctionNodeSpec
+
+__all__ = ["check_unused"]
+
+
+def check_unused(spec: FlowSpec, report: Report) -> None:
+    """Inputs, state keys and agents that nobody names."""
+    if not any(True for _ in code_of(spec)):
+        _check_reads(spec, report)
+    given: list[Any] = [spec.defaults.agent, *(getattr(node, "agent", None) for node in spec.nodes.values())]
+    named = {each for each in given if isinstance(each, str)}
+    for name in spec.agents:
+        if name not in named:
+            report.at_key("FE906", f"no node names the agent '{name}'", ("agents", name))
+
+
+def _check_reads(spec: FlowSpec, report: Report) -> None:
+    paths = [use.reference.path for use in reads_of(spec).uses]
+    for name in _unread("shared_state", spec.shared_state, paths):
+        report.at_key("FE904", f"nobody reads the state key '{name}'", ("shared_state", name))
+    if not _takes_inputs_unnamed(spec):
+        for name in _unread("inputs", spec.inputs, paths):
+            report.at_key("FE905", f"nobody reads the input '{name}'", ("inputs", name))
+
+
+def _unread(root: str, declared: Iterable[str], paths: Iterable[tuple[str, ...]]) -> list[str]:
+    read = {path[1] if len(path) > 1 else None for path in paths if path[0] == root}
+    return [] if None in read else [name for name in declared if name not in read]
+
+
+def _takes_inputs_unnamed(spec: FlowSpec) -> bool:
+    """Whether a first node's user input is the flow's inputs (rule 7)."""
+    followed = {cause.edge.target for cause in causes_of(spec)}
+    for name, node in spec.nodes.items():
+        if name not in followed and not isinstance(node, ConditionNodeSpec | FunctionNodeSpec):
+            asks = node.prompt if isinstance(node, AgentNodeSpec) else node.target
+            if asks is None:
+                return True
+    return False

@@ -1,0 +1,85 @@
+"""Who could have set a value last, before each node; and which of two writers have no order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from flowengine.engine.exclusion import Liveness
+from flowengine.engine.graph import Graph
+
+__all__ = ["Lasts", "conflict", "masks_of"]
+
+_KEPT: Final = 32
+"""Candidates kept for the last setter: the last ones."""
+_COMPARED: Final = 1000
+"""Unordered writers that are compared with one another."""
+
+
+def masks_of(graph: Graph, marked: Collection[int]) -> dict[int, int]:
+    """Marked node → which nodes are marked and come before it, one bit a node's number."""
+    masks: list[int] = []
+    for parents in graph.parents:
+        mask = 0
+        for parent in parents:
+            mask |= masks[parent]
+            if parent in marked:
+                mask |= 1 << parent
+        masks.append(mask)
+    return {number: masks[number] for number in marked}
+
+
+def conflict(unordered: Iterable[int], other: int, live: Liveness) -> int | None:
+    """The first of several nodes that can be live beside another one."""
+    for count, one in enumerate(unordered):
+        if count == _COMPARED:
+            break
+        if not live.exclude(one, other):
+            return one
+    return None
+
+
+class Lasts:
+    """For each kind of value: its candidates before each node, that is the setters that no certain later one covers."""
+
+    def __init__(self, graph: Graph, live: Liveness, setters: Mapping[str, Collection[int]]) -> None:
+        self._graph = graph
+        self._live = live
+        self._setters = setters
+        self._before: dict[str, list[tuple[int, ...]]] = {}
+
+    def before(self, number: int | None, what: str) -> tuple[int, ...]:
+        """Nodes that could have set a value last, as seen by a node, or (None) at the end of a run."""
+        if what not in self._before:
+            self._before[what] = []
+            for each, parents in enumerate(self._graph.parents):
+                self._before[what].append(self._candidates(each, parents, what))
+        if number is not None:
+            return self._before[what][number]
+        graph = self._graph
+        ends = [each for each in range(len(graph)) if not graph.children[each] and each not in graph.routes]
+        return self._candidates(None, ends, what)
+
+    def two_before(self, number: int | None, what: str) -> tuple[int, int] | None:
+        """Two candidates that can both be live and have no order, or None."""
+        candidates = self.before(number, what)
+        for at, other in enumerate(candidates):
+            for one in candidates[:at]:
+                if not self._live.exclude(one, other) and not self._graph.ancestry.holds(one, other):
+                    return one, other
+        return None
+
+    def _candidates(self, reader: int | None, parents: Iterable[int], what: str) -> tuple[int, ...]:
+        before, setters = self._before[what], self._setters[what]
+        found: set[int] = set()
+        for parent in parents:
+            if parent in setters:
+                found.add(parent)
+            if parent not in setters or not self._live.certain(reader, parent):
+                found.update(before[parent])
+        if len(found) < 2:
+            return tuple(found)
+        last = sorted(found)[-_KEPT:]
+        covering = [each for each in last if self._live.certain(reader, each)]
+        holds = self._graph.ancestry.holds
+        return tuple(each for each in last if not any(each < later and holds(each, later) for later in covering))

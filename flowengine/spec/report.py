@@ -1,0 +1,51 @@
+"""Where checks write their findings: a code, a message and a path, made into diagnostics with positions."""
+
+from __future__ import annotations
+
+from flowengine.errors import Diagnostic
+from flowengine.spec.positions import KeyPath
+from flowengine.spec.references import Text, Use
+from flowengine.spec.schema import FlowSpec
+
+__all__ = ["Report"]
+
+
+class Report:
+    """The findings of one spec, each told once."""
+
+    def __init__(self, spec: FlowSpec) -> None:
+        self.found: list[Diagnostic] = []
+        self._source = spec.source
+        self._file = None if spec.path is None else str(spec.path)
+        self._told: set[Diagnostic] = set()
+
+    @property
+    def failed(self) -> bool:
+        return any(each.severity == "error" for each in self.found)
+
+    def at_key(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
+        """A finding about a key, or about what is missing below it."""
+        self._tell(code, message, self._source.key_position(path), _node(path), hint)
+
+    def at_value(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
+        """A finding about a value."""
+        self._tell(code, message, self._source.position(path), _node(path), hint)
+
+    def in_text(self, code: str, message: str, text: Text, line: int, column: int, hint: str = "") -> None:
+        """A finding inside of a text."""
+        self._tell(code, message, self._source.inside(text.path, text.text, line, column), text.node, hint)
+
+    def at_use(self, code: str, message: str, use: Use, hint: str = "") -> None:
+        """A finding about a name that a text reads."""
+        self.in_text(code, message, use.text, use.reference.line, use.reference.column, hint)
+
+    def _tell(self, code: str, message: str, place: tuple[int, int], node: str | None, hint: str) -> None:
+        severity = "warning" if code.startswith("FE9") else "error"
+        each = Diagnostic(code, message, self._file, *place, node, hint, severity)
+        if each not in self._told:
+            self._told.add(each)
+            self.found.append(each)
+
+
+def _node(path: KeyPath) -> str | None:
+    return str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
