@@ -27,6 +27,7 @@ __all__ = [
     "RoutingResult",
     "RunStatus",
     "freeze",
+    "shown",
 ]
 
 NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
@@ -383,7 +384,7 @@ def freeze(value: Any) -> Any:
     >>> freeze([1, {"a": []}])
     [1, {'a': []}]
     """
-    kind = type(value)
+    kind = cast(Any, type(value))
     if kind in _ATOMS:
         return value
     if kind is list:
@@ -402,3 +403,12 @@ def thaw(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: thaw(each) for key, each in cast(dict[Any, Any], value).items()}
     return value
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: its type, and the beginning of its `repr`.
+
+    >>> shown("abc")
+    "str 'abc'"
+    """
+    return f"{type(value).__name__} {value!r:.60}"

@@ -6,11 +6,12 @@ a runner runs it, a journal store keeps its runs. No run's state is kept here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from functools import partial
 from os import PathLike
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import anyio
 
@@ -144,7 +145,8 @@ class Flow:
         `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
         """
         with _opened(store, durability) as journals:
-            return await local.start(self.plan, inputs or {}, journals, run_id=run_id, limits=limits)
+            run = await local.start(self.plan, inputs or {}, journals, run_id=run_id, limits=limits)
+        return _kept(run, store)
 
     def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:
         """`run` for scripts, inside or outside a running event loop."""
@@ -162,7 +164,8 @@ class Flow:
         """Go on with a run of the store that was interrupted or failed (see `runners.local.resume`)."""
         with _opened(store, durability) as journals:
             found = journals.find(run_id)
-            return await local.resume(self.plan, found, journals, allow_changed=allow_changed, limits=limits)
+            run = await local.resume(self.plan, found, journals, allow_changed=allow_changed, limits=limits)
+        return _kept(run, store)
 
     @asynccontextmanager
     async def stream(
@@ -249,7 +252,7 @@ def as_node(step: Step | Any) -> FlowNode:
     if isinstance(step, EvaluationAgent):
         return EvaluationNode(step)
     raise DefinitionError(
-        f"a flow is made of nodes and agents, found {type(cast(Any, step)).__name__}; wrap a function in FunctionNode"
+        f"a flow is made of nodes and agents, found {type(step).__name__}; wrap a function in FunctionNode"
     )
 
 
@@ -266,6 +269,19 @@ class _opened:  # noqa: N801 - used as a statement, like `open`
     def __exit__(self, *exception: Iterable[object]) -> None:
         if self._mine:
             self._store.close()
+
+
+def _kept(run: Run, store: Store) -> Run:
+    """A run of a store that is closed by now: whoever asks for its journal opens it again."""
+    return run.reading(partial(_events_at, store, run.id)) if isinstance(store, str) else run
+
+
+def _events_at(url: str, run_id: str) -> Sequence[Event]:
+    store = open_store(url, "process")
+    try:
+        return store.events(run_id)
+    finally:
+        store.close()
 
 
 def _field(field: InputField | str) -> InputField:

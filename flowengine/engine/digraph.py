@@ -10,6 +10,9 @@ import networkx as nx
 __all__ = ["CycleError", "cycle_of", "lean_digraph", "topological"]
 
 
+_find_cycle: Any = vars(nx)["find_cycle"]  # Its declared type is only partly known.
+
+
 class CycleError(Exception):
     """The nodes of one cycle, the first repeated at the end."""
 
@@ -44,7 +47,7 @@ def topological(digraph: Any, order: Mapping[str, int]) -> tuple[str, ...]:
     try:
         return tuple(nx.lexicographical_topological_sort(digraph, key=order.__getitem__))
     except nx.NetworkXUnfeasible:
-        cycle = [edge[0] for edge in nx.find_cycle(digraph)]
+        cycle: list[str] = [edge[0] for edge in _find_cycle(digraph)]
         first = min(range(len(cycle)), key=lambda at: order[cycle[at]])
         raise CycleError([*cycle[first:], *cycle[:first], cycle[first]]) from None
 
@@ -56,7 +59,7 @@ def cycle_of(edges: Iterable[tuple[str, str]]) -> list[str] | None:
     ['b', 'c', 'b']
     """
     try:
-        found: list[tuple[str, str]] = list(nx.find_cycle(lean_digraph((), edges)))
+        found: list[tuple[str, str]] = list(_find_cycle(lean_digraph((), edges)))
     except nx.NetworkXNoCycle:
         return None
     return [found[0][0], *(target for _, target in found)]

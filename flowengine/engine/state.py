@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from flowengine.context import FrozenDict, FrozenList, freeze
+from flowengine.context import FrozenDict, FrozenList, freeze, shown
 from flowengine.errors import StateConflictError, StateError, did_you_mean
 
 __all__ = [
@@ -386,6 +386,4 @@ def _check(key: str, declared: StateKey, value: Any) -> None:
     fits = isinstance(value, _TYPES[expected]) and (expected == "boolean" or not isinstance(value, bool))
     if not fits:
         rule = f" (merge: {declared.merge} takes contributions)" if declared.merge in _FOLDS else ""
-        raise StateError(
-            f"shared state key '{key}' takes {expected} values{rule}, found {type(value).__name__} {value!r:.60}"
-        )
+        raise StateError(f"shared state key '{key}' takes {expected} values{rule}, found {shown(value)}")

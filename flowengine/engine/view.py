@@ -24,6 +24,9 @@ class NodeContext(Context):
     """The view of one node, while it runs."""
 
     __slots__ = ("_note_to", "_number", "_walk")
+    _walk: Walk
+    _number: int
+    _note_to: NoteTo
 
     def __init__(self, walk: Walk, number: int, note_to: NoteTo) -> None:
         _set_walk(self, walk)
@@ -94,10 +97,9 @@ class NodeContext(Context):
         return self._walk.recorded.get(self.current_node, ())
 
 
-# The slots' own setters: a Context refuses attribute assignment, and this is the only place that fills one.
-_set_walk = NodeContext._walk.__set__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportPrivateUsage]
-_set_number = NodeContext._number.__set__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportPrivateUsage]
-_set_note_to = NodeContext._note_to.__set__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportPrivateUsage]
+# The slots' own setters: a Context refuses attribute assignment, and only this module fills one.
+_slots: dict[str, Any] = dict(vars(NodeContext))
+_set_walk, _set_number, _set_note_to = (_slots[name].__set__ for name in ("_walk", "_number", "_note_to"))
 
 
 class _Outputs(Mapping[str, Any]):

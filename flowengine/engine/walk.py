@@ -166,19 +166,18 @@ class Walk:
 
     def apply(self, event: Event) -> None:
         """Settle the node that an event is about, and decide what that makes decidable."""
-        kind = type(event)
-        if kind is NodeFinished:
+        if type(event) is NodeFinished:
             number = self.graph.index[event.node]
             self._finish(number, event.result)
             self._settle(number, SUCCEEDED)
-        elif kind is NodeFailed:
+        elif type(event) is NodeFailed:
             self._fail(self.graph.index[event.node], event.error)
-        elif kind is NodeSkipped:
+        elif type(event) is NodeSkipped:
             number = self.graph.index[event.node]
             self._causes[number] = event.cause
             self._left[number] = self._seen[number]
             self._settle(number, SKIPPED)
-        elif kind is NodeCancelled:
+        elif type(event) is NodeCancelled:
             number = self.graph.index[event.node]
             self._left[number] = self._seen[number]
             self._settle(number, CANCELLED)
@@ -304,18 +303,18 @@ class Walk:
         index = self.graph.index
         settled: dict[int, Event] = {}
         for event in events:
-            kind = type(event)
-            if kind is NodeFinished or kind is NodeFailed or kind is NodeSkipped:
+            if type(event) is NodeStarted:
+                if event.node in index:
+                    settled.pop(index[event.node], None)
+            elif type(event) is NodeFinished or type(event) is NodeFailed or type(event) is NodeSkipped:
+                self.recorded.pop(event.node, None)
                 if event.node in index:
                     settled[index[event.node]] = event
-                    self.recorded.pop(event.node, None)
-                    if kind is NodeSkipped:
+                    if type(event) is NodeSkipped:
                         told.add((index[event.node], event.cause))
-            elif kind is NodeRecorded:
+            elif type(event) is NodeRecorded:
                 self.recorded.setdefault(event.node, []).append(event.record)
-            elif kind is NodeStarted and event.node in index:
-                settled.pop(index[event.node], None)
-            elif kind is RunResumed:
+            elif type(event) is RunResumed:
                 settled = {n: event for n, event in settled.items() if self._for_good(n, event)}
                 told.clear()
         return {n: event for n, event in settled.items() if self._for_good(n, event)}
@@ -458,5 +457,5 @@ class _Several(list[str]):
     """The names of predecessors that pass on different results."""
 
 
-_new: Final[Any] = tuple.__new__
+_new: Final[Any] = vars(tuple)["__new__"]
 _FAILING: Final = frozenset((FAILED, TAINTED))

@@ -8,9 +8,10 @@ from inspect import isawaitable
 from typing import Any, ClassVar
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.caller import subject_of
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.gateway import DirectGateway
-from flowengine.agents.prompt import text_of
+from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.context import Context, EvaluationResult, NodeResult
 from flowengine.engine.graph import FALLBACK
@@ -55,16 +56,17 @@ class AgentNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
-        answered = await agent.run_async(asked, _slim(context), gateway=DirectGateway(context.note))
-        routing, state = answered.routing_result, answered.shared_state
+        result, prompt, evaluation, routing = await agent.respond(
+            asked, earlier=context.messages, gateway=DirectGateway(context.note)
+        )
         return NodeResult(
-            output=answered.result.content,
-            result=answered.result,
+            output=result.content,
+            result=result,
             routing=routing,
             route=None if routing is None else taken(routing.next_route, self._routes, self._fallback),
-            evaluation=answered.evaluation_result,
-            prompt=state["_last_prompt"],
-            generation=state["_last_generation"],
+            evaluation=evaluation,
+            prompt=prompt,
+            generation=result.content,
         )
 
     def identity(self) -> Sequence[Any]:
@@ -106,12 +108,7 @@ class RoutingNode(FlowNode):
 
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
-        target = None if self.target is None else self.target(context)
-        routed = await agent.run_async(
-            _looked_at(context), _slim(context), target=target, gateway=DirectGateway(context.note)
-        )
-        routing = routed.routing_result
-        assert routing is not None  # What a routing agent is for.
+        routing = await agent.route(_subject(context, self.target), DirectGateway(context.note))
         label = taken(routing.next_route, self._routes, self._fallback)
         return NodeResult(output=routing, routing=routing, route=label)
 
@@ -155,24 +152,14 @@ class EvaluationNode(FlowNode):
         return self._routes
 
     async def run(self, context: Context, /) -> NodeResult:
-        target = None if self.target is None else self.target(context)
-        evaluation = await (self._by_code(context, target) if self.scorer else self._by_agent(context, target))
+        subject = _subject(context, self.target)
+        if self.scorer is not None:
+            evaluation = await _scored_by(self.scorer, subject.content, self.threshold)
+        else:
+            assert self.judge is not None  # There is no scorer.
+            judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
+            evaluation = await judge.evaluate(subject, DirectGateway(context.note))
         return NodeResult(output=evaluation, evaluation=evaluation, route="pass" if evaluation.passed else "fail")
-
-    async def _by_agent(self, context: Context, target: Any) -> EvaluationResult:
-        assert self.judge is not None  # There is no scorer.
-        judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
-        judged = await judge.run_async(
-            _looked_at(context), _slim(context), target=target, gateway=DirectGateway(context.note)
-        )
-        assert judged.evaluation_result is not None  # What an evaluation agent is for.
-        return judged.evaluation_result
-
-    async def _by_code(self, context: Context, target: Any) -> EvaluationResult:
-        assert self.scorer is not None
-        content = _subject(context) if target is None else target
-        answer = self.scorer(content)
-        return _scored(await answer if isawaitable(answer) else answer, content, self.threshold)
 
     def identity(self) -> Sequence[Any]:
         if self.scorer is not None:
@@ -202,22 +189,18 @@ def taken(answer: str, routes: Mapping[str, str | None], fallback: str | None) -
     raise RouteError(f"the route '{answer}' leads to no declared label; allowed are: {', '.join(routes)}")
 
 
-def _slim(context: Context) -> Context:
-    """What an agent needs of a run: the chat so far, and the last generation with its prompt."""
-    state = context.shared_state
-    last = {key: state[key] for key in ("_last_prompt", "_last_generation") if key in state}
-    return Context(shared_state=last, messages=context.messages, current_node=context.current_node)
+def _subject(context: Context, target: Value | None) -> Subject:
+    """What is judged or routed: the target, else the last generation, else the `result` received or the input."""
+    chosen = None if target is None else target(context)
+    received = None
+    if chosen is None and "_last_generation" not in context.shared_state:
+        received = user_input(context)  # Not read before it is needed: `result` may be ambiguous.
+    return subject_of(context, received, chosen)
 
 
-def _looked_at(context: Context) -> str | None:
-    """What is judged or routed where there is no generation yet."""
-    return None if "_last_generation" in context.shared_state else user_input(context)
-
-
-def _subject(context: Context) -> Any:
-    if "_last_generation" in context.shared_state:
-        return context.shared_state["_last_generation"]
-    return context.result  # Not read before it is needed: it may be ambiguous.
+async def _scored_by(scorer: Callable[[Any], Any], content: Any, threshold: float) -> EvaluationResult:
+    answer = scorer(content)
+    return _scored(await answer if isawaitable(answer) else answer, content, threshold)
 
 
 def _scored(answer: Any, content: Any, threshold: float) -> EvaluationResult:

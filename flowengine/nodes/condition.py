@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, cast
 
-from flowengine.context import Context, NodeResult
+from flowengine.context import Context, NodeResult, shown
 from flowengine.errors import RouteError
 from flowengine.nodes.function import source_of
 from flowengine.nodes.node import FlowNode
@@ -74,7 +74,7 @@ class ConditionNode(FlowNode):
     def _choose(self, answer: Any) -> str:
         if self._two_way:
             if not isinstance(answer, bool):
-                raise RouteError(f"the condition must give true or false, found {type(answer).__name__} {answer!r:.60}")
+                raise RouteError(f"the condition must give true or false, found {shown(answer)}")
             return "then" if answer else "else"
         if isinstance(answer, bool | str | Enum) and (label := _label(answer)) in self._routes:
             return label

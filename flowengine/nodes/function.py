@@ -66,7 +66,7 @@ class FunctionNode(FlowNode):
     async def _in_thread(self, context: Context) -> Any:
         args, kwargs = self._given(context)
         value = await to_thread.run_sync(lambda: self.function(*args, **kwargs), abandon_on_cancel=True)
-        return await cast(Awaitable[Any], value) if inspect.isawaitable(value) else value
+        return await value if inspect.isawaitable(value) else value
 
     def identity(self) -> Sequence[Any]:
         return (source_of(self.function),)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flowengine.context import freeze
+from flowengine.context import freeze, shown
 from flowengine.errors import InputError, did_you_mean
 
 __all__ = ["REQUIRED", "InputField", "checked_inputs"]
@@ -86,8 +86,8 @@ def _problem(field: InputField, value: Any) -> str | None:
     if field.type is not None:
         fits = isinstance(value, _TYPES[field.type]) and (field.type == "boolean" or not isinstance(value, bool))
         if not fits:
-            return f"expected {field.type}, found {type(value).__name__} {value!r:.60}"
+            return f"expected {field.type}, found {shown(value)}"
     if field.enum is not None and value not in field.enum:
         allowed = ", ".join(map(str, field.enum))
-        return f"{value!r:.60} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
+        return f"{shown(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
     return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
-from flowengine.context import Context, NodeResult
+from flowengine.context import Context, NodeResult, shown
 from flowengine.engine.ports import Node, Skip
 from flowengine.errors import NodeTimeoutError, OutputError, TemplateError
 from flowengine.records import Retry as RetryRecord
@@ -68,7 +68,7 @@ class _Conditional:
         if isinstance(answer, Awaitable):
             answer = await answer
         if not isinstance(answer, bool):
-            raise TemplateError(f"`when` must give true or false, found {type(answer).__name__} {answer!r:.60}")
+            raise TemplateError(f"`when` must give true or false, found {shown(answer)}")
         return await self._node.run(context) if answer else Skip()
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import time
 from typing import Any
 
@@ -66,7 +67,8 @@ async def start(
         plan.skeleton,
     )
     walk = Walk(plan.graph, StateStore(plan.state), inputs=given, env=env, run_id=run_id)
-    return await _drive(plan, walk, journal, started, limits or plan.limits)
+    read = partial(store.events, run_id)
+    return await _drive(plan, walk, journal, started, limits or plan.limits, read)
 
 
 async def resume(
@@ -99,7 +101,8 @@ async def resume(
         await journal.close()
         raise
     resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY)
-    return await _drive(plan, walk, journal, resumed, limits or plan.limits)
+    read = partial(store.events, run_id)
+    return await _drive(plan, walk, journal, resumed, limits or plan.limits, read)
 
 
 def read_run(plan: Plan, events: Sequence[Event]) -> Run:
@@ -107,7 +110,7 @@ def read_run(plan: Plan, events: Sequence[Event]) -> Run:
     started = _first("", events)
     last = events[-1]
     finished = last if isinstance(last, RunFinished) else RunFinished(last.at, "running")
-    return Run(started.run_id, _walked(plan, started, events), finished, events)
+    return Run(started.run_id, _walked(plan, started, events), finished, lambda: events)
 
 
 def changed_nodes(plan: Plan, events: Sequence[Event]) -> list[str]:
@@ -137,7 +140,14 @@ def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
     )
 
 
-async def _drive(plan: Plan, walk: Walk, journal: Journal, first: RunStarted | RunResumed, limits: FlowLimits) -> Run:
+async def _drive(
+    plan: Plan,
+    walk: Walk,
+    journal: Journal,
+    first: RunStarted | RunResumed,
+    limits: FlowLimits,
+    read: Callable[[], Sequence[Event]],
+) -> Run:
     """Journal the first event, run, journal the last one; the journal is closed whatever happens."""
     try:
         journal.append(first)
@@ -153,7 +163,6 @@ async def _drive(plan: Plan, walk: Walk, journal: Journal, first: RunStarted | R
         waiting = journal.commit(True)
         if waiting is not None:
             await waiting
-        run = Run(walk.run_id or "", walk, finished, journal.read())
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             journal.append(RunFinished(time(), "cancelled"))
@@ -164,7 +173,7 @@ async def _drive(plan: Plan, walk: Walk, journal: Journal, first: RunStarted | R
             await _close_quietly(journal)
         raise
     await journal.close()
-    return run
+    return Run(walk.run_id or "", walk, finished, read)
 
 
 async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits) -> None:

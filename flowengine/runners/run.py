@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flowengine.context import Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
@@ -53,9 +53,12 @@ class _NodeRuns(Mapping[str, NodeRun]):
 
 
 class Run:
-    """One run, ended or parked. `context` is what the flow's outputs saw."""
+    """One run, ended or parked. `context` is what the flow's outputs saw.
 
-    def __init__(self, run_id: str, walk: Walk, finished: RunFinished, events: Sequence[Event]) -> None:
+    `read` gets the journal, when somebody asks for it.
+    """
+
+    def __init__(self, run_id: str, walk: Walk, finished: RunFinished, read: Callable[[], Sequence[Event]]) -> None:
         self.id = run_id
         self.status: RunStatus = finished.status
         self.outputs: Mapping[str, Any] = finished.outputs or {}
@@ -65,8 +68,17 @@ class Run:
         self.nodes: Mapping[str, NodeRun] = _NodeRuns(walk)
         self.inputs = walk.inputs
         self.context: Context = FinalContext(walk)
-        self.events = events
-        """The journal, the whole of it."""
+        self._read = read
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The journal, the whole of it, read anew each time."""
+        return self._read()
+
+    def reading(self, read: Callable[[], Sequence[Event]]) -> Run:
+        """This run, with another way to its journal."""
+        self._read = read
+        return self
 
     @property
     def shared_state(self) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ An agent whose texts have no placeholder is made once; otherwise it is made anew
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from flowengine.agents.agent import Agent
@@ -50,7 +51,7 @@ class AgentMaker:
             **self._judging(judging, settings.locale),
             **_routing(settings.routing),
         }
-        return _made(lambda **rendered: Agent(name, **rendered), given)
+        return _made(partial(Agent, name), given)
 
     def routing(self, name: str, node: RoutingNodeSpec) -> RoutingAgent | Callable[[Context], RoutingAgent]:
         given = {
@@ -60,7 +61,7 @@ class AgentMaker:
             "fallback": node.fallback,
             "min_confidence": node.min_confidence,
         }
-        return _made(lambda **rendered: RoutingAgent(name, **rendered), given)
+        return _made(partial(RoutingAgent, name), given)
 
     def judging(self, name: str, node: EvaluationNodeSpec) -> EvaluationAgent | Callable[[Context], EvaluationAgent]:
         given = {
@@ -69,7 +70,7 @@ class AgentMaker:
             "evaluation_criteria": dict(node.criteria) or None,
             "pass_threshold": node.threshold,
         }
-        return _made(lambda **rendered: EvaluationAgent(name, **rendered), given)
+        return _made(partial(EvaluationAgent, name), given)
 
     def _calls(self, settings: AgentSpec) -> dict[str, Any]:
         given = {key: getattr(settings, key) for key in _AS_THEY_ARE}

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Final
 
-from flowengine.context import Context
 from flowengine.engine.state import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
@@ -53,7 +52,7 @@ def build(spec: FlowSpec, project: Project, *, model: str | None = None) -> Plan
         nodes,
         inputs={name: _input(each) for name, each in spec.inputs.items()},
         state={name: StateKey(each.default, each.merge, each.type) for name, each in spec.shared_state.items()},
-        outputs={name: _output(each) for name, each in spec.outputs.items()} if spec.outputs else None,
+        outputs={name: values(each) for name, each in spec.outputs.items()} if spec.outputs else None,
         limits=FlowLimits(spec.limits.concurrency, spec.limits.timeout, spec.limits.on_failure),
         description=spec.description,
         allow_env=project.allow_env,
@@ -193,7 +192,3 @@ def _retry(retry: RetrySpec) -> Retry:
 def _input(each: Any) -> InputField:
     default = REQUIRED if each.required else each.default
     return InputField(each.type, default, each.enum, each.schema_, each.description)
-
-
-def _output(tree: Any) -> Callable[[Context], Any]:
-    return values(tree)  # type: ignore[return-value]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, cast
 
-from flowengine.context import Context, NodeView
+from flowengine.context import Context
 from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
 from flowengine.templating.parse import parse_template
 from flowengine.templating.undefined import Missing
 
-__all__ = ["ContextScope", "boolean", "expression", "is_static", "template", "values"]
+__all__ = ["ContextScope", "Rendering", "boolean", "expression", "is_static", "template", "values"]
 
 Value = Callable[[Context], Any]
+
+
+class Rendering(Protocol):
+    """A value with templates in it; `output` is the node's own, in `set`."""
+
+    def __call__(self, context: Context, output: Any = ..., /) -> Any: ...
 
 
 class ContextScope:
@@ -33,29 +39,6 @@ class ContextScope:
         return self._context.variables[name]
 
 
-class _Nodes(Mapping[str, NodeView]):
-    """Ancestors by id; the output of one that did not succeed is missing, with the reason."""
-
-    __slots__ = ("_nodes",)
-
-    def __init__(self, nodes: Mapping[str, NodeView]) -> None:
-        self._nodes = nodes
-
-    def __getitem__(self, node: str) -> NodeView:
-        view = self._nodes[node]
-        if view.status == "succeeded":
-            return view
-        reason = f"node '{node}' was {view.status}"
-        output, result = (Missing(f"nodes.{node}.{field}", reason) for field in ("output", "result"))
-        return view._replace(output=output, result=result)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-
 def _or_missing(value: Any, name: str, reason: str) -> Any:
     return Missing(name, reason) if value is None else value
 
@@ -63,7 +46,7 @@ def _or_missing(value: Any, name: str, reason: str) -> Any:
 _NAMES: Final[Mapping[str, Callable[[Context], Any]]] = {
     "inputs": lambda context: context.inputs,
     "shared_state": lambda context: context.shared_state,
-    "nodes": lambda context: _Nodes(context.nodes),
+    "nodes": lambda context: context.nodes,
     "result": lambda context: _or_missing(context.result, "result", "no predecessor ran"),
     "routing_result": lambda context: _or_missing(context.routing_result, "routing_result", "nothing routed before"),
     "evaluation_result": lambda context: _or_missing(
@@ -98,19 +81,19 @@ def is_static(source: str) -> bool:
     return parse_template(source).is_static
 
 
-def values(tree: Any) -> Callable[[Context, Any], Any]:
-    """Any value with templates in its strings, however deep, as a function of (context, output).
+def values(tree: Any) -> Rendering:
+    """Any value with templates in its strings, however deep.
 
     >>> values({"a": ["{{ output }}", 1]})(Context(), "x")
     {'a': ['x', 1]}
     """
     if isinstance(tree, str):
         render = compile_template(tree)
-        return lambda context, output=Missing: render(ContextScope(context, output))
+        return lambda context, output=Missing, /: render(ContextScope(context, output))
     if isinstance(tree, dict):
-        pairs = {str(key): values(each) for key, each in tree.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any JSON value
-        return lambda context, output=Missing: {key: each(context, output) for key, each in pairs.items()}
+        pairs = {key: values(each) for key, each in cast(dict[str, Any], tree).items()}
+        return lambda context, output=Missing, /: {key: each(context, output) for key, each in pairs.items()}
     if isinstance(tree, list | tuple):
-        parts = [values(each) for each in tree]  # pyright: ignore[reportUnknownVariableType] - any JSON value
-        return lambda context, output=Missing: [each(context, output) for each in parts]
-    return lambda context, output=Missing: tree
+        parts = [values(each) for each in cast(list[Any], tree)]
+        return lambda context, output=Missing, /: [each(context, output) for each in parts]
+    return lambda context, output=Missing, /: tree

@@ -191,7 +191,7 @@ def _payloads(path: str) -> Sequence[bytes | str]:
     return ["".join(str(each) for each in pair) for pair in joined]
 
 
-EVENTS_TABLE = ("events", "body")
+EVENTS_TABLE = ("event", "body")
 """Where the SQLite journal keeps its events: table and column."""
 
 
