@@ -12,7 +12,7 @@ from flowengine.context import NodeStatus, RunStatus
 from flowengine.engine.events import ErrorInfo
 from flowengine.errors import LimitError
 
-__all__ = ["code_of", "error_line", "outputs_text", "run_object"]
+__all__ = ["code_of", "error_line", "node_object", "outputs_text", "run_object"]
 
 
 def code_of(status: RunStatus, error: ErrorInfo | None) -> int:
@@ -64,7 +64,7 @@ def run_object(
             "status": progress.status,
             "outputs": outputs,
             "error": None if error is None or finished is None else _error(error, finished.node),
-            "nodes": {name: _node(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
+            "nodes": {name: node_object(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
             "seconds": progress.seconds(),
             "tokens": usage.tokens,
             "cost_usd": usage.cost_usd,
@@ -77,13 +77,14 @@ def _error(error: ErrorInfo, node: str | None) -> Mapping[str, Any]:
     return {"type": error.type, "message": error.message, "node": node}
 
 
-def _node(row: NodeRow, status: NodeStatus | None) -> Mapping[str, Any]:
+def node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[str, Any]:
+    """One node as an object."""
     calls = row.usage.calls
     return {
         "status": status or row.status,
         "kind": row.kind,
         "cause": row.cause,
-        "error": None if row.error is None else {"type": row.error.type, "message": row.error.message},
+        "error": None if row.error is None else row.error._asdict(),
         "seconds": row.seconds(),
         "model_calls": calls,
         "tokens": row.usage.tokens,

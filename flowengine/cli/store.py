@@ -1,4 +1,8 @@
-"""Which store a command means: `--store`, else `FLOWENGINE_STORE`, else `.flowengine/runs.db` here."""
+"""Which store a command means.
+
+`--store`, else `FLOWENGINE_STORE`, else the `store` of the project that the working folder belongs to,
+else `.flowengine/runs.db` in the working folder. All commands look in the same place.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,19 @@ def store_option(function: F) -> F:
 
 
 def chosen_store(given: str | None) -> str:
-    return given or os.environ.get("FLOWENGINE_STORE") or DEFAULT
+    return given or os.environ.get("FLOWENGINE_STORE") or _of_project() or DEFAULT
+
+
+def _of_project() -> str | None:
+    """The project's store; a relative path is relative to the project's folder."""
+    from flowengine.spec.project import project_of  # Only where nothing nearer names the store.
+
+    project, _ = project_of(None)
+    if project.store is None:
+        return None
+    path = project.store.removeprefix("sqlite:///")
+    is_path = path != project.store or ":" not in path
+    return str(project.root / path) if is_path else project.store
 
 
 def keeps(store: str) -> bool:

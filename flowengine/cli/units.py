@@ -40,6 +40,8 @@ def dollars(cost: float | None, *, is_whole: bool = True) -> str:
     """
     if cost is None:
         return ""
+    if not cost and is_whole:
+        return "$0"
     return f"${cost:.{2 if cost >= 1 else 4}f}{'' if is_whole else '+'}"
 
 

@@ -1,0 +1,134 @@
+"""`flowengine doctor`: what a run would find here. It says that a key is set and never what it is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.table import table
+from flowengine.cli.terminal import Results
+from flowengine.errors import FlowEngineError
+from flowengine.llm.detect import default_model
+from flowengine.llm.dotenv import read_environment
+from flowengine.llm.vendors import OTHERS, VENDORS, Vendor
+from flowengine.spec.project import project_of
+from flowengine.version import __version__
+
+__all__ = ["command"]
+
+
+class Finding(NamedTuple):
+    """One line of the report."""
+
+    topic: str
+    text: str
+    is_fine: bool = True
+    """False where something that FlowEngine needs is missing."""
+
+
+@click.command("doctor")
+@store_option
+def command(store: str | None) -> int:
+    """Say what is installed, which keys are set, whether `dot` is there and the store can be written.
+
+    Exit code 1 where something is missing that FlowEngine needs.
+    """
+    environ = _environment()
+    findings = [
+        Finding("flowengine", __version__),
+        Finding("python", f"{platform.python_version()} ({sys.executable})"),
+        *_packages(),
+        _dot(),
+        *_models(environ),
+        _project(),
+        _store(chosen_store(store)),
+    ]
+    results = Results()
+    for line in table([["ok" if each.is_fine else "MISSING", each.topic, each.text] for each in findings]):
+        results.line(line)
+    return 0 if all(each.is_fine for each in findings) else 1
+
+
+def _environment() -> Mapping[str, str]:
+    """The real one and the `.env` of the project, as runs see it."""
+    project, _ = project_of(None)
+    return read_environment(project.root, os.environ)
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_UNDECLARED: Final = ("anyio", "click", "jinja2", "litellm", "networkx", "pydantic", "rich")
+"""Looked for where FlowEngine itself is not installed but only on the path."""
+
+
+def _packages() -> Iterator[Finding]:
+    """What FlowEngine declares that it needs, with the versions that are here. Nothing is imported."""
+    try:
+        declared = metadata.requires("flowengine") or []
+    except metadata.PackageNotFoundError:
+        declared = list(_UNDECLARED)
+    for requirement in declared:
+        name = _NAME.match(requirement)
+        if name is None or "extra ==" in requirement:
+            continue
+        try:
+            yield Finding(name[0], metadata.version(name[0]))
+        except metadata.PackageNotFoundError:
+            yield Finding(name[0], "is not installed", is_fine=False)
+
+
+def _dot() -> Finding:
+    """Graphviz is optional: pictures have a layout of their own without it."""
+    found = shutil.which("dot")
+    if found is None:
+        return Finding("dot", "not found; pictures are laid out without Graphviz")
+    try:
+        asked = subprocess.run([found, "-V"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("dot", f"{found} does not run: {error}")
+    return Finding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})")
+
+
+def _models(environ: Mapping[str, str]) -> Iterator[Finding]:
+    variables = [name for vendor in (*VENDORS.values(), *OTHERS.values()) for name in _variables(vendor)]
+    known = [name for name in dict.fromkeys(variables) if environ.get(name)]
+    yield Finding("keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set")
+    chosen = default_model(environ)
+    yield Finding("default model", chosen.name + (" (a stand-in, no language model)" if chosen.notice else ""))
+
+
+def _variables(vendor: Vendor) -> tuple[str, ...]:
+    return (*vendor.key_variables, *vendor.base_variables)
+
+
+def _project() -> Finding:
+    project, problems = project_of(None)
+    if problems:
+        return Finding("project", "; ".join(str(each) for each in problems), is_fine=False)
+    return Finding(
+        "project", f"no project file; the root is {project.root}" if project.file is None else str(project.file)
+    )
+
+
+def _store(store: str) -> Finding:
+    """Read what is there, and see whether the folder of a file can be written; nothing is made."""
+    try:
+        with journals(store) as kept:
+            count = len(kept.list())
+    except FlowEngineError as error:
+        return Finding("store", str(error), is_fine=False)
+    path = Path(store.removeprefix("sqlite:///")).expanduser()
+    nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if ":" not in store.removeprefix("sqlite:///") and not os.access(nearest, os.W_OK):
+        return Finding("store", f"{store}: {nearest} cannot be written", is_fine=False)
+    return Finding("store", f"{store} ({count} run{'s' * (count != 1)})")

@@ -1,0 +1,110 @@
+"""`flowengine resume`: a run goes on where it broke off, with the flow file it was started from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from flowengine.cli.execute import Execution
+from flowengine.cli.options import limits_of, reporting_of, running_options
+from flowengine.cli.outcome import outputs_text, run_object
+from flowengine.cli.progress import Progress
+from flowengine.cli.record import beginning, read
+from flowengine.cli.store import chosen_store, journals
+from flowengine.cli.terminal import Results, complain
+from flowengine.cli.watch import Reporting
+from flowengine.engine.events import Event, RunFinished, RunStarted
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import DefinitionError
+from flowengine.flow import Flow
+from flowengine.journal.database import Durability
+from flowengine.runners import local
+from flowengine.runners.run import Run
+
+__all__ = ["command"]
+
+
+@click.command("resume")
+@click.argument("reference", metavar="RUN")
+@click.option("--allow-changed", is_flag=True, help="Go on although the flow was edited since the run started.")
+@click.option("--flow", "file", metavar="FILE", help="The flow file, where it is not the one of the start.")
+@running_options
+def command(
+    reference: str,
+    allow_changed: bool,
+    file: str | None,
+    model: str | None,
+    store: str | None,
+    as_json: bool,
+    events: bool,
+    concurrency: int | None,
+    timeout: float | None,
+    quiet: bool,
+    durability: Durability,
+) -> int:
+    """Go on with RUN: an id, the start of one, or @last.
+
+    What had finished is not run again and not paid again. Model, concurrency and timeout are those of
+    the start, unless given anew.
+    """
+    reporting = reporting_of(as_json, events, quiet)
+    results = Results()
+    with journals(chosen_store(store)) as kept:
+        run_id = kept.find(reference)
+        past = read(kept, run_id)
+    finished = past[-1]
+    if isinstance(finished, RunFinished) and finished.status == "succeeded":
+        return _tell_succeeded(run_id, past, finished, reporting, results)
+    started = beginning(past)
+    settings = started.settings
+    with results.alone():
+        plan = _flow(started, file, model or settings.get("model")).plan
+    limits = limits_of(
+        plan.limits, concurrency or settings.get("concurrency"), settings.get("timeout") if timeout is None else timeout
+    )
+
+    async def job(kept: JournalStore) -> Run:
+        return await local.resume(plan, run_id, kept, allow_changed=allow_changed, limits=limits)
+
+    return Execution(run_id, store, reporting, results, durability, past).run(job)
+
+
+def _flow(started: RunStarted, file: str | None, model: Any) -> Flow:
+    """From the file that is named, else from the run's own file, else from the text that the run keeps."""
+    if file is not None:
+        return Flow.from_yaml(file, model=model)
+    if started.path is None:
+        raise DefinitionError(
+            f"run {started.run_id} was started from a flow built in Python: resume it with Flow.resume(), "
+            f"or name a flow file with --flow"
+        )
+    path = _where(started.path, str(started.settings.get("folder", "")))
+    if os.path.exists(path):
+        return Flow.from_yaml(path, model=model)
+    if started.source is None:
+        raise DefinitionError(f"the flow file '{path}' of run {started.run_id} is gone: name it with --flow FILE")
+    complain(f"notice: '{path}' is gone; the run goes on with the text that it was started with")
+    return Flow.from_text(started.source, path, model=model)
+
+
+def _where(path: str, folder: str) -> str:
+    """The flow's path as seen from here: it was given in the folder where the run was started."""
+    return path if not folder or folder == os.getcwd() else os.path.join(folder, path)
+
+
+def _tell_succeeded(
+    run_id: str, past: Sequence[Event], finished: RunFinished, reporting: Reporting, results: Results
+) -> int:
+    progress = Progress()
+    for event in past:
+        progress.apply(event)
+    if not reporting.quiet:
+        complain(f"run {run_id} has succeeded already; these are its outputs")
+    if reporting.json:
+        results.line(run_object(progress, finished.outputs))
+    elif finished.outputs and not reporting.events:
+        results.line(outputs_text(finished.outputs))
+    return 0

@@ -1,0 +1,47 @@
+"""`flowengine runs`: the list of a store's runs, and the record of one."""
+
+from __future__ import annotations
+
+import click
+
+from flowengine.cli.commands.runs_show import show
+from flowengine.cli.plain import dumps
+from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.table import table
+from flowengine.cli.terminal import Results, complain
+from flowengine.cli.units import clock, span
+from flowengine.engine.ports import RunInfo
+
+__all__ = ["command"]
+
+
+@click.group("runs")
+def command() -> None:
+    """List the runs of a store, or show one."""
+
+
+@command.command("list")
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
+def list_runs(store: str | None, as_json: bool) -> int:
+    """The runs of the store, the newest first."""
+    with journals(chosen_store(store)) as kept:
+        runs = kept.list()
+    results = Results()
+    if as_json:
+        results.line(dumps([run._asdict() for run in runs], indent=2))
+        return 0
+    if not runs:
+        complain(f"there are no runs in {chosen_store(store)}")
+        return 0
+    for line in table([["RUN", "FLOW", "STATUS", "STARTED", "TOOK"], *map(_row, runs)]):
+        results.line(line)
+    return 0
+
+
+def _row(run: RunInfo) -> list[str]:
+    took = "" if run.finished is None else span(run.finished - run.started)
+    return [run.run_id, run.flow, run.status, clock(run.started), took]
+
+
+command.add_command(show)

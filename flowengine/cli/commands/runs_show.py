@@ -1,0 +1,53 @@
+"""`flowengine runs show`: what happened in a run, or in one of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from flowengine.cli.node_sheet import node_sheet
+from flowengine.cli.outcome import node_object, run_object
+from flowengine.cli.plain import dumps, event_line
+from flowengine.cli.record import folded, node_events, read, records_of
+from flowengine.cli.sheet import run_sheet
+from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.terminal import Results
+from flowengine.engine.events import Event
+
+__all__ = ["show"]
+
+
+@click.command("show")
+@click.argument("reference", metavar="RUN")
+@click.option("--node", metavar="NODE", help="One node: its prompts, model calls, retries, output and errors.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; nothing is cut.")
+@click.option("--events", is_flag=True, help="Print each event as a line of JSON; nothing is cut.")
+@store_option
+def show(reference: str, node: str | None, as_json: bool, events: bool, store: str | None) -> int:
+    """What happened in RUN: an id, the start of one, or @last."""
+    if as_json and events:
+        raise click.UsageError("--json and --events exclude each other")
+    with journals(chosen_store(store)) as kept:
+        everything = read(kept, kept.find(reference))
+    chosen = everything if node is None else node_events(everything, node)
+    results = Results()
+    if events:
+        for event in chosen:
+            results.line(event_line(event))
+    elif as_json:
+        results.line(_object(everything, chosen, node))
+    else:
+        progress = folded(everything)
+        lines = run_sheet(progress) if node is None else node_sheet(progress.nodes[node], records_of(chosen))
+        results.line("\n".join(lines))
+    return 0
+
+
+def _object(everything: Sequence[Event], chosen: Sequence[Event], node: str | None) -> str:
+    progress = folded(everything)
+    if node is None:
+        return run_object(progress, None if progress.finished is None else progress.finished.outputs)
+    row = progress.nodes[node]
+    detail = {"id": row.id, **node_object(row), "result": row.result, "records": records_of(chosen)}
+    return dumps(detail, indent=2)

@@ -1,0 +1,131 @@
+"""One node's part in a run, told in lines of text: what it was asked, what it answered, what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from flowengine.cli.plain import shown
+from flowengine.cli.progress import NodeRow
+from flowengine.cli.sheet import cut, indented, usage_text
+from flowengine.cli.table import table
+from flowengine.cli.units import clock, dollars, span, tokens
+from flowengine.records import (
+    ModelCall,
+    Notice,
+    ProviderFailed,
+    Receipt,
+    Retry,
+    Round,
+    SkillLoad,
+    ToolCall,
+)
+
+__all__ = ["node_sheet"]
+
+
+def node_sheet(row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
+    """The lines of `runs show --node`."""
+    facts = [["node", row.id], ["kind", row.kind], ["status", row.status]]
+    if row.cause is not None:
+        facts.append(["because", row.cause.replace("_", " ")])
+    if row.started is not None:
+        facts += [["started", clock(row.started)], ["took", span(row.seconds())]]
+    if row.usage.calls:
+        facts.append(["models", usage_text(row.usage)])
+    yield from table(facts)
+    for record in records:
+        yield ""
+        yield from _SHEETS.get(type(record).__name__, _other)(record)
+    yield from _end(row)
+
+
+def _end(row: NodeRow) -> Iterator[str]:
+    if row.error is not None:
+        yield ""
+        yield f"error: {row.error.type}"
+        yield from indented(cut(row.error.message))
+        yield from indented(row.error.detail, "    ")
+    if row.result is None:
+        return
+    if row.result.route is not None:
+        yield ""
+        yield f"route: {row.result.route}"
+    for title, value in (("output", row.result.output), ("state", row.result.state)):
+        if value is not None:
+            yield ""
+            yield title
+            yield from indented(cut(shown(value)))
+
+
+def _model_call(call: ModelCall) -> Iterator[str]:
+    known = [] if call.prompt_tokens is None and call.completion_tokens is None else [
+        tokens((call.prompt_tokens or 0) + (call.completion_tokens or 0))
+    ]  # fmt: skip
+    sent = f"{call.attempts} requests" if call.attempts > 1 else ""
+    facts = [call.model, call.provider, *known, dollars(call.cost_usd), span(call.seconds), sent, call.finish_reason]
+    yield f"model call for {call.purpose}: {', '.join(each for each in facts if each)}"
+    for message in call.messages:
+        yield f"  {message.get('role', '?')}:"
+        yield from indented(cut(shown(message.get("content") or message.get("tool_calls") or "")), "    ")
+    if call.error is not None:
+        yield f"  failed: {cut(call.error)}"
+    if call.content or not call.tool_calls:
+        yield "  answer:"
+        yield from indented(cut(call.content), "    ")
+    for asked in call.tool_calls:
+        yield f"  asks for: {cut(shown(asked))}"
+
+
+def _tool_call(call: ToolCall) -> Iterator[str]:
+    verb = "begins" if call.started else "failed" if call.is_error else "done"
+    yield f"tool {call.name} {verb} ({span(call.seconds)})"
+    yield f"  arguments: {cut(shown(call.arguments))}"
+    if not call.started:
+        yield "  result:"
+        yield from indented(cut(shown(call.result)), "    ")
+
+
+def _retry(retry: Retry) -> Iterator[str]:
+    yield f"attempt {retry.attempt} failed, the next one after {span(retry.delay)}"
+    yield from indented(cut(retry.error))
+
+
+def _round(judged: Round) -> Iterator[str]:
+    score = "" if judged.score is None else f" with {judged.score:g}"
+    yield f"round {judged.number} {'passed' if judged.passed else 'did not pass'}{score}"
+    yield from indented(cut(judged.feedback))
+
+
+def _notice(notice: Notice) -> Iterator[str]:
+    yield f"notice: {cut(notice.text)}"
+
+
+def _receipt(receipt: Receipt) -> Iterator[str]:
+    budget = "" if receipt.budget is None else f" of {tokens(receipt.budget)}"
+    yield f"prompt{budget}"
+    yield from indented("\n".join(cut(shown(fragment)) for fragment in receipt.fragments))
+
+
+def _skill(load: SkillLoad) -> Iterator[str]:
+    yield f"skill {load.skill}, level {load.level}: {tokens(load.tokens)} ({span(load.seconds)})"
+
+
+def _provider(failed: ProviderFailed) -> Iterator[str]:
+    yield f"context provider {failed.provider} failed: {cut(failed.error)}"
+
+
+def _other(record: Any) -> Iterator[str]:
+    yield f"{type(record).__name__}: {cut(shown(record))}"
+
+
+_SHEETS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
+    "ModelCall": _model_call,
+    "ToolCall": _tool_call,
+    "Retry": _retry,
+    "Round": _round,
+    "Notice": _notice,
+    "Receipt": _receipt,
+    "SkillLoad": _skill,
+    "ProviderFailed": _provider,
+}

@@ -1,0 +1,98 @@
+"""A run told in lines of text, from its progress: its head, its nodes, what failed and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from flowengine.cli.plain import shown
+from flowengine.cli.progress import NodeRow, Progress, Usage
+from flowengine.cli.table import table
+from flowengine.cli.units import clock, dollars, span, tokens
+
+__all__ = ["LONGEST", "cut", "indented", "run_sheet", "usage_text"]
+
+LONGEST: Final = 2000
+"""Characters of one value that are shown."""
+
+
+def run_sheet(progress: Progress) -> Iterator[str]:
+    """The lines of `runs show`."""
+    yield from _head(progress)
+    yield ""
+    yield from table([_row(row) for row in progress.nodes.values()], right=(3, 4, 5))
+    for row in progress.nodes.values():
+        if row.error is not None:
+            yield ""
+            yield f"{row.id}: {row.error.type}"
+            yield from indented(cut(row.error.message))
+    finished = progress.finished
+    if finished is not None and finished.error is not None and finished.node is None:
+        yield ""
+        yield f"error: {cut(finished.error.message)}"
+    if finished is not None and finished.outputs:
+        yield ""
+        yield from _values("outputs", finished.outputs)
+
+
+def _head(progress: Progress) -> Iterator[str]:
+    started = progress.started
+    if started is None:
+        return
+    facts = [["run", started.run_id], ["flow", started.flow]]
+    if started.path is not None:
+        facts.append(["file", started.path])
+    facts += [["status", progress.status], ["started", clock(started.at)]]
+    facts.append(["took", span(progress.seconds(progress.last_at))])
+    if progress.usage.calls:
+        facts.append(["models", usage_text(progress.usage)])
+    yield from table(facts)
+    if started.inputs:
+        yield ""
+        yield from _values("inputs", started.inputs)
+
+
+def usage_text(usage: Usage) -> str:
+    calls = f"{usage.calls} call{'s' * (usage.calls != 1)}"
+    return ", ".join(
+        each for each in (calls, tokens(usage.tokens), dollars(usage.cost_usd, is_whole=usage.is_whole)) if each
+    )
+
+
+def _row(row: NodeRow) -> list[str]:
+    usage = row.usage
+    remark = row.cause.replace("_", " ") if row.cause else ""
+    if row.result is not None and row.result.route is not None:
+        remark = f"→ {row.result.route}"
+    if row.retries:
+        remark = f"{remark} ({row.retries} retried)".strip()
+    return [
+        row.id,
+        row.kind,
+        row.status,
+        span(row.seconds()) if row.status != "skipped" else "",
+        tokens(usage.tokens) if usage.calls else "",
+        dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else "",
+        remark,
+    ]
+
+
+def _values(title: str, values: Mapping[str, Any]) -> Iterator[str]:
+    yield title
+    for name, value in values.items():
+        text = cut(shown(value))
+        if "\n" in text:
+            yield f"  {name}:"
+            yield from indented(text, "    ")
+        else:
+            yield f"  {name}: {text}"
+
+
+def cut(text: str) -> str:
+    """The text, or the beginning of a long one with a word on how long it is."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters; --json has them all)"
+
+
+def indented(text: str, by: str = "  ") -> Iterator[str]:
+    for line in text.splitlines():
+        yield f"{by}{line}" if line else ""
