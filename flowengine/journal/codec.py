@@ -57,6 +57,8 @@ def encode(event: Event) -> str:
     except UnpackableError as error:
         value = event.result if isinstance(event, NodeFinished) else event
         raise _refusal(event, *locate(value, error)) from None
+    except RecursionError:
+        raise _refusal(event, "", "is nested too deep for what is left of the stack") from None
     try:
         text = to_json(tree, inf_nan_mode="constants").decode()
     except PydanticSerializationError:

@@ -17,12 +17,15 @@ from typing import Final, Literal
 
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 
-__all__ = ["SPAN", "Durability", "connect", "grow_log", "store_error"]
+__all__ = ["SPAN", "SQLITE_ERRORS", "Durability", "connect", "grow_log", "store_error"]
 
 Durability = Literal["full", "process", "memory"]
 
 SPAN: Final = 2**32
 """Positions that a run has."""
+
+SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)
+"""What Python's sqlite3 raises; a message that quotes a damaged file may be no text."""
 
 _APPLICATION_ID: Final = 0x464C4F57
 """`FLOW`, in the header of the file."""
@@ -72,12 +75,12 @@ def connect(path: Path, durability: Durability, patience: float) -> sqlite3.Conn
         connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     except OSError as error:
         raise StoreUnavailableError(f"the folder of {path} cannot be made: {error.strerror}") from error
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise store_error(path, error) from error
     try:
         _check(path, connection, patience)
         connection.executescript(f"{_SETTINGS[durability]}; PRAGMA journal_size_limit = {_LOG_LIMIT}")
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         connection.close()
         raise store_error(path, error) from error
     except JournalError:
@@ -138,17 +141,17 @@ def grow_log(path: Path, connection: sqlite3.Connection) -> None:
             PRAGMA cache_size = {kept};
             PRAGMA synchronous = FULL;
         """)
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise store_error(path, error) from error
 
 
-def store_error(path: Path, error: sqlite3.Error) -> JournalError:
+def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError:
     """What went wrong, as an error of ours that says what to do."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH):
         return StoreCorruptError(f"{path} is damaged, or is no store at all ({error}): restore it from a copy")
-    if code == sqlite3.SQLITE_IOERR_SHORT_READ or (code is None and "UTF-8" in str(error)):
+    if code == sqlite3.SQLITE_IOERR_SHORT_READ or (code is None and "decode" in str(error)):
         return StoreCorruptError(f"{path} is damaged ({error}): restore it from a copy")
     if primary == sqlite3.SQLITE_ERROR and "no such" in str(error):
         return StoreCorruptError(f"{path} lacks a part of its tables ({error}): restore it from a copy")

@@ -4,7 +4,7 @@ The right to write is an advisory lock of the operating system on a small file. 
 when its owner dies, however it dies, and never mistakes a new process for an old one; so a run whose
 process was killed can be continued at once. The file's text, the owner's process id, is for messages only.
 
-A process that forks without exec shares its locks with the child.
+Needs `flock` (Linux, macOS, BSD). A process that forks without exec shares its locks with the child.
 """
 
 from __future__ import annotations

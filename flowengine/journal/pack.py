@@ -35,7 +35,7 @@ from flowengine.engine.events import EVENTS, ErrorInfo
 from flowengine.journal.classes import class_name
 from flowengine.records import RECORDS
 
-__all__ = ["MAX_DEPTH", "TUPLES", "TooDeepError", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
+__all__ = ["MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
 
 MAX_DEPTH: Final = 120
 """Levels of JSON that a value may have; readers of JSON stop at 200."""

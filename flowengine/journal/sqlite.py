@@ -90,7 +90,7 @@ def _nothing() -> None:
 class SQLiteStore:
     """Many runs in one file, which is made, with its folder, when the first run is created.
 
-    `patience` is how many seconds a commit waits while another process writes to the file.
+    `patience` is how many seconds a commit, and the event loop with it, waits while another process writes.
     """
 
     def __init__(

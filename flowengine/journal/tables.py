@@ -15,7 +15,7 @@ from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.codec import decode
-from flowengine.journal.database import SPAN, store_error
+from flowengine.journal.database import SPAN, SQLITE_ERRORS, store_error
 
 __all__ = ["RUN_EVENTS", "Tables", "change_of_run"]
 
@@ -102,5 +102,5 @@ class Tables:
     def _query(self, statement: str, *values: Any) -> list[Any]:
         try:
             return self.connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise store_error(self.path, error) from error

@@ -7,7 +7,6 @@ writes again: its runs stop with the error, and can be resumed from what was com
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -16,7 +15,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from flowengine.errors import JournalError, StoreUnavailableError
-from flowengine.journal.database import store_error
+from flowengine.journal.database import SQLITE_ERRORS, store_error
 from flowengine.journal.tables import Tables
 
 __all__ = ["Writer"]
@@ -46,7 +45,7 @@ class Writer:
             return
         try:
             self._insert()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             failure = self.fail(store_error(self.tables.path, error))
             raise failure from error
         except BaseException as error:  # Ctrl-C in the middle: what is on disk is known only by reading it again
@@ -104,7 +103,7 @@ class Writer:
         self.failure = failure
         self.rows.clear()
         self.changes.clear()
-        with suppress(sqlite3.Error):  # the first error counts
+        with suppress(*SQLITE_ERRORS):  # the first error counts
             self.tables.connection.rollback()
         return failure
 

@@ -150,7 +150,9 @@ def same(before: Any, after: Any) -> bool:
     if type(before) is not type(after):
         return False
     if isinstance(before, float):
-        return math.copysign(1, before) == math.copysign(1, after) and (before == after or before != before)
+        if math.isnan(before):
+            return math.isnan(after)
+        return before == after and math.copysign(1, before) == math.copysign(1, after)
     if isinstance(before, tuple):
         return len(before) == len(after) and all(map(same, before, after))
     if is_dataclass(before) and hasattr(before, "__dict__"):
@@ -371,6 +373,20 @@ def test_values_without_end_are_refused() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert "levels deep" in refused(deep)
+
+
+def test_a_stack_that_is_nearly_full_is_a_clean_error() -> None:
+    value: Any = 0
+    for _ in range(100):
+        value = [value]
+
+    def dive(levels: int) -> str:
+        return refused(value) if levels == 0 else dive(levels - 1)
+
+    frame, used = sys._getframe(), 0  # pyright: ignore[reportPrivateUsage] -- the depth of the stack
+    while frame := frame.f_back:
+        used += 1
+    assert "too deep for what is left of the stack" in dive(sys.getrecursionlimit() - used - 100)
 
 
 WRAPPINGS = [

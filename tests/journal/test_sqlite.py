@@ -1,0 +1,572 @@
+"""The SQLite store: what survives a kill, who may write, and what a damaged or foreign file gives."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowengine.context import NodeResult
+from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunStarted
+from flowengine.errors import (
+    JournalError,
+    NotJournalableError,
+    StoreCorruptError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+from flowengine.journal.sqlite import Durability, SQLiteJournal, SQLiteStore
+
+STARTED = RunStarted("r1", "flow", 1.0, {}, {}, {})
+
+
+def finished(node: str, output: object = "text") -> NodeFinished:
+    return NodeFinished(node, 3.0, NodeResult(output))
+
+
+def write_run(store: SQLiteStore, run_id: str, events: list[Event]) -> SQLiteJournal:
+    """A run that is left open; each event is a commit."""
+    journal = store.create(run_id)
+    for event in events:
+        journal.append(event)
+        assert journal.commit() is None
+    return journal
+
+
+# --- durability -----------------------------------------------------------------------------------
+
+CHILD = """
+import os, sys, time
+from flowengine.context import NodeResult
+from flowengine.engine.events import NodeFinished, RunStarted
+from flowengine.journal.sqlite import SQLiteStore
+
+journal = SQLiteStore(sys.argv[1], sys.argv[2]).create("r1")
+journal.append(RunStarted("r1", "flow", 1.0, {}, {}, {}))
+journal.commit()
+journal.flush()
+for index in range(10**9):
+    journal.append(NodeFinished(f"n{index}", 1.0, NodeResult("x" * (index % 5000))))
+    journal.commit()
+    if sys.argv[2] == "memory" and index == 500:
+        journal.flush()
+    os.write(1, b"%d\\n" % index)
+    if sys.argv[2] == "memory" and index == 800:
+        time.sleep(60)
+"""
+
+
+def run_and_kill(path: Path, durability: Durability, after: int) -> int:
+    """Let a process write a run; kill it once it has said that so many nodes are committed. How many those were."""
+    with subprocess.Popen([sys.executable, "-c", CHILD, str(path), durability], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        for _ in range(after):
+            child.stdout.readline()
+        child.kill()
+        return after + len(child.stdout.read().splitlines())
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+async def test_what_was_committed_survives_a_kill(durability: Durability, tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    committed = run_and_kill(path, durability, 700)
+    store = SQLiteStore(path, durability)
+    events = store.events("r1")
+    assert committed <= len(events) - 1 <= committed + 1
+    assert [event.node for event in events[1:] if isinstance(event, NodeFinished)] == [
+        f"n{index}" for index in range(len(events) - 1)
+    ]
+    assert store.list()[0].status == "running"
+    journal = store.open("r1")  # nobody holds the run of a dead process
+    journal.append(RunFinished(2.0, "succeeded"))
+    await journal.close()
+    assert store.list()[0].status == "succeeded"
+    store.close()
+
+
+def test_memory_loses_only_what_came_after_the_last_flush(tmp_path: Path) -> None:
+    run_and_kill(tmp_path / "runs.db", "memory", 801)
+    store = SQLiteStore(tmp_path / "runs.db")
+    assert len(store.events("r1")) == 1 + 501
+    store.close()
+
+
+@pytest.mark.parametrize(("durability", "level"), [("full", 2), ("process", 1), ("memory", 1)])
+def test_only_full_waits_for_the_disk(durability: Durability, level: int, tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "runs.db", durability)
+    journal = write_run(store, "r1", [STARTED])
+    connection = journal._writer.tables.connection  # pyright: ignore[reportPrivateUsage] -- fsync shows nowhere else
+    assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store.close()
+
+
+def test_the_log_of_a_full_store_is_long_enough_before_the_first_commit(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "runs.db", "full")
+    store.create("r1")
+    assert 2**20 <= (tmp_path / "runs.db-wal").stat().st_size < 2**21
+    assert (tmp_path / "runs.db").stat().st_size < 2**16
+    for index in range(300):
+        journal = store.create(f"x{index}")
+        journal.append(STARTED)
+        journal.commit()
+    assert (tmp_path / "runs.db-wal").stat().st_size < 2**21
+    store.close()
+
+
+# --- commits that are shared ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SQLiteStore]:
+    made = SQLiteStore(tmp_path / "runs.db", patience=0.05)
+    yield made
+    made.close()
+
+
+def on_disk(path: Path, run_id: str = "r1") -> int:
+    """Events that another connection sees."""
+    other = SQLiteStore(path)
+    try:
+        return len(other.events(run_id))
+    finally:
+        other.close()
+
+
+async def test_nodes_that_finish_together_share_one_transaction(store: SQLiteStore) -> None:
+    journal = write_run(store, "r1", [STARTED])
+    before = _changes(store.path)
+
+    async def node(name: str) -> None:
+        journal.append(finished(name))
+        waiting = journal.commit(False)
+        assert waiting is not None
+        await waiting
+        assert on_disk(store.path) == 11
+
+    async with anyio.create_task_group() as group:
+        for index in range(10):
+            group.start_soon(node, f"n{index}")
+    assert _changes(store.path) == before + 1
+
+
+def _changes(path: Path) -> int:
+    """Frames that close a commit in the write-ahead log: a number at the 5th byte of the frame's header."""
+    log = Path(f"{path}-wal").read_bytes()
+    salt = log[16:24]
+    frames = (log[at : at + 24] for at in range(32, len(log), 24 + 4096))
+    return sum(frame[4:8] != b"\0\0\0\0" for frame in frames if frame[8:16] == salt)
+
+
+async def test_a_cancelled_leader_writes_for_those_that_follow(store: SQLiteStore) -> None:
+    journal = write_run(store, "r1", [STARTED])
+    followed: list[str] = []
+
+    async def lead(scope: anyio.CancelScope) -> None:
+        with scope:
+            journal.append(finished("leader"))
+            waiting = journal.commit(False)
+            assert waiting is not None
+            await waiting
+
+    async def follow(name: str) -> None:
+        journal.append(finished(name))
+        waiting = journal.commit(False)
+        assert waiting is not None
+        await waiting
+        followed.append(name)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            scope = anyio.CancelScope()
+            group.start_soon(lead, scope)
+            group.start_soon(follow, "a")
+            group.start_soon(follow, "b")
+            scope.cancel()
+    assert sorted(followed) == ["a", "b"]
+    assert on_disk(store.path) == 4
+
+
+async def test_a_cancelled_follower_loses_nothing(store: SQLiteStore) -> None:
+    journal = write_run(store, "r1", [STARTED])
+
+    async def commit(name: str, scope: anyio.CancelScope) -> None:
+        with scope:
+            journal.append(finished(name))
+            waiting = journal.commit(False)
+            assert waiting is not None
+            await waiting
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            scopes = [anyio.CancelScope() for _ in range(4)]
+            for index, scope in enumerate(scopes):
+                group.start_soon(commit, f"n{index}", scope)
+            for scope in scopes[1:]:
+                scope.cancel()
+    assert on_disk(store.path) == 5
+    journal.append(finished("later"))
+    journal.commit()
+    assert on_disk(store.path) == 6
+
+
+async def test_an_error_reaches_all_that_share_the_commit(store: SQLiteStore) -> None:
+    journal = write_run(store, "r1", [STARTED])
+    other = write_run(store, "r2", [STARTED])
+    refused: list[str] = []
+
+    async def node(name: str, of: SQLiteJournal) -> None:
+        of.append(finished(name))
+        waiting = of.commit(False)
+        assert waiting is not None
+        with pytest.raises(StoreUnavailableError, match=r"runs\.db is locked by another process"):
+            await waiting
+        refused.append(name)
+
+    with locked(store.path):
+        async with anyio.create_task_group() as group:
+            for index in range(3):
+                group.start_soon(node, f"n{index}", journal)
+            group.start_soon(node, "other", other)
+    assert len(refused) == 4
+    for each in (journal, other):
+        with pytest.raises(StoreUnavailableError, match="locked"):
+            each.append(finished("later"))
+        with pytest.raises(StoreUnavailableError, match="locked"):
+            each.commit()
+        with pytest.raises(StoreUnavailableError, match="locked"):
+            await each.close()
+    again = store.open("r1")  # the store itself goes on, from what was committed
+    assert list(again.read()) == [STARTED]
+    again.append(finished("later"))
+    again.commit()
+    await again.close()
+    assert on_disk(store.path) == 2
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process's transaction, as far as SQLite can tell."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield
+    connection.execute("ROLLBACK")
+    connection.close()
+
+
+def test_what_cannot_be_written_leaves_the_journal_as_it_was(store: SQLiteStore) -> None:
+    journal = write_run(store, "r1", [STARTED])
+    journal.append(NodeStarted("a", 1.0))
+    with pytest.raises(NotJournalableError, match=r"output\[0\]"):
+        journal.append(finished("a", [object()]))
+    journal.append(finished("a"))
+    journal.commit()
+    assert list(store.events("r1")) == [STARTED, NodeStarted("a", 1.0), finished("a")]
+
+
+FULL_DISK = """
+import resource, sys
+from flowengine.context import NodeResult
+from flowengine.engine.events import NodeFinished, RunStarted
+from flowengine.errors import StoreUnavailableError
+from flowengine.journal.sqlite import SQLiteStore
+
+journal = SQLiteStore(sys.argv[1]).create("r1")
+journal.append(RunStarted("r1", "flow", 1.0, {}, {}, {}))
+journal.commit()
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    for index in range(100):
+        journal.append(NodeFinished("n", 1.0, NodeResult("x" * 10_000)))
+        journal.commit()
+except StoreUnavailableError as error:
+    print(index, error)
+"""
+
+
+def test_a_file_that_cannot_grow_stops_the_run_and_keeps_what_was_committed(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    child = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    committed, _, message = child.stdout.partition(" ")
+    assert message.startswith(str(path)), child
+    assert on_disk(path) == 1 + int(committed)
+
+
+# --- who may write --------------------------------------------------------------------------------
+
+OWNER = """
+import sys
+from flowengine.engine.events import RunStarted
+from flowengine.journal.sqlite import SQLiteStore
+
+journal = SQLiteStore(sys.argv[1]).create("r1")
+journal.append(RunStarted("r1", "flow", 1.0, {}, {}, {}))
+journal.commit()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_run_belongs_to_its_process_until_that_is_dead(store: SQLiteStore) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(store.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with pytest.raises(StoreUnavailableError, match=f"run 'r1' is being written by process {child.pid};"):
+            store.open("r1")
+        with pytest.raises(StoreUnavailableError, match=f"process {child.pid};"):
+            store.create("r1")
+        store.create("r2")
+        assert list(store.events("r1")) == [STARTED]
+        os.kill(child.pid, signal.SIGKILL)
+    store.open("r1")
+    store.close()
+    assert list(Path(f"{store.path}.locks").iterdir()) == []
+
+
+def test_a_closed_store_lets_go_of_its_runs(store: SQLiteStore) -> None:
+    journal = store.create("r1")
+    journal.append(STARTED)
+    store.close()
+    assert on_disk(store.path) == 1
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        journal.append(finished("a"))
+    again = SQLiteStore(store.path)
+    again.open("r1")
+    again.close()
+
+
+def test_a_reader_of_nothing_makes_no_file(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "new" / "runs.db")
+    assert list(store.list()) == []
+    with pytest.raises(JournalError):
+        store.events("r1")
+    assert list(tmp_path.iterdir()) == []
+
+
+MAKER = """
+import sys
+from flowengine.engine.events import RunStarted
+from flowengine.journal.sqlite import SQLiteStore
+
+sys.stdin.read()
+store = SQLiteStore(sys.argv[1])
+journal = store.create(sys.argv[2])
+journal.append(RunStarted(sys.argv[2], "flow", 1.0, {}, {}, {}))
+journal.commit()
+store.close()
+"""
+
+
+def test_processes_may_make_the_same_store_at_the_same_time(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    children = [
+        subprocess.Popen([sys.executable, "-c", MAKER, str(path), f"r{index}"], stdin=subprocess.PIPE)
+        for index in range(4)
+    ]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.close()
+    assert [child.wait(timeout=60) for child in children] == [0, 0, 0, 0]
+    store = SQLiteStore(path)
+    assert sorted(run.run_id for run in store.list()) == ["r0", "r1", "r2", "r3"]
+    store.close()
+
+
+# --- places and files that are no store -----------------------------------------------------------
+
+
+@pytest.fixture
+def anyones() -> Iterator[Path]:
+    """A folder that an unprivileged user can reach, and that user: root may write everywhere."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+def test_a_folder_that_is_read_only_is_said(anyones: Path) -> None:
+    anyones.chmod(0o555)
+    with unprivileged():
+        for path in (anyones / "runs.db", anyones / "new" / "runs.db"):
+            with pytest.raises(StoreUnavailableError, match=str(anyones)):
+                SQLiteStore(path).create("r1")
+
+
+def test_a_file_that_is_read_only_is_said(anyones: Path) -> None:
+    path = anyones / "runs.db"
+    store = SQLiteStore(path)
+    write_run(store, "r1", [STARTED])
+    store.close()
+    path.chmod(0o444)
+    anyones.chmod(0o555)
+    with unprivileged():
+        store = SQLiteStore(path)
+        with pytest.raises(StoreUnavailableError, match=r"runs\.db"):
+            store.open("r1")
+        store.close()
+
+
+def test_a_path_that_is_a_folder_or_below_a_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match="cannot be opened"):
+        SQLiteStore(tmp_path).create("r1")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreUnavailableError, match="cannot be made"):
+        SQLiteStore(tmp_path / "file" / "runs.db").create("r1")
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes " * 1000)
+    for use in (SQLiteStore(path).create, SQLiteStore(path).open, SQLiteStore(path).events, SQLiteStore(path).find):
+        with pytest.raises(StoreCorruptError, match=r"notes\.txt"):
+            use("r1")
+    assert path.read_text() == "my notes " * 1000
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE event (a)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreCorruptError, match="not a store of FlowEngine"):
+        SQLiteStore(path).create("r1")
+    assert path.read_bytes() == before
+
+
+def test_a_store_of_a_newer_version_says_so(store: SQLiteStore) -> None:
+    write_run(store, "r1", [STARTED])
+    store.close()
+    connection = sqlite3.connect(store.path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    for use in (store.create, store.open, store.events, store.find):
+        with pytest.raises(StoreVersionError, match="upgrade FlowEngine"):
+            use("r1")
+
+
+def test_missing_events_are_not_passed_over(store: SQLiteStore) -> None:
+    write_run(store, "r1", [STARTED, finished("a"), finished("b")])
+    write_run(store, "r2", [STARTED, finished("a")])
+    connection = sqlite3.connect(store.path)
+    connection.execute("DELETE FROM event WHERE position IN (4294967297, 8589934592)")
+    connection.commit()
+    connection.close()
+    for run_id in ("r1", "r2"):
+        with pytest.raises(StoreCorruptError, match=f"run '{run_id}'"):
+            store.events(run_id)
+
+
+def served(path: Path, runs: dict[str, list[Event]]) -> dict[str, int]:
+    """How many events of each run a damaged store serves; they must be the run's first."""
+    counts: dict[str, int] = {}
+    store = SQLiteStore(path)
+    try:
+        for run_id, events in runs.items():
+            try:
+                found = list(store.events(run_id))
+            except JournalError:
+                continue
+            assert found == events[: len(found)]
+            counts[run_id] = len(found)
+        with suppress(JournalError):
+            assert {run.run_id for run in store.list()} <= set(runs)
+    finally:
+        store.close()
+    return counts
+
+
+def several_runs(store: SQLiteStore, turns: int = 40) -> dict[str, list[Event]]:
+    """Runs in turns, with bodies from some bytes to many pages."""
+    draw = random.Random(7)
+    runs: dict[str, list[Event]] = {f"r{index}": [] for index in range(4)}
+    journals = {run_id: store.create(run_id) for run_id in runs}
+    for turn in range(turns):
+        for run_id, journal in journals.items():
+            event = STARTED if turn == 0 else finished(f"n{turn}", "text " * draw.choice([1, 5, 50, 2500]))
+            journal.append(event)
+            journal.commit()
+            runs[run_id].append(event)
+    return runs
+
+
+def test_a_store_cut_anywhere_serves_a_beginning_or_says_that_it_is_damaged(store: SQLiteStore, tmp_path: Path) -> None:
+    runs = several_runs(store)
+    store.close()
+    whole = store.path.read_bytes()
+    assert len(whole) > 100 * 4096
+    cuts = [*range(0, 200, 20), *range(512, len(whole), 4096 * 5 - 512), len(whole) - 1, len(whole) - 4096]
+    for cut in cuts:
+        damaged = tmp_path / f"cut{cut}.db"
+        damaged.write_bytes(whole[:cut])
+        assert served(damaged, runs) == {} or cut > 4096
+    damaged.write_bytes(whole)
+    assert served(damaged, runs) == dict.fromkeys(runs, 40)
+
+
+def test_a_log_cut_anywhere_serves_what_was_committed_before(store: SQLiteStore, tmp_path: Path) -> None:
+    runs = several_runs(store)
+    database, log = store.path.read_bytes(), Path(f"{store.path}-wal").read_bytes()
+    seen: list[int] = []
+    for cut in [*range(0, 200, 20), *range(512, len(log), 4096 * 7 + 100), len(log)]:
+        damaged = tmp_path / f"cut{cut}.db"
+        damaged.write_bytes(database)
+        Path(f"{damaged}-wal").write_bytes(log[:cut])
+        seen.append(sum(served(damaged, runs).values()))
+    assert seen == sorted(seen)
+    assert seen[-1] == 160
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_a_damaged_store_is_never_more_than_a_journal_error(data: st.DataObject) -> None:
+    global _WHOLE
+    with tempfile.TemporaryDirectory() as folder:
+        if _WHOLE is None:
+            store = SQLiteStore(Path(folder) / "whole.db")
+            several_runs(store, turns=8)
+            store.close()
+            _WHOLE = store.path.read_bytes()
+        damaged = bytearray(_WHOLE)
+        for _ in range(data.draw(st.integers(1, 4))):
+            at = data.draw(st.integers(0, len(damaged) - 1) | st.integers(0, 120) | st.integers(4096, 4200))
+            damaged[at : at + 8] = data.draw(st.binary(min_size=8, max_size=8))
+        path = Path(folder) / "damaged.db"
+        path.write_bytes(damaged)
+        store = SQLiteStore(path, patience=0)
+        for use in (store.list, lambda: store.events("r1"), lambda: store.open("r2"), lambda: store.create("new")):
+            with suppress(JournalError):
+                use()
+        store.close()
+
+
+_WHOLE: bytes | None = None
