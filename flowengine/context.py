@@ -27,6 +27,7 @@ __all__ = [
     "RoutingResult",
     "RunStatus",
     "freeze",
+    "is_json_type",
     "shown",
 ]
 
@@ -412,3 +413,22 @@ def shown(value: object) -> str:
     "str 'abc'"
     """
     return f"{type(value).__name__} {value!r:.60}"
+
+
+_JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (dict,),
+}
+
+
+def is_json_type(value: object, kind: str) -> bool:
+    """Whether a value is of a JSON type; a boolean is no number.
+
+    >>> is_json_type(1, "number"), is_json_type(True, "integer")
+    (True, False)
+    """
+    return isinstance(value, _JSON_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))

@@ -179,7 +179,7 @@ class Liveness:
             return True
         if reader is None:
             return False
-        joined = self._graph.vertices[reader].join == "all" and node in self._graph.parents[reader]
+        joined = self._graph.vertices[reader].join == "all" and node in self._succeeding(reader)
         return joined or self._musts.at_depth(reader + 1, self._musts.depth[node + 1]) == node + 1
 
     def _never_both(self, one: _Chains | None, other: _Chains | None) -> bool:
@@ -266,22 +266,25 @@ class Liveness:
     def _must(self, number: int) -> int:
         """The member of the tree of musts above a node."""
         graph = self._graph
-        gates, parents = graph.gates.get(number, ()), graph.parents[number]
-        join = graph.vertices[number].join
-        if join == "all" and parents:
-            return max((parent + 1 for parent in parents), key=self._musts.depth.__getitem__)
+        gates, join = graph.gates.get(number, ()), graph.vertices[number].join
+        if join == "all" and graph.parents[number]:
+            every = [parent + 1 for parent in self._succeeding(number)]
+            return max(every, key=self._musts.depth.__getitem__, default=_ROOT)
         if gates:
-            above = [
-                self._musts.up[gate + 1] if labels == frozenset({ON_ERROR}) else gate + 1 for gate, labels in gates
-            ]
-        elif join == "some" and parents:
-            above = [parent + 1 for parent in parents if self._chains[parent] is not None]
+            above = [self._musts.up[gate + 1] if ON_ERROR in labels else gate + 1 for gate, labels in gates]
+        elif join == "some":
+            above = [parent + 1 for parent in graph.parents[number] if self._chains[parent] is not None]
         else:
             above = []
         met = above[0] if above else _ROOT
         for each in above[1:]:
             met = self._musts.meet(met, each)
         return met
+
+    def _succeeding(self, number: int) -> list[int]:
+        """The parents that must succeed under `join: all`: all but those whose failure may lead here."""
+        handled = {gate for gate, labels in self._graph.gates.get(number, ()) if ON_ERROR in labels}
+        return [parent for parent in self._graph.parents[number] if parent not in handled]
 
 
 def _all_labels(graph: Graph, declared: Mapping[int, frozenset[str]]) -> dict[int, frozenset[str]]:

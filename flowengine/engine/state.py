@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from flowengine.context import FrozenDict, FrozenList, freeze, shown
+from flowengine.context import FrozenDict, FrozenList, freeze, is_json_type, shown
 from flowengine.errors import StateConflictError, StateError, did_you_mean
 
 __all__ = [
@@ -367,15 +367,6 @@ _CONTRIBUTION: Final[Mapping[str, str]] = {
 }
 """What one contribution must be; it goes before the declared type."""
 
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (dict,),
-}
-
 
 def _check(key: str, declared: StateKey, value: Any) -> None:
     expected = _CONTRIBUTION.get(declared.merge, declared.type)
@@ -383,7 +374,6 @@ def _check(key: str, declared: StateKey, value: Any) -> None:
         return
     if expected == "number" and declared.type in ("string",) and declared.merge in ("max", "min"):
         expected = "string"
-    fits = isinstance(value, _TYPES[expected]) and (expected == "boolean" or not isinstance(value, bool))
-    if not fits:
+    if not is_json_type(value, expected):
         rule = f" (merge: {declared.merge} takes contributions)" if declared.merge in _FOLDS else ""
         raise StateError(f"shared state key '{key}' takes {expected} values{rule}, found {shown(value)}")

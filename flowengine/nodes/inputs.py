@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flowengine.context import freeze, shown
+from flowengine.context import freeze, is_json_type, shown
 from flowengine.errors import InputError, did_you_mean
 
 __all__ = ["REQUIRED", "InputField", "checked_inputs"]
@@ -19,15 +19,6 @@ class _Required:
 
 REQUIRED: Final = _Required()
 """The default of an input that has none."""
-
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (dict,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +74,8 @@ def _problem(field: InputField, value: Any) -> str | None:
         except jsonschema.ValidationError as error:
             return f"{error.message} at {error.json_path}"
         return None
-    if field.type is not None:
-        fits = isinstance(value, _TYPES[field.type]) and (field.type == "boolean" or not isinstance(value, bool))
-        if not fits:
-            return f"expected {field.type}, found {shown(value)}"
+    if field.type is not None and not is_json_type(value, field.type):
+        return f"expected {field.type}, found {shown(value)}"
     if field.enum is not None and value not in field.enum:
         allowed = ", ".join(map(str, field.enum))
         return f"{shown(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"

@@ -6,8 +6,9 @@ attempt, a retry repeats the node and its timeout, and `set` sees the output tha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import isawaitable
 from random import random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,8 +65,8 @@ class _Conditional:
         self._when = when
 
     async def run(self, context: Context, /) -> NodeResult | Skip:
-        answer = self._when(context)
-        if isinstance(answer, Awaitable):
+        answer: Any = self._when(context)
+        if isawaitable(answer):
             answer = await answer
         if not isinstance(answer, bool):
             raise TemplateError(f"`when` must give true or false, found {shown(answer)}")
