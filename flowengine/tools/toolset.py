@@ -1,0 +1,96 @@
+"""Tools in named sets, and the one offer that a model gets of them.
+
+A `ToolSet` is what a user, a typed context or a server brings; an `Offer` is all active sets merged.
+Nothing here calls a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.tools.function import tool_of
+from flowengine.tools.text import cut
+from flowengine.tools.tool import Tool, ToolResult, failed
+
+__all__ = ["Offer", "ToolSet"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class ToolSet:
+    """Tools that belong together."""
+
+    name: str
+    description: str
+    tools: tuple[Tool, ...]
+    active: bool
+    """The tools of an inactive set are not offered to the model."""
+    source: str
+    """Where the set comes from, for messages: a file, a server, a context."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        tools: Iterable[Tool | Callable[..., Any]],
+        active: bool = True,
+        source: str = "",
+    ) -> None:
+        """Plain functions among the tools are taken as `tool_of` takes them."""
+        taken = tuple(each if isinstance(each, Tool) else tool_of(each) for each in tools)
+        for field, value in (("name", name), ("description", description), ("tools", taken)):
+            object.__setattr__(self, field, value)
+        object.__setattr__(self, "active", active)
+        object.__setattr__(self, "source", source)
+
+    @property
+    def origin(self) -> str:
+        """The set as a message names it."""
+        return f"'{self.name}' ({self.source})" if self.source else f"'{self.name}'"
+
+
+class Offer:
+    """The tools that a model may call, from all active sets, in the order of the sets.
+
+    Two tools of one name are a `DefinitionError` that names both sets.
+
+    >>> def add(a: int, b: int) -> int:
+    ...     return a + b
+    >>> offer = Offer([ToolSet("sums", "", [add])])
+    >>> offer.find("ad"), offer.unknown("ad").text
+    (None, "there is no tool 'ad'; did you mean 'add'?")
+    """
+
+    def __init__(self, sets: Iterable[ToolSet]) -> None:
+        self._tools: dict[str, Tool] = {}
+        origins: dict[str, str] = {}
+        for each in sets:
+            for tool in each.tools if each.active else ():
+                if tool.name in origins:
+                    raise DefinitionError(
+                        f"two tools are named '{tool.name}': one of the set {origins[tool.name]}, "
+                        f"one of the set {each.origin}; rename one of them"
+                    )
+                origins[tool.name] = each.origin
+                self._tools[tool.name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def schemas(self) -> tuple[dict[str, Any], ...]:
+        """All tools in OpenAI's function format: the `tools` of a request."""
+        return tuple(tool.schema() for tool in self)
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def unknown(self, name: str) -> ToolResult:
+        """What a model is told that asks for a tool which is not on offer."""
+        asked = cut(name, 100)
+        hint = did_you_mean(asked, self._tools) or f"; the tools are: {', '.join(self._tools) or 'none'}"
+        return failed(f"there is no tool '{asked}'{hint}")
