@@ -188,7 +188,10 @@ class Flow:
                 async with anyio.create_task_group() as tasks:
                     teed = TeeStore(journals, send.send_nowait)
                     tasks.start_soon(self._stream_into, stream, send, inputs or {}, teed, run_id, limits)
-                    yield stream
+                    try:
+                        yield stream
+                    except Exception as error:
+                        stream.failure = error  # Raised once the group is closed, so that it comes out alone.
                     tasks.cancel_scope.cancel()
             finally:
                 receive.close()

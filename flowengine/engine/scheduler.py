@@ -191,6 +191,7 @@ class Scheduler:
             journal.append(event)
         except anyio.get_cancelled_exc_class():
             journal.append(NodeCancelled(path, clock()))
+            walk.abandon(number)
             raise
         waiting = journal.commit(self._in_flight == 1)
         if waiting is not None:

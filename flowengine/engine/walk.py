@@ -143,6 +143,10 @@ class Walk:
             self._statuses[number] = PENDING
         self.ready.clear()
 
+    def abandon(self, number: int) -> None:
+        """A node in flight was stopped with the whole run: nothing follows from it."""
+        self._statuses[number] = CANCELLED
+
     @property
     def done(self) -> bool:
         """Every node is settled."""
