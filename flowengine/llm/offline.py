@@ -73,12 +73,15 @@ def _answer(request: Request) -> str:
 
 
 def _text(material: Material) -> str:
-    """The sentences nearest to the question, in their own order, and the line that says where they are from."""
+    """The sentences nearest to the question, in their own order, and the line that says where they are from.
+
+    An answer that is to be improved is kept, and the nearest sentences that it lacks are added.
+    """
     texts = offline_texts(material.language)
     candidates = material.context or material.all_sentences
-    ranked = rank(material.question, candidates)[:_SENTENCES]
+    ranked = rank(material.question, [each for each in candidates if each not in material.draft])[:_SENTENCES]
     related = {text for closeness, text in ranked if closeness} or {text for _, text in ranked}
-    picked = [text for text in candidates if text in related] or [texts["nothing"]]
+    picked = [text for text in candidates if text in related or text in material.draft] or [texts["nothing"]]
     return "\n".join([*picked, texts["notice"]])
 
 

@@ -45,18 +45,35 @@ class Material:
 
     @cached_property
     def question(self) -> str:
-        """The last section of the last user message, without its label."""
-        return _LABEL.sub("", self._asked)
+        """The last section of the last user message, without its label; of a request to improve, all of it."""
+        return self._last if self.draft else _LABEL.sub("", self._asked)
 
     @property
     def _asked(self) -> str:
-        return self._last.strip().split("\n\n")[-1].strip()
+        return _last_section(self._last)
+
+    @cached_property
+    def draft(self) -> list[str]:
+        """Sentences of the model's own last answer, where the last message asks for a better one.
+
+        In a conversation every question stands under the same label; a request to improve an
+        answer does not.
+        """
+        first = _LABEL.match(_last_section(self._users[0])) if len(self._users) > 1 and self._drafts else None
+        if first is None or self._asked.startswith(first[0].strip()):
+            return []
+        return _without_notices(sentences(self._drafts[-1]))
 
     @cached_property
     def context(self) -> list[str]:
-        """Sentences of everything else that was said to or by the model, the nearest message first."""
-        sections = [_LABEL.sub("", each.strip()) for each in self._last.strip().split("\n\n")[:-1]]
-        texts = [*sections, *reversed(self._drafts), *reversed(self._users[:-1])]
+        """Sentences of everything else that was said to or by the model, the nearest message first.
+
+        A request to improve an answer is about the answer; it is no source of what to say.
+        """
+        if self.draft:
+            return list(dict.fromkeys([*self.draft, *_without_notices(sentences(_without_labels(self._users[0])))]))
+        sections = _without_labels(self._last.strip().rpartition("\n\n")[0])
+        texts = [sections, *reversed(self._drafts), *reversed(self._users[:-1])]
         return _without_notices(sentences("\n".join(texts)))
 
     @cached_property
@@ -83,6 +100,14 @@ class Material:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
+
+
+def _last_section(text: str) -> str:
+    return text.strip().rpartition("\n\n")[2].strip()
+
+
+def _without_labels(text: str) -> str:
+    return "\n".join(_LABEL.sub("", each.strip()) for each in text.split("\n\n"))
 
 
 def _without_notices(lines: Sequence[str]) -> list[str]:

@@ -54,6 +54,23 @@ async def test_a_remark_of_an_earlier_stand_in_is_not_repeated() -> None:
     assert sum(notice in line for notice in notices() for line in second.split("\n")) == 1
 
 
+async def test_an_answer_to_be_improved_is_kept_and_added_to() -> None:
+    prompt = "Context:\nTea is hot. Tea has a long history. Milk is white.\n\nUser input: Is tea hot?"
+    guidance = "Your answer above is not good enough.\n\nFeedback: say something about: history\n\nWrite it again."
+    chat = (Message("user", prompt), Message("assistant", "Tea is hot."), Message("user", guidance))
+    reply = await OfflineModel().complete(Request("offline", chat))
+    assert reply.content.split("\n")[:-1] == ["Tea is hot.", "Tea has a long history."]
+
+
+async def test_a_conversation_goes_on_with_the_new_question() -> None:
+    chat = (
+        Message("user", "User input: Is tea hot?"),
+        Message("assistant", "Tea is hot."),
+        Message("user", "Context:\nMilk is white. Snow is cold.\n\nUser input: Which colour is milk?"),
+    )
+    assert (await OfflineModel().complete(Request("offline", chat))).content.startswith("Milk is white.\n(")
+
+
 async def test_an_empty_chat_is_answered_too() -> None:
     reply = await OfflineModel().complete(Request("offline", ()))
     assert reply.content.startswith("There is nothing")
