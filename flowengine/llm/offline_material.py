@@ -30,9 +30,9 @@ class Material:
     """One chat, read once."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self._users = [_cut(each.content) for each in messages if each.role == "user"]
-        self._drafts = [_cut(each.content) for each in messages if each.role in ("assistant", "tool")]
-        self.system = _cut("\n".join(each.content for each in messages if each.role == "system"))
+        self._users = [_read(each.content) for each in messages if each.role == "user"]
+        self._drafts = [_read(each.content) for each in messages if each.role in ("assistant", "tool")]
+        self.system = _read("\n".join(each.content for each in messages if each.role == "system"))
 
     @property
     def _last(self) -> str:
@@ -62,7 +62,7 @@ class Material:
         first = _LABEL.match(_last_section(self._users[0])) if len(self._users) > 1 and self._drafts else None
         if first is None or self._asked.startswith(first[0].strip()):
             return []
-        return _without_notices(sentences(self._drafts[-1]))
+        return sentences(self._drafts[-1])
 
     @cached_property
     def context(self) -> list[str]:
@@ -71,15 +71,15 @@ class Material:
         A request to improve an answer is about the answer; it is no source of what to say.
         """
         if self.draft:
-            return list(dict.fromkeys([*self.draft, *_without_notices(sentences(_without_labels(self._users[0])))]))
+            return list(dict.fromkeys([*self.draft, *sentences(_without_labels(self._users[0]))]))
         sections = _without_labels(self._last.strip().rpartition("\n\n")[0])
         texts = [sections, *reversed(self._drafts), *reversed(self._users[:-1])]
-        return _without_notices(sentences("\n".join(texts)))
+        return sentences("\n".join(texts))
 
     @cached_property
     def all_sentences(self) -> list[str]:
         """Context, question and, where both are empty, the system message."""
-        found = [*self.context, *_without_notices(sentences(self.question))]
+        found = [*self.context, *sentences(self.question)]
         return list(dict.fromkeys(found)) or sentences(self.system)
 
     @cached_property
@@ -94,11 +94,13 @@ class Material:
 
     @cached_property
     def _fenced(self) -> dict[str, str]:
-        found: dict[str, str] = {kind: text for kind, _, text in _FENCED.findall(self._last)}
-        return {kind: "\n".join(_without_notices(text.split("\n"))) for kind, text in found.items()}
+        return {kind: text for kind, _, text in _FENCED.findall(self._last)}
 
 
-def _cut(text: str) -> str:
+def _read(text: str) -> str:
+    """A message's text, within bounds; an earlier stand-in's remark about itself is no part of what it said."""
+    for notice in notices():
+        text = text.replace(notice, "")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
 
 
@@ -108,8 +110,3 @@ def _last_section(text: str) -> str:
 
 def _without_labels(text: str) -> str:
     return "\n".join(_LABEL.sub("", each.strip()) for each in text.split("\n\n"))
-
-
-def _without_notices(lines: Sequence[str]) -> list[str]:
-    """An earlier stand-in's remark about itself is not part of what it said."""
-    return [line for line in lines if line.strip() not in notices()]

@@ -12,7 +12,7 @@ import pytest
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Request
 from flowengine.llm.offline import OfflineModel
-from flowengine.llm.offline_texts import notices, offline_texts
+from flowengine.llm.offline_texts import offline_texts
 
 TEXTS = {
     "en": ("Context:\nMilk is white. Green tea is brewed at 80 degrees.\n\nUser input: How is green tea brewed?", "80"),
@@ -48,10 +48,11 @@ async def test_the_same_question_has_the_same_answer_and_costs_nothing() -> None
     assert first.usage.prompt_tokens == 1
 
 
-async def test_a_remark_of_an_earlier_stand_in_is_not_repeated() -> None:
-    first = await ask("Tea is hot.")
-    second = await ask(f"{first}\n\nUser input: Is tea hot?")
-    assert sum(notice in line for notice in notices() for line in second.split("\n")) == 1
+@pytest.mark.parametrize("language", TEXTS)
+async def test_a_remark_of_an_earlier_stand_in_is_not_repeated(language: Any) -> None:
+    first = await ask(TEXTS[language][0])
+    again = await ask(f"Context:\n{first}\n\n{TEXTS[language][0].rpartition(chr(10))[2]}")
+    assert again == first
 
 
 async def test_an_answer_to_be_improved_is_kept_and_added_to() -> None:
