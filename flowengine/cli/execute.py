@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from flowengine.cli.failure import report
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
@@ -40,13 +41,14 @@ class Execution:
 
     def run(self, job: Job) -> int:
         """Do it, tell what became of it, and give the exit code."""
-        progress, failure, run = Progress(), None, None
+        progress, run = Progress(), None
+        failure: BaseException | None = None
         with journals(chosen_store(self.store), self.durability) as kept:
             try:
                 with self.results.alone(), watching(progress, self.reporting, self.results, self.past) as listener:
                     run = run_until_interrupted(lambda: job(TeeStore(kept, listener)))
-            except Exception as error:
-                failure = error
+            except (Exception, SystemExit, BaseExceptionGroup) as error:
+                failure = cast("BaseException", error)  # a node may call sys.exit(); that ends no shell's pipeline
         if failure is not None:
             return self._tell_failure(failure, progress)
         if run is None:
@@ -55,7 +57,7 @@ class Execution:
             return INTERRUPTED
         return self._tell(run, progress)
 
-    def _tell_failure(self, failure: Exception, progress: Progress) -> int:
+    def _tell_failure(self, failure: BaseException, progress: Progress) -> int:
         code = report(failure, has_run=progress.started is not None)
         if code == 5:
             complain("  to go on with the flow as it is now: add --allow-changed")

@@ -17,7 +17,7 @@ _LONGEST = 500
 """Characters of a foreign exception's message that are shown."""
 
 
-def report(error: Exception, *, has_run: bool = False) -> int:
+def report(error: BaseException, *, has_run: bool = False) -> int:
     """Tell the error on stderr; the exit code. `has_run`: a run had begun when it happened."""
     error = _alone(error)
     if isinstance(error, FlowEngineError):
@@ -44,10 +44,10 @@ def exit_code(error: BaseException, *, has_run: bool = False) -> int:
     return 1
 
 
-def _alone(error: Exception) -> Exception:
+def _alone(error: BaseException) -> BaseException:
     """What a group of one holds."""
-    while isinstance(error, ExceptionGroup):
-        group = cast("ExceptionGroup[Exception]", error)
+    while isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
         first, *others = group.exceptions
         if others:
             return group
@@ -65,7 +65,7 @@ def _lines(error: FlowEngineError) -> str:
     return f"error: {str(error) or type(error).__name__}".replace("\n", "\n  ")
 
 
-def _bug(error: Exception) -> str:
+def _bug(error: BaseException) -> str:
     said = str(error).strip().splitlines()
     message = f"{type(error).__name__}: {said[0][:_LONGEST]}" if said else type(error).__name__
     if isinstance(error, OSError):

@@ -32,13 +32,21 @@ T = TypeVar("T")
 
 def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
     """What the job returns; None where a signal ended it. Its clean-up has run by then."""
+    failure: BaseException | None = None
 
     async def main() -> T | None:
+        nonlocal failure
         with anyio.CancelScope() as scope, _signals_stop(scope):
-            return await job()
+            try:
+                return await job()
+            except BaseExceptionGroup as group:  # raised below: asyncio prints what it finds in a main task that died
+                failure = group
         return None
 
-    return anyio.run(main)
+    value = anyio.run(main)
+    if failure is not None:
+        raise failure
+    return value
 
 
 @contextmanager

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final, NamedTuple
 
 import click
 
-from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.store import chosen_store, journals, keeps, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results
 from flowengine.errors import FlowEngineError
@@ -115,20 +116,30 @@ def _project() -> Finding:
     project, problems = project_of(None)
     if problems:
         return Finding("project", "; ".join(str(each) for each in problems), is_fine=False)
-    return Finding(
-        "project", f"no project file; the root is {project.root}" if project.file is None else str(project.file)
-    )
+    found = f"no project file; the root is {project.root}" if project.file is None else str(project.file)
+    return Finding("project", found)
 
 
 def _store(store: str) -> Finding:
-    """Read what is there, and see whether the folder of a file can be written; nothing is made."""
+    """Read what is there, and see whether it can be written; nothing is left behind."""
     try:
         with journals(store) as kept:
             count = len(kept.list())
     except FlowEngineError as error:
         return Finding("store", str(error), is_fine=False)
-    path = Path(store.removeprefix("sqlite:///")).expanduser()
-    nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
-    if ":" not in store.removeprefix("sqlite:///") and not os.access(nearest, os.W_OK):
-        return Finding("store", f"{store}: {nearest} cannot be written", is_fine=False)
+    refusal = _write_refusal(Path(store.removeprefix("sqlite:///")).expanduser()) if keeps(store) else None
+    if refusal is not None:
+        return Finding("store", f"{store} cannot be written: {refusal}", is_fine=False)
     return Finding("store", f"{store} ({count} run{'s' * (count != 1)})")
+
+
+def _write_refusal(file: Path) -> str | None:
+    """Why the file, or a new one in the nearest folder that there is, cannot be written; None: it can."""
+    folder = next(each for each in file.absolute().parents if each.is_dir())
+    try:
+        if file.exists():
+            file.open("ab").close()
+        with TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return f"{folder}: {error.strerror}"

@@ -1,0 +1,54 @@
+"""`flowengine doctor` and `flowengine schema`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+Command = Callable[..., Any]
+
+
+def test_keys_are_named_and_never_shown(flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-one")
+    (folder / ".env").write_text("MISTRAL_API_KEY=secret-two\n")
+    said = flowengine("doctor")
+    assert said.code == 0
+    assert "OPENAI_API_KEY is set" in said.out
+    assert "MISTRAL_API_KEY is set" in said.out
+    assert "secret" not in said.out + said.err
+
+
+def test_it_looks_and_leaves_nothing_behind(flowengine: Command, folder: Path) -> None:
+    before = set(folder.iterdir())
+    said = flowengine("doctor")
+    assert said.code == 0
+    assert ".flowengine/runs.db (0 runs)" in said.out
+    assert set(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("store", ["shout.yaml", "nosuch:x", "/proc/none/runs.db"])
+def test_a_store_that_cannot_be_used_is_missing(flowengine: Command, store: str) -> None:
+    said = flowengine("doctor", "--store", store)
+    assert said.code == 1
+    assert said.out.splitlines()[-1].startswith("MISSING  store")
+
+
+def test_a_broken_project_file_is_told(flowengine: Command, folder: Path) -> None:
+    (folder / "flowengine.toml").write_text("allow_call = 1\n")
+    said = flowengine("doctor")
+    assert said.code == 1
+    assert any(line.startswith("MISSING  project") and "allow_call" in line for line in said.out.splitlines())
+
+
+def test_the_schema_accepts_a_flow_and_refuses_a_wrong_one(flowengine: Command) -> None:
+    schema = json.loads(flowengine("schema").out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    flow = {"flowengine": "v1", "name": "x", "nodes": {"a": {"prompt": "hi"}}}
+    validator = jsonschema.Draft202012Validator(schema)
+    assert list(validator.iter_errors(flow)) == []
+    assert list(validator.iter_errors(flow | {"nodez": {}})) != []

@@ -1,0 +1,134 @@
+"""`flowengine resume`: what goes on, with which flow, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from flowengine import Flow, FunctionNode
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def failed(flowengine: Command, folder: Path) -> str:
+    """A run whose first node is done, whose second failed, and whose cause is mended."""
+    assert flowengine("run", "fragile.yaml", "--run-id", "f1").code == 1
+    (folder / "mended").touch()
+    return "f1"
+
+
+@pytest.mark.parametrize("reference", ["f1", "@last", "f"])
+def test_a_failed_run_goes_on_and_runs_nothing_twice(
+    flowengine: Command, folder: Path, failed: str, reference: str
+) -> None:
+    said = flowengine("resume", reference)
+    assert (said.code, said.out) == (0, "mended\n")
+    assert (folder / "counted").read_text() == "x"
+
+
+def test_a_run_that_succeeded_shows_its_outputs_again(flowengine: Command, failed: str) -> None:
+    flowengine("resume", failed)
+    assert flowengine("resume", failed) == (
+        0,
+        "mended\n",
+        "run f1 has succeeded already; these are its outputs\n",
+    )
+    assert json.loads(flowengine("resume", failed, "--json").out)["outputs"] == {"state": "mended"}
+
+
+def test_an_edited_flow_is_refused_unless_allowed(flowengine: Command, folder: Path, failed: str) -> None:
+    flow = folder / "fragile.yaml"
+    flow.write_text(flow.read_text().replace("steps:shout", "steps:count"))
+    said = flowengine("resume", failed)
+    assert said.code == 5
+    assert said.err.startswith("error: the flow was edited since run f1 started; changed nodes: after\n")
+    assert "--allow-changed" in said.err
+    assert flowengine("resume", failed, "--allow-changed").code == 0
+
+
+def test_the_stored_text_goes_on_where_the_file_is_gone(flowengine: Command, folder: Path, failed: str) -> None:
+    (folder / "fragile.yaml").unlink()
+    said = flowengine("resume", failed)
+    assert (said.code, said.out) == (0, "mended\n")
+    assert said.err.startswith("notice: 'fragile.yaml' is gone")
+
+
+def test_another_file_can_be_named(flowengine: Command, folder: Path, failed: str) -> None:
+    (folder / "fragile.yaml").rename(folder / "moved.yaml")
+    assert flowengine("resume", failed, "--flow", "moved.yaml").code == 0
+    assert flowengine("resume", failed, "--flow", "nowhere.yaml").code in (0, 2)
+
+
+def test_the_flow_is_found_from_another_folder(
+    flowengine: Command, folder: Path, failed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    said = flowengine("resume", failed, "--store", str(folder / ".flowengine" / "runs.db"))
+    assert "is gone" not in said.err
+    # The flow's own code looks for `mended` in the working folder, so it ran and failed again.
+    assert said.code == 1
+
+
+def test_a_run_that_fails_again_says_so_again(flowengine: Command, folder: Path, failed: str) -> None:
+    (folder / "mended").unlink()
+    said = flowengine("resume", failed)
+    assert said.code == 1
+    assert said.err.startswith("error: node 'fragile': ValueError")
+    assert "to go on: flowengine resume f1" in said.err
+
+
+@pytest.mark.parametrize("reference", ["nosuch", "@first", "", "\x1b[31m"])
+def test_an_unknown_run_is_a_usage_error_that_says_which_there_are(
+    flowengine: Command, failed: str, reference: str
+) -> None:
+    said = flowengine("resume", reference)
+    assert said.code == 2
+    assert said.err.startswith("error: no run")
+    assert "it holds f1" in said.err
+    assert "\x1b" not in said.err
+
+
+def test_without_a_store_there_is_nothing_to_resume_and_none_is_made(flowengine: Command, folder: Path) -> None:
+    said = flowengine("resume", "@last")
+    assert said.code == 2
+    assert not (folder / ".flowengine").exists()
+
+
+def test_a_flow_built_in_python_is_not_resumed_from_here(flowengine: Command, folder: Path) -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    flow = Flow("python", {"a": FunctionNode(fail)})
+    anyio.run(lambda: flow.run(store="python.db", run_id="p1"))
+    said = flowengine("resume", "p1", "--store", "python.db")
+    assert said.code == 2
+    assert "was started from a flow built in Python: resume it with Flow.resume()" in said.err
+
+
+def test_what_was_chosen_at_the_start_is_kept(flowengine: Command) -> None:
+    assert flowengine("run", "sleep.yaml", "--timeout", "100ms", "--run-id", "s1").code == 4
+    assert flowengine("resume", "s1").code == 4
+    assert flowengine("resume", "s1", "--timeout", "200ms").err.startswith(
+        "error: the run took longer than its limit of 0.2 s"
+    )
+
+
+def test_the_model_of_the_start_is_kept(flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "later.yaml").write_text(
+        "flowengine: v1\nname: later\nnodes:\n"
+        '  wait: {type: function, call: "steps:fail_unless_mended"}\n'
+        "  say: {model: nosuch-vendor-model, prompt: One sentence., needs: [wait]}\n"
+    )
+    assert flowengine("run", "later.yaml", "--model", "offline", "--run-id", "m1").code == 1
+    (folder / "mended").touch()
+    said = flowengine("resume", "m1", "--json")
+    assert said.code == 0
+    shown = json.loads(flowengine("runs", "show", "m1", "--node", "say", "--json").out)
+    assert [record["model"] for record in shown["records"] if record["type"] == "ModelCall"] == ["offline"]

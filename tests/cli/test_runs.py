@@ -1,0 +1,120 @@
+"""`flowengine runs`: the list, one run, one node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def runs(flowengine: Command) -> None:
+    flowengine("run", "agents.yaml", "--run-id", "a1")
+    flowengine("run", "fragile.yaml", "--run-id", "b2")
+    flowengine("run", "hostile.yaml", "--run-id", "c3")
+
+
+def test_runs_are_listed_newest_first(flowengine: Command, runs: None) -> None:
+    said = flowengine("runs", "list")
+    rows = [line.split() for line in said.out.splitlines()]
+    assert said.code == 0
+    assert rows[0] == ["RUN", "FLOW", "STATUS", "STARTED", "TOOK"]
+    assert [row[:3] for row in rows[1:]] == [
+        ["c3", "hostile", "succeeded"],
+        ["b2", "fragile", "failed"],
+        ["a1", "agents", "succeeded"],
+    ]
+
+
+def test_the_list_as_json_has_every_field(flowengine: Command, runs: None) -> None:
+    found = json.loads(flowengine("runs", "list", "--json").out)
+    assert [each["run_id"] for each in found] == ["c3", "b2", "a1"]
+    assert set(found[0]) == {"run_id", "flow", "status", "started", "finished", "events", "path"}
+
+
+def test_an_empty_store_is_no_error_and_is_not_made(flowengine: Command, folder: Path) -> None:
+    said = flowengine("runs", "list")
+    assert (said.code, said.out) == (0, "")
+    assert "there are no runs" in said.err
+    assert json.loads(flowengine("runs", "list", "--json").out) == []
+    assert not (folder / ".flowengine").exists()
+
+
+def test_a_run_is_shown_node_by_node(flowengine: Command, runs: None) -> None:
+    lines = flowengine("runs", "show", "b2").out.splitlines()
+    assert lines[0].split() == ["run", "b2"]
+    assert [line.split()[:3] for line in lines if "function" in line] == [
+        ["count", "function", "succeeded"],
+        ["fragile", "function", "failed"],
+        ["after", "function", "skipped"],
+    ]
+    assert any("upstream failed" in line for line in lines)
+    assert "fragile: ValueError" in lines
+
+
+def test_a_node_is_shown_with_its_prompts_and_answers(flowengine: Command, runs: None) -> None:
+    said = flowengine("runs", "show", "a1", "--node", "one")
+    assert said.code == 0
+    assert "model call for generation: offline" in said.out
+    assert "Say one thing." in said.out
+    assert "First words." in said.out
+    assert "Second words." not in said.out
+
+
+def test_a_failed_node_is_shown_with_its_traceback(flowengine: Command, runs: None) -> None:
+    said = flowengine("runs", "show", "b2", "--node", "fragile")
+    assert "error: ValueError" in said.out
+    assert "in fail_unless_mended" in said.out
+
+
+def test_a_node_as_json_and_as_events(flowengine: Command, runs: None) -> None:
+    found = json.loads(flowengine("runs", "show", "a1", "--node", "one", "--json").out)
+    assert found["id"] == "one"
+    assert found["model_calls"] == 1
+    assert "ModelCall" in [record["type"] for record in found["records"]]
+    events = [json.loads(line) for line in flowengine("runs", "show", "a1", "--node", "one", "--events").out.splitlines()]
+    assert {event["node"] for event in events} == {"one"}
+    assert [events[0]["type"], events[-1]["type"]] == ["NodeStarted", "NodeFinished"]
+
+
+def test_a_failed_nodes_events_do_not_hold_the_runs_end(flowengine: Command, runs: None) -> None:
+    lines = flowengine("runs", "show", "b2", "--node", "fragile", "--events").out.splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["NodeStarted", "NodeFailed"]
+
+
+def test_a_run_as_json_is_what_run_printed(flowengine: Command) -> None:
+    ran = json.loads(flowengine("run", "fragile.yaml", "--json", "--run-id", "r1").out)
+    assert json.loads(flowengine("runs", "show", "r1", "--json").out) | {"outputs": {}} == ran
+
+
+def test_a_run_as_events_is_its_whole_record(flowengine: Command, runs: None) -> None:
+    events = [json.loads(line) for line in flowengine("runs", "show", "a1", "--events").out.splitlines()]
+    assert [events[0]["type"], events[-1]["type"]] == ["RunStarted", "RunFinished"]
+
+
+def test_a_mistyped_node_is_a_usage_error_that_names_the_nearest(flowengine: Command, runs: None) -> None:
+    said = flowengine("runs", "show", "b2", "--node", "fragil")
+    assert said.code == 2
+    assert said.err == "error: the run has no node 'fragil'; did you mean 'fragile'?\n"
+    assert "; it has count, fragile, after" in flowengine("runs", "show", "b2", "--node", "zzz").err
+
+
+def test_long_texts_are_cut_and_json_has_them_all(flowengine: Command) -> None:
+    flowengine("run", "shout.yaml", "-i", "text=" + "x" * 5000, "--run-id", "r1")
+    shown = flowengine("runs", "show", "r1").out
+    assert "X" * 2001 not in shown
+    assert "(5,000 characters; --json has them all)" in shown
+    assert "X" * 5000 in flowengine("runs", "show", "r1", "--json").out
+
+
+@pytest.mark.parametrize("command", [("runs", "list"), ("runs", "show", "@last"), ("resume", "@last"), ("graph", "@last")])
+def test_a_store_that_is_none_is_told_in_one_line(flowengine: Command, command: tuple[str, ...]) -> None:
+    said = flowengine(*command, "--store", "shout.yaml")
+    assert said.code == 2
+    assert len(said.err.splitlines()) == 1
+    assert said.err.startswith("error: ")
