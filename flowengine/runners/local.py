@@ -150,7 +150,7 @@ async def _drive(
 ) -> Run:
     """Journal the first event, run, journal the last one; the journal is closed whatever happens."""
     try:
-        journal.append(first)
+        await _committed(journal, first)  # From here on the run can be found and resumed.
         if limits.timeout is None:
             in_time = True
             await _schedule(plan, walk, journal, limits)
@@ -159,10 +159,7 @@ async def _drive(
                 await _schedule(plan, walk, journal, limits)
             in_time = not scope.cancelled_caught
         finished = _finish(plan, walk, None if in_time else limits.timeout)
-        journal.append(finished)
-        waiting = journal.commit(True)
-        if waiting is not None:
-            await waiting
+        await _committed(journal, finished)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             journal.append(RunFinished(time(), "cancelled"))
@@ -174,6 +171,13 @@ async def _drive(
         raise
     await journal.close()
     return Run(walk.run_id or "", walk, finished, read)
+
+
+async def _committed(journal: Journal, event: Event) -> None:
+    journal.append(event)
+    waiting = journal.commit(True)
+    if waiting is not None:
+        await waiting
 
 
 async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits) -> None:
