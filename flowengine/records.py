@@ -8,11 +8,14 @@ journal writes them down under their class name (`RECORDS`).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 __all__ = [
     "RECORDS",
+    "EffectDecided",
     "Gateway",
     "ModelCall",
     "Notice",
@@ -22,6 +25,7 @@ __all__ = [
     "Round",
     "SkillLoad",
     "ToolCall",
+    "tool_key",
 ]
 
 
@@ -52,6 +56,9 @@ class ModelCall(NamedTuple):
     finish_reason: str = ""
     error: str | None = None
     """Why the call failed for good, else None."""
+    request: Mapping[str, Any] = {}
+    """What shaped the answer beside the messages: the model as it was asked for, temperature, schema, tools;
+    `extra` without its secrets."""
 
 
 class ToolCall(NamedTuple):
@@ -60,14 +67,31 @@ class ToolCall(NamedTuple):
     name: str
     arguments: Mapping[str, Any]
     result: Any
+    """The text that the model sees."""
     is_error: bool = False
     effect: str = "none"
     """`none`, `idempotent` or `external`."""
     seconds: float = 0.0
     key: str = ""
+    """Hash of name and arguments (`tool_key`)."""
     occurrence: int = 0
+    """How many equal calls this node attempt made before."""
     started: bool = False
     """True for the record written before an external tool runs; its result comes in a second one."""
+    value: Any = None
+    """The raw value behind the text; None too where it cannot be written down."""
+
+
+class EffectDecided(NamedTuple):
+    """A person decided about a call to an external tool whose end nobody saw."""
+
+    name: str
+    """The tool's."""
+    arguments: Mapping[str, Any]
+    key: str
+    occurrence: int
+    decision: Literal["retry", "done"]
+    """It is run again, or taken as done."""
 
 
 class Receipt(NamedTuple):
@@ -121,9 +145,20 @@ class Notice(NamedTuple):
 
 
 RECORDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (ModelCall, ToolCall, Receipt, SkillLoad, ProviderFailed, Round, Retry, Notice)
+    kind.__name__: kind
+    for kind in (ModelCall, ToolCall, EffectDecided, Receipt, SkillLoad, ProviderFailed, Round, Retry, Notice)
 }
 """Class name → class, for the journal's codec."""
+
+
+def tool_key(name: str, arguments: Mapping[str, Any]) -> str:
+    """Hash of a tool call: equal calls have equal keys, in every process.
+
+    >>> tool_key("add", {"a": 1, "b": 2}) == tool_key("add", {"b": 2, "a": 1})
+    True
+    """
+    canonical = json.dumps([name, dict(arguments)], sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
 class Gateway(Protocol):

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 from flowengine.errors import ModelError, PermanentModelError
 from flowengine.llm.messages import as_dict
 from flowengine.llm.model import Model, Reply, Request
+from flowengine.llm.plain_request import plain_request
 from flowengine.records import Gateway, ModelCall, ToolCall
 
 __all__ = ["DirectGateway", "StreamingGateway", "ask", "check_refusal", "model_call"]
@@ -134,4 +135,5 @@ def model_call(model: Model, request: Request, reply: Reply, *, purpose: str, er
         attempts=reply.attempts,
         finish_reason=reply.finish_reason,
         error=error,
+        request=plain_request(request),
     )

@@ -35,6 +35,7 @@ async def test_a_record_holds_what_was_asked_and_what_it_cost(recorder: Any) -> 
             occurrence=0,
             attempts=2,
             finish_reason="tool_calls",
+            request={"model": "scripted"},
         )
     ]
 
