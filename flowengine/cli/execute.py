@@ -53,15 +53,19 @@ class Execution:
             return self._tell_failure(failure, progress)
         if run is None:
             complain("interrupted")
+            if self.reporting.json and progress.finished is not None:
+                self.results.line(run_object(progress, None))
             self._tell_how_to_go_on(progress)
             return INTERRUPTED
         return self._tell(run, progress)
 
     def _tell_failure(self, failure: BaseException, progress: Progress) -> int:
-        code = report(failure, has_run=progress.started is not None)
+        has_run = progress.events > len(self.past)
+        code = report(failure, has_run=has_run)
         if code == 5:
-            complain("  to go on with the flow as it is now: add --allow-changed")
-        elif progress.started is not None:
+            anyway = again("resume --allow-changed", self.run_id, self.store)
+            complain(f"  to go on with the flow as it is now: {anyway}")
+        elif has_run:
             self._tell_how_to_go_on(progress)
         return code
 

@@ -98,6 +98,8 @@ class Progress:
         self.started: RunStarted | None = None
         self.finished: RunFinished | None = None
         self.last_at: float | None = None
+        self.events = 0
+        """How many were applied."""
         self.nodes: dict[str, NodeRow] = {}
         """In the flow's order; nodes that only turn up in events follow."""
         self.running: dict[str, NodeRow] = {}
@@ -116,6 +118,7 @@ class Progress:
         else:
             self._apply_node(event)
         self.last_at = event.at
+        self.events += 1
 
     @property
     def status(self) -> RunStatus:

@@ -30,8 +30,9 @@ _RUN_STYLES: Final = {"succeeded": "green", "failed": "red", "running": "cyan"}
 def draw(progress: Progress, now: float, rows: int) -> RenderableType:
     """The flow's line and, below it, at most `rows` nodes: where there are more, those that matter now."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    for justify in ("left", "right", "right", "right", "left"):
+    for justify in ("left", "right", "right", "right"):
         table.add_column(justify=justify, no_wrap=True, overflow="ellipsis")
+    table.add_column()  # where the terminal is narrow, the remark is shortened first
     table.add_row(*_head(progress, now))
     shown = _chosen(progress, rows)
     hidden = len(progress.nodes) - len(shown)
@@ -53,7 +54,7 @@ def _head(progress: Progress, now: float) -> list[Text]:
         Text(span(progress.seconds(now))),
         Text(tokens(usage.tokens) if usage.calls else ""),
         Text(dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else ""),
-        Text(run_id, "dim"),
+        Text(run_id, "dim", no_wrap=True, overflow="ellipsis"),
     ]
 
 
@@ -65,7 +66,7 @@ def _line(row: NodeRow, now: float | None, branch: str) -> list[Text]:
         Text(span(row.seconds(now)) if row.status not in ("skipped", "pending") else ""),
         Text(tokens(usage.tokens) if usage.calls else ""),
         Text(dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else ""),
-        Text(_remark(row), "red" if row.status == "failed" else "dim"),
+        Text(_remark(row), "red" if row.status == "failed" else "dim", no_wrap=True, overflow="ellipsis"),
     ]
 
 

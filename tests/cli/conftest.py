@@ -11,7 +11,7 @@ import pytest
 
 from flowengine.cli.main import main
 
-STEPS = '''
+STEPS = """
 import os, time
 import anyio
 
@@ -53,7 +53,7 @@ def hostile():
 
 def leave():
     raise SystemExit(7)
-'''
+"""
 
 FLOWS = {
     "shout": """
@@ -90,7 +90,7 @@ FLOWS = {
         nodes:
           count: {type: function, call: "steps:count"}
           fragile: {type: function, call: "steps:fail_unless_mended", needs: [count]}
-          after: {type: function, call: "steps:shout", needs: [fragile]}
+          after: {type: function, call: "steps:shout", with: {text: hi}, needs: [fragile]}
         outputs:
           state: "{{ nodes.fragile.output }}"
         """,

@@ -148,6 +148,16 @@ def test_a_large_flow_shows_what_matters_now() -> None:
         events += [NodeStarted(f"n{number}", 101), NodeFinished(f"n{number}", 101 + number, NodeResult())]
     events += [NodeStarted("n500", 700), NodeFailed("n499", 700, ErrorInfo("E", "no"))]
     lines = picture(fold(*events), rows=5).splitlines()
-    assert len(lines) == 7
-    assert [line.split()[2] for line in lines[1:6]] == ["n496", "n497", "n498", "n499", "n500"]
-    assert lines[6].split() == ["└─", "995", "more;", "500", "of", "1,000", "done"]
+    assert [line.split()[2] for line in lines[1:5]] == ["n497", "n498", "n499", "n500"]
+    assert lines[5:] == lines[-1:]
+    assert lines[5].split() == ["└─", "996", "more;", "500", "of", "1,000", "done"]
+
+
+def test_a_narrow_terminal_shortens_the_remark_first() -> None:
+    progress = fold(started("a_name"), NodeFailed("a_name", 102, ErrorInfo("E", "a long explanation " * 9)))
+    console = Console(file=io.StringIO(), width=50, force_terminal=False)
+    console.print(draw(progress, 110.0, 50))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the StringIO from above
+    assert len(lines) == 2
+    assert "a_name" in lines[1]
+    assert lines[1].rstrip().endswith("…")

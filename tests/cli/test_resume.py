@@ -44,7 +44,7 @@ def test_a_run_that_succeeded_shows_its_outputs_again(flowengine: Command, faile
 
 def test_an_edited_flow_is_refused_unless_allowed(flowengine: Command, folder: Path, failed: str) -> None:
     flow = folder / "fragile.yaml"
-    flow.write_text(flow.read_text().replace("steps:shout", "steps:count"))
+    flow.write_text(flow.read_text().replace("text: hi", "text: ho"))
     said = flowengine("resume", failed)
     assert said.code == 5
     assert said.err.startswith("error: the flow was edited since run f1 started; changed nodes: after\n")
@@ -132,3 +132,16 @@ def test_the_model_of_the_start_is_kept(flowengine: Command, folder: Path, monke
     assert said.code == 0
     shown = json.loads(flowengine("runs", "show", "m1", "--node", "say", "--json").out)
     assert [record["model"] for record in shown["records"] if record["type"] == "ModelCall"] == ["offline"]
+
+
+def test_a_run_that_is_being_written_elsewhere_is_left_alone(flowengine: Command, failed: str) -> None:
+    from flowengine.journal.stores import open_store
+
+    store = open_store(".flowengine/runs.db")
+    journal = store.open(failed)
+    said = flowengine("resume", failed)
+    assert said.code == 2
+    assert "is being written by process" in said.err
+    assert "to go on" not in said.err
+    anyio.run(journal.close)
+    store.close()

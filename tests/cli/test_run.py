@@ -143,7 +143,7 @@ def test_a_run_id_is_used_once(flowengine: Command) -> None:
     assert "run 'once' exists already" in said.err
 
 
-@pytest.mark.parametrize("store", ["shout.yaml", ".", "nosuch:thing", "steps.py/runs.db"])
+@pytest.mark.parametrize("store", ["shout.yaml", "nosuch:thing", "steps.py/runs.db"])
 def test_a_store_that_cannot_be_used_is_an_error_before_anything_runs(flowengine: Command, store: str) -> None:
     said = flowengine("run", "shout.yaml", "--store", store)
     assert said.code == 2

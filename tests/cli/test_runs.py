@@ -77,7 +77,9 @@ def test_a_node_as_json_and_as_events(flowengine: Command, runs: None) -> None:
     assert found["id"] == "one"
     assert found["model_calls"] == 1
     assert "ModelCall" in [record["type"] for record in found["records"]]
-    events = [json.loads(line) for line in flowengine("runs", "show", "a1", "--node", "one", "--events").out.splitlines()]
+    events = [
+        json.loads(line) for line in flowengine("runs", "show", "a1", "--node", "one", "--events").out.splitlines()
+    ]
     assert {event["node"] for event in events} == {"one"}
     assert [events[0]["type"], events[-1]["type"]] == ["NodeStarted", "NodeFinished"]
 
@@ -112,7 +114,9 @@ def test_long_texts_are_cut_and_json_has_them_all(flowengine: Command) -> None:
     assert "X" * 5000 in flowengine("runs", "show", "r1", "--json").out
 
 
-@pytest.mark.parametrize("command", [("runs", "list"), ("runs", "show", "@last"), ("resume", "@last"), ("graph", "@last")])
+@pytest.mark.parametrize(
+    "command", [("runs", "list"), ("runs", "show", "@last"), ("resume", "@last"), ("graph", "@last")]
+)
 def test_a_store_that_is_none_is_told_in_one_line(flowengine: Command, command: tuple[str, ...]) -> None:
     said = flowengine(*command, "--store", "shout.yaml")
     assert said.code == 2

@@ -30,7 +30,8 @@ class Terminal(io.TextIOWrapper):
 
 def written(stream_type: type[io.TextIOWrapper], text: str, encoding: str = "utf-8") -> bytes:
     raw = io.BytesIO()
-    Results(stream_type(raw, encoding=encoding)).line(text)
+    stream = stream_type(raw, encoding=encoding)
+    Results(stream).line(text)
     return raw.getvalue()
 
 
@@ -38,7 +39,7 @@ def written(stream_type: type[io.TextIOWrapper], text: str, encoding: str = "utf
 @given(st.text())
 def test_a_terminal_gets_no_control_character_but_lines_and_tabs(text: str) -> None:
     shown = written(Terminal, text).decode("utf-8")
-    assert not any(ord(each) < 0x20 and each not in "\n\t" or 0x7F <= ord(each) < 0xA0 for each in shown)
+    assert not any((ord(each) < 0x20 and each not in "\n\t") or 0x7F <= ord(each) < 0xA0 for each in shown)
 
 
 @settings(deadline=None, max_examples=100)

@@ -25,7 +25,7 @@ def test_every_problem_is_a_line_with_its_place(flowengine: Command) -> None:
     assert said.code == 2
     assert [line.split(" ")[:2] for line in said.out.splitlines()] == [
         ["bad.yaml:4:13:", "FE204"],
-        ["bad.yaml:5:24:", "FE305"],
+        ["bad.yaml:5:19:", "FE305"],
     ]
     assert said.err == "1 file: 2 errors\n"
 

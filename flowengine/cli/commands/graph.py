@@ -1,0 +1,64 @@
+"""`flowengine graph`: a picture of a flow, or of a run with the path that it took."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+from visualize.picture import Picture, picture_of_flow, picture_of_run
+from visualize.render import render
+
+from flowengine.cli.record import read
+from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.terminal import Results
+from flowengine.errors import RunNotFoundError
+from flowengine.flow import Flow
+
+__all__ = ["command"]
+
+_FORMATS: Final = ("svg", "png", "dot", "mermaid", "json")
+_SUFFIXES: Final = {**{f".{form}": form for form in _FORMATS}, ".gv": "dot", ".mmd": "mermaid"}
+
+
+@click.command("graph")
+@click.argument("what", metavar="FLOW|RUN")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="[default: as FILE ends, else svg]")
+@click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
+@store_option
+def command(what: str, form: str | None, file: str | None, store: str | None) -> int:
+    """Draw a flow file, or a run: an id, the start of one, or @last.
+
+    A run is drawn from its record: what ran, what was skipped and why, what failed, time, tokens and cost.
+    """
+    results = Results()
+    chosen = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "svg")
+    if file is None and chosen == "png" and results.on_terminal:
+        raise click.UsageError("a PNG is no text for a terminal: write it to a file with -o FILE")
+    with results.alone():
+        drawn = render(_picture(what, store), chosen)
+    if file is None:
+        results.bytes(drawn if chosen == "png" or drawn.endswith(b"\n") else drawn + b"\n")
+    else:
+        _write(file, drawn)
+    return 0
+
+
+def _picture(what: str, store: str | None) -> Picture:
+    """Of the flow file where there is one of that name, else of the run."""
+    if os.path.exists(what) or what.endswith((".yaml", ".yml")):
+        flow = Flow.from_yaml(what)
+        return picture_of_flow(flow.name, flow.plan.graph)
+    with journals(chosen_store(store)) as kept:
+        try:
+            return picture_of_run(read(kept, kept.find(what)))
+        except RunNotFoundError as error:
+            raise RunNotFoundError(f"there is no file '{what}', and {error}") from error
+
+
+def _write(file: str, drawn: bytes) -> None:
+    try:
+        Path(file).write_bytes(drawn)
+    except OSError as error:
+        raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error

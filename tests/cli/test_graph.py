@@ -1,0 +1,59 @@
+"""`flowengine graph`: a flow or a run, to stdout or to a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+
+@pytest.mark.parametrize(("form", "start"), [("svg", "<"), ("dot", "digraph"), ("mermaid", "flowchart"), ("json", "{")])
+def test_a_flow_is_drawn_on_stdout(flowengine: Command, form: str, start: str) -> None:
+    said = flowengine("graph", "fragile.yaml", "--format", form)
+    assert said.code == 0
+    assert said.err == ""
+    assert start in said.out[:300]
+    assert all(name in said.out for name in ("count", "fragile", "after"))
+    assert said.out.endswith("\n")
+
+
+def test_a_run_is_drawn_with_what_happened(flowengine: Command) -> None:
+    flowengine("run", "fragile.yaml", "--run-id", "r1")
+    said = flowengine("graph", "@last", "--format", "json")
+    assert said.code == 0
+    json.loads(said.out)
+    assert "failed" in said.out
+    assert "skipped" in said.out
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("x.svg", b"<"), ("x.png", b"\x89PNG"), ("x.gv", b"digraph"), ("x.mmd", b"flowchart"), ("x.json", b"{")],
+)
+def test_the_files_name_says_the_format(flowengine: Command, folder: Path, name: str, start: bytes) -> None:
+    assert flowengine("graph", "shout.yaml", "-o", name) == (0, "", "")
+    assert start in (folder / name).read_bytes()[:300]
+
+
+def test_a_flow_with_problems_is_told_as_by_validate(flowengine: Command) -> None:
+    said = flowengine("graph", "bad.yaml")
+    assert said.code == 2
+    assert said.err.startswith("error: bad.yaml:4:13: FE204")
+
+
+def test_what_is_neither_file_nor_run_is_told_as_both(flowengine: Command) -> None:
+    flowengine("run", "shout.yaml", "--run-id", "r1")
+    said = flowengine("graph", "nothing")
+    assert said.code == 2
+    assert said.err.startswith("error: there is no file 'nothing', and no run 'nothing'")
+
+
+def test_a_file_that_cannot_be_written_is_a_usage_error(flowengine: Command) -> None:
+    said = flowengine("graph", "shout.yaml", "--format", "dot", "-o", "nowhere/x.dot")
+    assert said.code == 2
+    assert "cannot write 'nowhere/x.dot'" in said.err
