@@ -107,7 +107,9 @@ CODES: Final[Mapping[str, Code]] = {
         "A route, `then`, `else`, `needs`, `fallback` or `on_error` names a node that does not exist.",
         "routes: {ok: publsh}",
     ),
-    "FE204": Code("unknown node type", "`type` names no kind of node.", "a: {type: agnet}"),
+    "FE204": Code(
+        "unknown node type", "`type` is the name of no kind of node. Left out, a node is an agent.", "a: {type: agnet}"
+    ),
     "FE205": Code(
         "not available in this version",
         "The format knows this type or key, but this version does not run it; it is refused, since nothing would "

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def refuse(code: str, message: str, **context: Any) -> PydanticCustomError:
-    """A problem with one of our codes; `at` in the context names the key that it belongs to."""
+    """A problem with one of our codes; `at` in the context is the key (or path of keys) that it belongs to."""
     return PydanticCustomError(cast(Any, code), "{text}", {"text": message, **context})
 
 

@@ -110,7 +110,7 @@ def _block(source: str, place: Place, text: str) -> list[int]:
     at = source.find("\n", place.start) + 1
     indent: int | None = None
     reached = 0
-    while 0 < at <= place.end and reached < len(text):
+    while 0 < at < place.end and reached < len(text):
         stop = source.find("\n", at)
         stop = len(source) if stop < 0 else stop
         line = source[at:stop].rstrip("\r")

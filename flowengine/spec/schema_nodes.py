@@ -240,7 +240,9 @@ class EvaluationNodeSpec(NodeKeys, ModelSettings):
     def _passes_or_fails(self) -> EvaluationNodeSpec:
         for label in self.routes or ():
             if label not in ("pass", "fail"):
-                raise refuse("FE201", f"an evaluation's routes are 'pass' and 'fail', found '{label}'", at="routes")
+                raise refuse(
+                    "FE201", f"an evaluation's routes are 'pass' and 'fail', found '{label}'", at=("routes", label)
+                )
         if self.call is not None:
             given = [key for key in _OF_A_MODEL if getattr(self, key)]
             if given:

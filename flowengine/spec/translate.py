@@ -66,7 +66,8 @@ def _said(error: Mapping[str, Any]) -> _Said:
     path = tuple(part for part in location if not _is_tag(part) and part != "[key]")
     context: Mapping[str, Any] = error.get("ctx") or {}
     if "at" in context:
-        path = (*path, context["at"])
+        at: str | tuple[str | int, ...] = context["at"]
+        path = (*path, *((at,) if isinstance(at, str) else at))
     return _Said(error["type"], path, location, error["input"], context)
 
 
