@@ -1,0 +1,90 @@
+"""The settings of one MCP server, checked; nothing is started or asked here.
+
+A server is a command that speaks over its standard streams, or the URL of one that speaks streamable
+HTTP. Secrets are named, not held: `headers_env` says which environment variable a header's value is in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.tools.tool import DEFAULT_TIMEOUT
+
+__all__ = ["McpServer", "server_of"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """One server: either `command` (with `args` and `env`) or `url` (with `headers_env`).
+
+    >>> McpServer(name="time", command="mcp-server-time", args=["--local-timezone", "UTC"]).args
+    ('--local-timezone', 'UTC')
+    """
+
+    name: str
+    """Its tools are named `name_tool`; 1 to 32 of ASCII letters, digits, `_` and `-`."""
+    command: str | None = None
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """What the process gets beside PATH, HOME and LANG; it inherits nothing else."""
+    url: str | None = field(default=None, repr=False)
+    headers_env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Header → the environment variable that holds its value."""
+    allow: Sequence[str] | None = None
+    """The tools to offer, by the server's own names; None for all."""
+    timeout: float = DEFAULT_TIMEOUT
+    """Seconds that one call may take, a restart of the server included."""
+    start_timeout: float = 30.0
+    """Seconds from the start to the list of tools."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise DefinitionError(
+                f"MCP server name {self.name!r}: use 1 to 32 of the letters A-Z and a-z, digits, '_' and '-'"
+            )
+        object.__setattr__(self, "args", tuple(self.args))
+        object.__setattr__(self, "allow", None if self.allow is None else tuple(self.allow))
+        problem = self._problem()
+        if problem:
+            raise DefinitionError(f"MCP server '{self.name}': {problem}")
+
+    def _problem(self) -> str:
+        """What is wrong with the settings together, or the empty string."""
+        if bool(self.command) == bool(self.url):
+            return "give either `command` (a local process) or `url` (streamable HTTP)"
+        if self.url and (self.args or self.env):
+            return "`args` and `env` belong to a `command`, not to a `url`"
+        if self.command and self.headers_env:
+            return "`headers_env` belongs to a `url`, not to a `command`"
+        if self.url and not self.url.startswith(("http://", "https://")):
+            return "`url` starts with http:// or https://"
+        wrong = next((header for header in self.headers_env if not _HEADER.fullmatch(header)), None)
+        if wrong is not None:
+            return f"{wrong!r} in `headers_env` is no name of a header"
+        times = {"timeout": self.timeout, "start_timeout": self.start_timeout}
+        late = next((name for name, seconds in times.items() if not seconds > 0), None)
+        return f"`{late}` is {times[late]!r}; seconds above 0 are expected" if late else ""
+
+
+def server_of(settings: Mapping[str, Any]) -> McpServer:
+    """The server that a mapping describes, as a flow file has it.
+
+    >>> server_of({"name": "docs", "url": "https://example.org/mcp"}).allow is None
+    True
+    """
+    known = [each.name for each in fields(McpServer)]
+    unknown = next((key for key in settings if key not in known), None)
+    if unknown is not None:
+        raise DefinitionError(
+            f"an MCP server has no setting {unknown!r}{did_you_mean(str(unknown), known)} (it has {', '.join(known)})"
+        )
+    if "name" not in settings:
+        raise DefinitionError("an MCP server needs a `name`")
+    return McpServer(**settings)

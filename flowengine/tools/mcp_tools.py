@@ -1,0 +1,95 @@
+"""What an MCP server lists as the tools that a model is offered: names, allow-list and effects.
+
+Pure: given the settings and a list, these are the tools. Calling them is the `McpOwner`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from mcp_types import Tool as ListedTool
+
+from flowengine.errors import DefinitionError, RunError, did_you_mean
+from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.text import cut
+from flowengine.tools.tool import Effect
+
+__all__ = ["Description", "describe"]
+
+_MAX_NAME: Final = 64
+_MAX_DESCRIPTION: Final = 8_000
+
+
+class Description(NamedTuple):
+    """One tool of a server."""
+
+    remote_name: str
+    """As the server calls it."""
+    name: str
+    """As the model calls it: with the server's name before it, and safe for vendors."""
+    text: str
+    parameters: dict[str, Any]
+    effect: Effect
+
+
+def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Description]:
+    """The allowed tools, in the server's order."""
+    kept = _allowed(server, listed)
+    twice = next((name for name, count in Counter(tool.name for tool in kept).items() if count > 1), None)
+    if twice is not None:
+        raise RunError(
+            f"MCP server '{server.name}' lists two tools named {cut(twice, 100)!r}, which nobody could tell apart; "
+            f"leave the name out of `allow` to use the others"
+        )
+    names = _names(server.name, [tool.name for tool in kept])
+    return [
+        Description(
+            tool.name,
+            names[tool.name],
+            cut(tool.description or tool.title or "", _MAX_DESCRIPTION),
+            tool.input_schema,
+            _effect(tool),
+        )
+        for tool in kept
+    ]
+
+
+def _allowed(server: McpServer, listed: Sequence[ListedTool]) -> list[ListedTool]:
+    if server.allow is None:
+        return list(listed)
+    known = list(dict.fromkeys(tool.name for tool in listed))
+    missing = next((name for name in server.allow if name not in known), None)
+    if missing is not None:
+        hint = did_you_mean(missing, known) or f"; it has {cut(', '.join(known), 500) or 'none'}"
+        raise DefinitionError(f"MCP server '{server.name}' has no tool '{missing}', which `allow` names{hint}")
+    return [tool for tool in listed if tool.name in server.allow]
+
+
+def _effect(tool: ListedTool) -> Effect:
+    """From the server's own hints; without one a call counts as a deed."""
+    hints = tool.annotations
+    if hints is None:
+        return "external"
+    return "none" if hints.read_only_hint else "idempotent" if hints.idempotent_hint else "external"
+
+
+def _names(prefix: str, remote: Sequence[str]) -> dict[str, str]:
+    """Server's name → offered name. One that had to be changed and meets another gets a digest at its end."""
+    plain = {name: re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}_{name}") for name in remote}
+    taken = Counter(plain.values())
+    return {
+        name: _with_digest(safe, name)
+        if len(safe) > _MAX_NAME or (taken[safe] > 1 and safe != f"{prefix}_{name}")
+        else safe
+        for name, safe in plain.items()
+    }
+
+
+def _with_digest(safe: str, name: str) -> str:
+    """Always the same for a name, whatever else the server lists."""
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{safe[: _MAX_NAME - 9]}_{digest}"
