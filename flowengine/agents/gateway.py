@@ -1,7 +1,7 @@
 """The door of an agent that stands alone: calls go straight through, and records go to one callable.
 
-It knows the model and record types. It records and retries nothing itself: inside a flow the node
-hands the agent a gateway of its own that serves recorded calls.
+It knows models, tools and record types. It keeps and retries nothing itself: inside a flow its
+listener is the journal, and round it is a gateway that serves what was recorded before.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from inspect import isawaitable
 from typing import Any, Protocol, TypeAlias
 
-from flowengine.errors import ModelError, PermanentModelError
+from flowengine.errors import ModelError, NotJournalableError, PermanentModelError
 from flowengine.llm.messages import as_dict
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.plain_request import plain_request
-from flowengine.records import Gateway, ModelCall, ToolCall
+from flowengine.records import Gateway, ModelCall, ToolCall, tool_key
+from flowengine.tools.tool import Tool, ToolResult
 
 __all__ = ["DirectGateway", "StreamingGateway", "ask", "check_refusal", "model_call"]
 
@@ -41,20 +41,22 @@ async def _unheard(record: Any) -> None:
 class DirectGateway:
     """Calls models and tools, and tells `note` about each call.
 
-    `note` gets a `ModelCall` or `ToolCall` after every call, failed ones included, and whatever else
-    the agent has to tell (`Round`, `Notice`).
+    `note` gets a `ModelCall` or `ToolCall` after every call, failed ones included, and before its
+    answer is handed on; a call to an external tool is told before it begins as well. So is whatever
+    else the agent has to tell (`Round`, `Notice`).
     """
 
     def __init__(self, note: Listener = _unheard) -> None:
         self._listener = note
-        self._seen: Counter[str] = Counter()
+        self.seen: Counter[str] = Counter()
+        """Key → how many equal calls have begun."""
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         """One completion."""
         start = time.perf_counter()
-        key, occurrence = self._counted(request)
+        key, occurrence = self._counted(request.key())
         try:
-            reply = await model.complete(request)
+            reply = _signed(await model.complete(request), model)
         except ModelError as error:
             failed = Reply("", finish_reason="", seconds=time.perf_counter() - start)
             record = model_call(model, request, failed, purpose=purpose, error=str(error))
@@ -69,7 +71,7 @@ class DirectGateway:
         self, model: Model, request: Request, *, purpose: str
     ) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         """One completion, piece by piece; noted when its last piece has been taken."""
-        key, occurrence = self._counted(request)
+        key, occurrence = self._counted(request.key())
 
         async def pieces(source: AsyncIterator[str | Reply]) -> AsyncGenerator[str | Reply]:
             async for piece in source:
@@ -81,28 +83,29 @@ class DirectGateway:
         async with model.stream(request) as source, aclosing(pieces(source)) as noted:
             yield noted
 
-    async def call_tool(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        """Call a tool, a function or a coroutine function; what it raises is noted and raised on."""
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call a tool; what goes wrong in it is a result as well."""
+        key, occurrence = self._counted(tool_key(tool.name, arguments))
+        begun = ToolCall(tool.name, arguments, None, effect=tool.effect, key=key, occurrence=occurrence, started=True)
+        if tool.effect == "external":
+            await self.note(begun)
         start = time.perf_counter()
-        record = ToolCall(getattr(tool, "__name__", type(tool).__name__), arguments, None)
+        text, value, is_error = result = await tool.call(arguments)
+        seconds = time.perf_counter() - start
+        record = begun._replace(started=False, result=text, is_error=is_error, value=value, seconds=seconds)
         try:
-            result = tool(**arguments)
-            if isawaitable(result):
-                result = await result
-        except Exception as error:
-            await self.note(record._replace(result=str(error), is_error=True, seconds=time.perf_counter() - start))
-            raise
-        await self.note(record._replace(result=result, seconds=time.perf_counter() - start))
+            await self.note(record)
+        except NotJournalableError:  # What a function returned may be anything: then its text has to do.
+            await self.note(record._replace(value=None))
         return result
 
     async def note(self, record: Any) -> None:
         await self._listener(record)
 
-    def _counted(self, request: Request) -> tuple[str, int]:
-        """The request's key, and how many equal requests came before."""
-        key = request.key()
-        self._seen[key] += 1
-        return key, self._seen[key] - 1
+    def _counted(self, key: str) -> tuple[str, int]:
+        """The call's key, and how many equal calls came before."""
+        self.seen[key] += 1
+        return key, self.seen[key] - 1
 
 
 async def ask(gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Reply:
@@ -110,6 +113,13 @@ async def ask(gateway: Gateway, model: Model, request: Request, *, purpose: str)
     reply: Reply = await gateway.complete(model, request, purpose=purpose)
     check_refusal(reply, request)
     return reply
+
+
+def _signed(reply: Reply, model: Model) -> Reply:
+    """The reply with who answered, where it does not say so itself; as it will be on record."""
+    if reply.model and reply.provider:
+        return reply
+    return reply._replace(model=reply.model or model.name, provider=reply.provider or model.provider)
 
 
 def check_refusal(reply: Reply, request: Request) -> None:

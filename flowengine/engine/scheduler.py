@@ -42,6 +42,7 @@ from flowengine.engine.ports import Journal, Node, Skip
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import FlowEngineError, JournalError, NotJournalableError
+from flowengine.records import Retry
 
 __all__ = ["OnFailure", "Scheduler", "error_info"]
 
@@ -216,6 +217,8 @@ class Scheduler:
     async def _note(self, path: str, record: Any) -> None:
         """What a node tells is on record before the node goes on."""
         self._journal.append(NodeRecorded(path, self._clock(), record))
+        if type(record) is Retry:
+            self._walk.attempts.add(path, record)  # What the failed attempt was given is not the next one's.
         waiting = self._journal.commit(self._in_flight == 1)
         if waiting is not None:
             await waiting

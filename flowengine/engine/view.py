@@ -94,7 +94,7 @@ class NodeContext(Context):
 
     @property
     def recorded(self) -> Sequence[Any]:
-        return self._walk.recorded.get(self.current_node, ())
+        return self._walk.attempts.of(self.current_node)
 
 
 # The slots' own setters: a Context refuses attribute assignment, and only this module fills one.

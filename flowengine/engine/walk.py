@@ -30,6 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.context import EMPTY, NodeResult, NodeStatus, SkipCause, freeze
+from flowengine.engine.attempts import Attempts
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -100,8 +101,8 @@ class Walk:
         self.run_id = run_id
         self.ready: deque[int] = deque()
         self.decided: list[Decision] = []
-        self.recorded: dict[str, list[Any]] = {}
-        """Node path → what an interrupted attempt of it had recorded."""
+        self.attempts = Attempts()
+        """What nodes recorded that have not finished."""
         self._statuses = bytearray(size)
         self._waiting = [len(parents) for parents in graph.parents]
         self._seen: list[Layer] = [store.root] * size
@@ -311,13 +312,17 @@ class Walk:
                 if event.node in index:
                     settled.pop(index[event.node], None)
             elif type(event) is NodeFinished or type(event) is NodeFailed or type(event) is NodeSkipped:
-                self.recorded.pop(event.node, None)
+                # A node that was interrupted and then called off (skipped) keeps what it recorded.
+                if type(event) is NodeFinished:
+                    self.attempts.finish(event.node)
+                elif type(event) is NodeFailed:
+                    self.attempts.fail(event.node)
                 if event.node in index:
                     settled[index[event.node]] = event
                     if type(event) is NodeSkipped:
                         told.add((index[event.node], event.cause))
             elif type(event) is NodeRecorded:
-                self.recorded.setdefault(event.node, []).append(event.record)
+                self.attempts.add(event.node, event.record)
             elif type(event) is RunResumed:
                 settled = {n: event for n, event in settled.items() if self._for_good(n, event)}
                 told.clear()

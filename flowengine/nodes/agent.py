@@ -16,8 +16,10 @@ from flowengine.agents.routing import RoutingAgent
 from flowengine.context import Context, EvaluationResult, NodeResult
 from flowengine.engine.graph import FALLBACK
 from flowengine.errors import DefinitionError, OutputError, RouteError
+from flowengine.journal.recorded import RecordedGateway
 from flowengine.nodes.function import source_of
 from flowengine.nodes.node import FlowNode, Value
+from flowengine.records import Gateway
 
 __all__ = ["AgentNode", "EvaluationNode", "RoutingNode"]
 
@@ -57,7 +59,7 @@ class AgentNode(FlowNode):
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
         result, prompt, evaluation, routing = await agent.respond(
-            asked, earlier=context.messages, gateway=DirectGateway(context.note)
+            asked, earlier=context.messages, gateway=gateway_of(context)
         )
         return NodeResult(
             output=result.content,
@@ -108,7 +110,7 @@ class RoutingNode(FlowNode):
 
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
-        routing = await agent.route(_subject(context, self.target), DirectGateway(context.note))
+        routing = await agent.route(_subject(context, self.target), gateway_of(context))
         label = taken(routing.next_route, self._routes, self._fallback)
         return NodeResult(output=routing, routing=routing, route=label)
 
@@ -158,7 +160,7 @@ class EvaluationNode(FlowNode):
         else:
             assert self.judge is not None  # There is no scorer.
             judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
-            evaluation = await judge.evaluate(subject, DirectGateway(context.note))
+            evaluation = await judge.evaluate(subject, gateway_of(context))
         return NodeResult(output=evaluation, evaluation=evaluation, route="pass" if evaluation.passed else "fail")
 
     def identity(self) -> Sequence[Any]:
@@ -167,6 +169,12 @@ class EvaluationNode(FlowNode):
         if isinstance(self.judge, EvaluationAgent):
             return (self.judge.instructions, dict(self.judge.criteria), self.judge.pass_threshold)
         return ()
+
+
+def gateway_of(context: Context) -> Gateway:
+    """The door of a node's agent: each call is committed before its answer is used, and none is made twice."""
+    direct, recorded = DirectGateway(context.note), context.recorded
+    return RecordedGateway(direct, recorded) if recorded else direct
 
 
 def user_input(context: Context) -> str:

@@ -99,6 +99,8 @@ class _Timed:
 
 
 class _Retrying:
+    """Goes on counting where an interrupted run of the node broke off: what had failed is not tried again."""
+
     def __init__(self, node: Node, policy: Retry) -> None:
         self._node = node
         self._policy = policy
@@ -107,10 +109,11 @@ class _Retrying:
         import tenacity  # Only where a retry is asked for: its import costs more than a run.
 
         policy = self._policy
+        failed = sum(type(record) is RetryRecord for record in context.recorded)
         if policy.backoff == "fixed":
             pause: Any = tenacity.wait_fixed(policy.initial)
         else:
-            pause = tenacity.wait_exponential(multiplier=policy.initial, max=policy.max)
+            pause = tenacity.wait_exponential(multiplier=policy.initial * 2**failed, max=policy.max)
 
         def seconds(state: tenacity.RetryCallState) -> float:
             return min(pause(state), policy.max) * (1 - policy.jitter * random())
@@ -119,11 +122,11 @@ class _Retrying:
             assert state.outcome is not None
             assert state.next_action is not None
             failure = state.outcome.exception()
-            record = RetryRecord(state.attempt_number, f"{type(failure).__name__}: {failure}", state.next_action.sleep)
-            await context.note(record)
+            attempt, told = failed + state.attempt_number, f"{type(failure).__name__}: {failure}"
+            await context.note(RetryRecord(attempt, told, state.next_action.sleep))
 
         retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(policy.attempts),
+            stop=tenacity.stop_after_attempt(policy.attempts - failed),
             wait=seconds,
             retry=tenacity.retry_if_exception(policy.covers),
             sleep=anyio.sleep,

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from flowengine.agents.gateway import DirectGateway
+from flowengine.errors import NotJournalableError
 from flowengine.llm.messages import Message, ToolRequest
 from flowengine.llm.model import Reply, Request, Usage
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.records import ModelCall, ToolCall
+from flowengine.tools.function import tool_of
+from flowengine.tools.tool import Effect, ToolResult
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
 
@@ -49,29 +52,70 @@ async def test_a_streamed_call_is_told_about_as_well(recorder: Any) -> None:
     assert second == first._replace(occurrence=1)
 
 
-async def test_tools_may_be_functions_or_coroutine_functions(recorder: Any) -> None:
-    def add(a: int, b: int) -> int:
-        return a + b
+async def test_a_reply_says_who_answered_as_its_record_does(recorder: Any) -> None:
+    class Nameless(ScriptedModel):
+        async def complete(self, request: Request) -> Reply:
+            return Reply("So.")
 
-    async def later(a: int) -> int:
-        return a
-
-    assert await recorder.call_tool(add, {"a": 1, "b": 2}) == 3
-    assert await recorder.call_tool(later, {"a": 1}) == 1
-    assert [(call.name, call.arguments, call.result) for call in recorder.of(ToolCall)] == [
-        ("add", {"a": 1, "b": 2}, 3),
-        ("later", {"a": 1}, 1),
-    ]
+    reply = await recorder.complete(Nameless([], name="m", provider="acme"), ASKED, purpose="generation")
+    assert (reply.model, reply.provider) == ("m", "acme")
 
 
-async def test_a_tool_that_raises_is_told_about_and_raises(recorder: Any) -> None:
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def test_a_tool_call_is_told_with_its_text_and_its_value(recorder: Any) -> None:
+    result = await recorder.call_tool(tool_of(add), {"a": 1, "b": 2})
+    assert result == ToolResult("3", 3)
+    (call,) = recorder.of(ToolCall)
+    assert call == ToolCall("add", {"a": 1, "b": 2}, "3", key=call.key, seconds=call.seconds, value=3)
+
+
+async def test_equal_tool_calls_are_numbered_whatever_the_order_of_their_arguments(recorder: Any) -> None:
+    for arguments in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 1}):
+        await recorder.call_tool(tool_of(add), arguments)
+    first, second, other = recorder.of(ToolCall)
+    assert (first.occurrence, second.occurrence, other.occurrence) == (0, 1, 0)
+    assert first.key == second.key != other.key
+
+
+async def test_a_tool_that_raises_gives_a_result_and_is_told_about(recorder: Any) -> None:
     def broken() -> None:
         raise LookupError("nothing there")
 
-    with pytest.raises(LookupError):
-        await recorder.call_tool(broken, {})
+    result = await recorder.call_tool(tool_of(broken), {})
     (call,) = recorder.of(ToolCall)
-    assert (call.is_error, call.result) == (True, "nothing there")
+    assert (result.is_error, call.is_error) == (True, True)
+    assert "nothing there" in call.result
+
+
+@pytest.mark.parametrize(("effect", "told"), [("none", [False]), ("idempotent", [False]), ("external", [True, False])])
+async def test_only_an_external_tool_is_told_before_it_begins(recorder: Any, effect: Effect, told: list[bool]) -> None:
+    def look() -> int:
+        return len(recorder.of(ToolCall))
+
+    result = await recorder.call_tool(tool_of(look, effect=effect), {})
+    calls = recorder.of(ToolCall)
+    assert [call.started for call in calls] == told
+    assert result.value == len(told) - 1
+    assert {call.effect for call in calls} == {effect}
+
+
+async def test_a_value_that_cannot_be_written_down_leaves_its_text() -> None:
+    records: list[ToolCall] = []
+
+    async def note(record: ToolCall) -> None:
+        if record.value is not None:
+            raise NotJournalableError("no")
+        records.append(record)
+
+    def lock() -> Any:
+        return memoryview(b"x")
+
+    result = await DirectGateway(note).call_tool(tool_of(lock), {})
+    assert isinstance(result.value, memoryview)
+    assert [(record.result, record.value) for record in records] == [(result.text, None)]
 
 
 async def test_without_a_listener_nothing_is_kept() -> None:

@@ -1,0 +1,65 @@
+"""The call journal: a door that serves what an interrupted attempt of a node had recorded already.
+
+The door inside does the calls and tells about each, and its listener commits what it is told before the
+call's answer is used. So whatever was answered can be served here when the node is entered again; only
+what was in flight, and what was never asked, goes out. Which of the records count is decided by
+`flowengine.engine.attempts`, which of them answers a question by `flowengine.journal.replay`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from flowengine.journal.replay import Replay
+from flowengine.llm.model import Model, Reply, Request
+from flowengine.records import Gateway, Notice, tool_key
+from flowengine.tools.tool import Tool, ToolResult
+
+__all__ = ["CountingGateway", "RecordedGateway"]
+
+
+class CountingGateway(Gateway, Protocol):
+    """A gateway that numbers equal calls, by their keys, in the order in which they begin."""
+
+    @property
+    def seen(self) -> Counter[str]:
+        """Key → calls begun."""
+        ...
+
+
+class RecordedGateway:
+    """Serves each recorded answer once, to the same question; everything else goes to the gateway inside.
+
+    A completion with no recorded answer, where others are left, is told as a `Notice`: the node asks
+    differently from what it did before. What the agent tells a second time is not written again.
+    """
+
+    def __init__(self, inner: CountingGateway, recorded: Sequence[Any]) -> None:
+        self._inner = inner
+        self._replay = Replay(recorded)
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        key, seen = request.key(), self._inner.seen
+        reply = self._replay.take_reply(key, seen[key])
+        if reply is not None:
+            seen[key] += 1
+            return reply
+        difference = self._replay.difference(request, key, purpose)
+        if difference is not None:
+            notice = f"a call for {purpose} is made anew, for it differs from what was recorded: {difference}"
+            await self._inner.note(Notice(notice))
+        return await self._inner.complete(model, request, purpose=purpose)
+
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        key, seen = tool_key(tool.name, arguments), self._inner.seen
+        result = self._replay.take_tool_result(key, seen[key])
+        if result is not None:
+            seen[key] += 1
+            return result
+        return await self._inner.call_tool(tool, arguments)
+
+    async def note(self, record: Any) -> None:
+        if not self._replay.take_told(record):
+            await self._inner.note(record)

@@ -1,0 +1,152 @@
+"""What an interrupted attempt of a node had recorded, ready to be served once more. Decides, never waits.
+
+A recorded answer belongs to one question: the hash of the request (`key`) and how many equal ones came
+before it (`occurrence`). Failed calls answer nothing. What is served is taken out, so that each record
+serves once and what is left over is what the node has not asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final
+
+from flowengine.llm.messages import ToolRequest, as_dict
+from flowengine.llm.model import Reply, Request, Usage
+from flowengine.llm.plain_request import plain_request
+from flowengine.records import EffectDecided, ModelCall, Retry, ToolCall
+from flowengine.tools.tool import ToolResult
+
+__all__ = ["ASSUMED_DONE", "Replay", "reply_of", "tool_result_of"]
+
+ASSUMED_DONE: Final = "assumed done"
+"""What a model is told of a call that a person took as done without its result being known."""
+
+_Question = tuple[str, int]
+
+
+class Replay:
+    """The records of one attempt."""
+
+    def __init__(self, records: Iterable[Any]) -> None:
+        self._calls: dict[_Question, ModelCall] = {}
+        self._tools: dict[_Question, ToolResult] = {}
+        self._told: list[Any] = []
+        self._asked: set[str] = set()
+        """Keys of all requests, those without an answer included."""
+        for record in records:
+            self._add(record)
+
+    def _add(self, record: Any) -> None:
+        if type(record) is ModelCall:
+            self._asked.add(record.key)
+            if record.error is None:
+                self._calls[record.key, record.occurrence] = record
+        elif type(record) is ToolCall:
+            if not record.started:
+                self._tools[record.key, record.occurrence] = tool_result_of(record)
+        elif type(record) is EffectDecided:
+            if record.decision == "done":
+                self._tools[record.key, record.occurrence] = ToolResult(ASSUMED_DONE, ASSUMED_DONE)
+        elif type(record) is not Retry:
+            self._told.append(record)
+
+    def take_reply(self, key: str, occurrence: int) -> Reply | None:
+        call = self._calls.pop((key, occurrence), None)
+        return None if call is None else reply_of(call)
+
+    def take_tool_result(self, key: str, occurrence: int) -> ToolResult | None:
+        return self._tools.pop((key, occurrence), None)
+
+    def take_told(self, record: Any) -> bool:
+        """Whether this is on record already."""
+        for index, each in enumerate(self._told):
+            if type(each) is type(record) and each == record:
+                del self._told[index]
+                return True
+        return False
+
+    def difference(self, request: Request, key: str, purpose: str) -> str | None:
+        """In one line, how a request that has no answer differs from the nearest one that has.
+
+        None where nothing is left to compare it with, or where it is on record and was not answered.
+        """
+        if not self._calls or key in self._asked:
+            return None
+        messages = [as_dict(message) for message in request.messages]
+        nearest = max(self._calls.values(), key=lambda call: (call.purpose == purpose, *_likeness(messages, call)))
+        if nearest.purpose != purpose:
+            return f"the nearest recorded call is for {nearest.purpose}"
+        return _difference_of_messages(messages, nearest) or _difference_of_settings(plain_request(request), nearest)
+
+
+def reply_of(call: ModelCall) -> Reply:
+    """The answer that a recorded call gave, as it was."""
+    return Reply(
+        content=call.content,
+        tool_calls=tuple(ToolRequest(**asked) for asked in call.tool_calls),
+        usage=Usage(call.prompt_tokens, call.completion_tokens, call.cached_tokens),
+        cost_usd=call.cost_usd,
+        finish_reason=call.finish_reason,
+        model=call.model,
+        provider=call.provider,
+        attempts=call.attempts,
+        seconds=call.seconds,
+    )
+
+
+def tool_result_of(call: ToolCall) -> ToolResult:
+    """What a recorded tool call gave."""
+    return ToolResult(call.result, call.value, call.is_error)
+
+
+def _likeness(messages: Sequence[Mapping[str, Any]], call: ModelCall) -> tuple[int, int]:
+    """How many messages from the first on are equal, and how much of the first that is not."""
+    equal = 0
+    for new, old in zip(messages, call.messages, strict=False):
+        if new != old:
+            return equal, _common(_text(new), _text(old))
+        equal += 1
+    return equal, 0
+
+
+def _difference_of_messages(messages: Sequence[Mapping[str, Any]], call: ModelCall) -> str | None:
+    for number, (new, old) in enumerate(zip_longest(messages, call.messages), 1):
+        if new is None:
+            return f"message {number} is gone: {_from(_text(old), 0)}"
+        if old is None:
+            return f"message {number} is new: {_from(_text(new), 0)}"
+        if new != old:
+            now, before = _text(new), _text(old)
+            at = _common(now, before)
+            return f"message {number} ({new['role']}) is {_from(now, at)} where {_from(before, at)} was recorded"
+    return None
+
+
+def _difference_of_settings(settings: Mapping[str, Any], call: ModelCall) -> str:
+    for name in {**settings, **call.request}:
+        new, old = settings.get(name), call.request.get(name)
+        if new != old:
+            now, before = str(new), str(old)
+            at = _common(now, before)
+            return f"its '{name}' is {_from(now, at)} where {_from(before, at)} was recorded"
+    return "a setting that is not on record"
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    """A chat message's text, with whatever else it has."""
+    rest = {name: value for name, value in message.items() if name not in ("role", "content")}
+    return f"{message['content']}{rest or ''}"
+
+
+def _common(one: str, other: str) -> int:
+    """Length of what two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _from(text: str, at: int) -> str:
+    """The text round a place, quoted."""
+    start = max(0, at - 20)
+    end = start + 60
+    return f"{'…' if start else ''}{text[start:end]!r}{'…' if end < len(text) else ''}"
