@@ -23,6 +23,7 @@ from flowengine.llm.litellm_import import LITELLM_LOOP, mute_background_logging,
 from flowengine.llm.litellm_reply import PieceCollector, read_reply
 from flowengine.llm.messages import as_dict
 from flowengine.llm.model import Reply, Request
+from flowengine.llm.outbound import check_outbound
 from flowengine.llm.wakeup import post_to_this_loop
 
 __all__ = ["LiteLLMModel"]
@@ -53,6 +54,7 @@ class LiteLLMModel:
         return self._follows_schemas(await self._litellm())
 
     async def complete(self, request: Request) -> Reply:
+        self._check_outbound(request)
         litellm = await self._litellm()
         started = time.perf_counter()
 
@@ -72,6 +74,7 @@ class LiteLLMModel:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        self._check_outbound(request)
         litellm = await self._litellm()
         send, receive = anyio.create_memory_object_stream[str | Reply](math.inf)
         post = post_to_this_loop()
@@ -110,6 +113,9 @@ class LiteLLMModel:
             job.cancel()
             with anyio.CancelScope(shield=True):
                 await iterator.aclose()
+
+    def _check_outbound(self, request: Request) -> None:
+        check_outbound(f"{self.provider}/{self.name}", {**self._settings, **request.extra})
 
     async def _litellm(self) -> Any:
         silence_warnings()
