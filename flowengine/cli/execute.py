@@ -41,6 +41,12 @@ class Execution:
 
     def run(self, job: Job) -> int:
         """Do it, tell what became of it, and give the exit code."""
+        code = self._run(job)
+        if self.results.failure is not None:
+            raise self.results.failure
+        return code
+
+    def _run(self, job: Job) -> int:
         progress, run = Progress(), None
         failure: BaseException | None = None
         with journals(chosen_store(self.store), self.durability) as kept:

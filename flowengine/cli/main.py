@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -39,9 +40,11 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code; None: that of this process."""
-    code = _run(sys.argv[1:] if argv is None else argv)
-    if argv is None:
-        _leave(code)
+    if argv is not None:
+        return _run(argv)
+    _open_streams()
+    code = _run(sys.argv[1:])
+    _leave(code)
     return code
 
 
@@ -63,12 +66,20 @@ def _run(argv: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _open_streams() -> None:
+    """A shell may start us with stdout or stderr closed; what goes there is lost, and that is all."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
+
+
 def _leave(code: int) -> None:
     """End without waiting for threads that cancelled nodes left behind: they may never return."""
     left_behind = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
     if left_behind:
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with suppress(OSError, ValueError):  # nobody reads it any more
+                stream.flush()
         os._exit(code)
 
 

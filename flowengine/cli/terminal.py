@@ -46,6 +46,8 @@ class Results:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self._is_open = True
+        self.failure: OSError | None = None
+        """Why a line was lost that `attempt` was to write: a full disk."""
 
     @property
     def on_terminal(self) -> bool:
@@ -59,6 +61,13 @@ class Results:
         else:
             self.bytes(f"{text}\n".encode("utf-8", "backslashreplace"))
 
+    def attempt(self, text: str) -> None:
+        """As `line`, for those who must not raise: the first failure is kept, and what follows it is not written."""
+        try:
+            self.line(text)
+        except OSError as error:
+            self.failure = error
+
     def bytes(self, data: bytes) -> None:
         if not self._is_open:
             return
@@ -66,9 +75,11 @@ class Results:
             self._stream.flush()
             self._stream.buffer.write(data)
             self._stream.buffer.flush()
-        except BrokenPipeError:
+        except OSError as error:
             self._is_open = False
             self._let_go()
+            if not isinstance(error, BrokenPipeError):
+                raise
 
     def _let_go(self) -> None:
         """What the buffer still holds would be an error at the end of the process."""

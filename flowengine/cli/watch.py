@@ -37,7 +37,7 @@ class _Watch:
         told = len(self._progress.notices)
         self._progress.apply(event)
         if self._reporting.events:
-            self._results.line(event_line(event))
+            self._results.attempt(event_line(event))
         if not self._reporting.quiet and len(self._progress.notices) > told:
             complain(f"notice: {list(self._progress.notices)[-1]}")
 

@@ -185,3 +185,17 @@ def test_a_picture_in_bytes_is_not_sent_to_a_terminal(folder: Path) -> None:
     code, sent = on_terminal("graph", "shout.yaml", "--format", "png")
     assert code == 2
     assert "write it to a file with -o FILE" in sent
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("form", ["--events", "--json"])
+def test_results_that_cannot_be_written_are_an_error_after_the_run(folder: Path, form: str) -> None:
+    with open("/dev/full", "w") as full:
+        code, _, err = ended(begin("run", "shout.yaml", form, "--run-id", "r1", stdout=full.fileno()))
+    assert code == 1
+    assert err.splitlines()[1:] == ["error: OSError: [Errno 28] No space left on device"]
+
+
+def test_a_closed_stdout_and_stderr_are_no_error(folder: Path) -> None:
+    command = " ".join([*COMMAND, "run", "shout.yaml"])
+    assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
