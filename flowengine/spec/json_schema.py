@@ -35,7 +35,7 @@ def json_schema() -> dict[str, Any]:
     """The schema as plain data."""
     raw = FlowSpec.model_json_schema(by_alias=True)
     definitions = cast("dict[str, Any]", raw.pop("$defs"))
-    definitions["FlowSpec"] = {key: value for key, value in raw.items()}
+    definitions["FlowSpec"] = dict(raw)
     models = {model.__name__: model for model in _models()}
     for name, definition in definitions.items():
         if name in models:
@@ -111,7 +111,7 @@ def _on_error(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tidy(value: Any) -> Any:
-    """As editors like it: no titles, no null as a second type, defaults as they are written, names with notes beside."""
+    """As editors like it: no titles, no null as a second type, defaults as they are written, room for notes."""
     if isinstance(value, list):
         return [_tidy(each) for each in cast("list[Any]", value)]
     if not is_map(value):

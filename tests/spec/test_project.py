@@ -153,14 +153,16 @@ def test_a_flows_calls_guardrails_and_models_are_checked_where_they_stand(tmp_pa
         "  b: {agent: w, prompt: x}\n  c: {agent: {output: 'tols:f'}, prompt: x}\n"
         "  d: {type: evaluation, target: t, call: 'tools:k'}\n",
     )
-    found = [(each.code, each.line, each.column) for each in check_file(tmp_path / "flow.yaml")]
-    assert found == [
-        ("FE506", 3, 35),
-        ("FE506", 4, 28),
-        ("FE506", 6, 28),
-        ("FE505", 8, 23),
-        ("FE506", 9, 42),
-    ]
+    lines = (tmp_path / "flow.yaml").read_text().splitlines()
+    wrong = {
+        "FE506 'tools:g'": 3,
+        "FE506 'tools:Out'": 4,
+        "FE506 'tools:h'": 6,
+        "FE505 'tols:f'": 8,
+        "FE506 'tools:k'": 9,
+    }
+    expected = [(each[:5], line, lines[line - 1].index(each[6:]) + 1) for each, line in wrong.items()]
+    assert [(each.code, each.line, each.column) for each in check_file(tmp_path / "flow.yaml")] == expected
 
 
 # --- code, imported
