@@ -21,28 +21,31 @@
     │   │   ├── TransientModelError    may work when tried again (rate limit, timeout, 5xx)
     │   │   └── PermanentModelError    will not (auth, bad request)
     │   └── LimitError             a limit of the run was reached
+    ├── PictureError               a picture cannot be drawn as asked
     └── JournalError               the record of runs
         ├── NotJournalableError    a value that cannot be written down and read back
         ├── RunNotFoundError       no run of that id, or several that start with it
         ├── StoreUnavailableError  locked, read-only, or not to be opened
         ├── StoreCorruptError      truncated or not a store at all
         ├── StoreVersionError      written by a newer FlowEngine
-        └── FlowChangedError       the flow was edited since the run started
+        ├── FlowChangedError       the flow was edited since the run started
+        └── EffectPendingError     an external tool's call was interrupted, and a person has to decide
 
 Messages say what was found, where, what was expected, and the nearest known name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = [
     "AmbiguousResultError",
     "DefinitionError",
     "Diagnostic",
+    "EffectPendingError",
     "FlowChangedError",
     "FlowEngineError",
     "FlowError",
@@ -57,6 +60,7 @@ __all__ = [
     "NotJournalableError",
     "OutputError",
     "PermanentModelError",
+    "PictureError",
     "ProjectError",
     "RouteError",
     "RunError",
@@ -238,6 +242,10 @@ class LimitError(RunError):
     """A limit of the run was reached: cost, tokens, model calls or time."""
 
 
+class PictureError(FlowEngineError):
+    """A picture cannot be drawn as asked: an unknown format, or `dot` missing, failing or too slow."""
+
+
 # --- the record of runs ---------------------------------------------------------------------------
 
 
@@ -271,3 +279,25 @@ class FlowChangedError(JournalError):
     def __init__(self, message: str, nodes: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.nodes = tuple(nodes)
+
+
+class EffectPendingError(JournalError):
+    """Calls to external tools began and nobody saw them end: a person decides before the run goes on.
+
+    `node` (its path), `tool` and `arguments` are those of the first; `calls` holds all of them.
+    """
+
+    def __init__(self, run_id: str, calls: Sequence[tuple[str, str, Mapping[str, Any]]]) -> None:
+        self.calls = tuple(calls)
+        self.node, self.tool, self.arguments = self.calls[0]
+        told = "; ".join(f"node '{node}', tool '{tool}', arguments {_cut(given)}" for node, tool, given in self.calls)
+        super().__init__(
+            f"run {run_id} was interrupted while an external tool ran, and whether that took effect is not known: "
+            f"{told}. Look, then say `flowengine resume {run_id} --retry-effect {self.node}` to run it again, or "
+            f"`flowengine resume {run_id} --assume-done {self.node}` to take it as done"
+        )
+
+
+def _cut(arguments: Mapping[str, Any]) -> str:
+    text = repr(dict(arguments))
+    return text if len(text) <= 200 else f"{text[:199]}…"

@@ -1,0 +1,144 @@
+"""How things look, as tables: one look a status, one shape a kind; and the words on a node.
+
+A status is told by colour, by border and by glyph, so that it is read in greyscale and by
+colour-blind people too. Source of the palette: Okabe and Ito, "Color Universal Design" (2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from unicodedata import category
+
+from visualize.picture import Picture, PictureNode
+
+__all__ = ["LOOKS", "PLAIN", "SHAPES", "Look", "cut", "heading", "lines_of", "look_of", "tooltip_of"]
+
+
+class Look(NamedTuple):
+    """How a status is drawn."""
+
+    border: str
+    fill: str
+    dash: str
+    """`solid`, `dashed` or `dotted`."""
+    width: float
+    """Of the border, in pixels."""
+    glyph: str
+    word: str
+
+
+PLAIN: Final = Look("#5b6770", "#f4f6f8", "solid", 1.2, "", "")
+"""A node of a flow that has not run."""
+
+LOOKS: Final[Mapping[str, Look]] = {
+    "pending": Look("#9aa5ad", "#fafbfc", "dotted", 1.2, "○", "pending"),
+    "running": Look("#0072b2", "#dcedf7", "solid", 2.6, "▶", "running"),
+    "waiting": Look("#e69f00", "#fdf1d8", "dashed", 2.6, "‖", "waiting"),
+    "succeeded": Look("#007a5a", "#dcf1ea", "solid", 1.8, "✓", "succeeded"),
+    "failed": Look("#c04a00", "#fbe3d6", "solid", 3.6, "✗", "failed"),
+    "skipped": Look("#8a949b", "#f1f3f4", "dashed", 1.2, "–", "skipped"),
+    "cancelled": Look("#a4527f", "#f7e6ef", "dotted", 2.6, "■", "cancelled"),
+}
+
+SHAPES: Final[Mapping[str, str]] = {
+    "agent": "rounded",
+    "routing": "hexagon",
+    "condition": "diamond",
+    "evaluation": "octagon",
+    "function": "rectangle",
+    "map": "stack",
+    "loop": "stack",
+    "subflow": "folder",
+    "approval": "house",
+}
+"""Kind of node → shape; others are rectangles."""
+
+_NAME, _DETAIL, _TOOLTIP = 32, 40, 400
+"""Characters that are shown of a name, of a line below it, and in a tooltip."""
+
+
+def look_of(node: PictureNode) -> Look:
+    return PLAIN if node.status is None else LOOKS.get(node.status, PLAIN)
+
+
+def cut(text: str, length: int) -> str:
+    """One line of at most `length` characters, without control characters.
+
+    >>> cut("a\\nb" + "c" * 50, 8)
+    'a bcccc…'
+    """
+    clean = "".join(" " if category(each).startswith(("C", "Z")) else each for each in text[: 4 * length])
+    clean = " ".join(clean.split())
+    return clean if len(clean) <= length else clean[: length - 1] + "…"
+
+
+def lines_of(node: PictureNode) -> list[str]:
+    """The words on a node: its name, its kind, and what became of it."""
+    lines = [cut(node.id, _NAME), cut(node.kind, _NAME)]
+    if node.status is None:
+        return lines
+    look = look_of(node)
+    said = [f"{look.glyph} {look.word}"]
+    if node.cause:
+        said[0] += f": {node.cause.replace('_', ' ')}"
+    if node.seconds is not None:
+        said.append(_seconds(node.seconds))
+    if node.attempts > 1:
+        said.append(f"{node.attempts} attempts")
+    lines.append(cut(" · ".join(said), _DETAIL))
+    if node.calls:
+        lines.append(cut(" · ".join([_calls(node.calls), f"{node.tokens:,} tokens", _cost(node)]), _DETAIL))
+    if node.route:
+        lines.append(cut(f"→ {node.route}", _DETAIL))
+    if node.error:
+        lines.append(cut(node.error, _DETAIL))
+    return lines
+
+
+def tooltip_of(node: PictureNode) -> str:
+    """What is too long for the node itself."""
+    parts = [node.id, node.kind, node.status or "", node.cause or "", node.error or ""]
+    return cut(" · ".join(part for part in parts if part), _TOOLTIP)
+
+
+def heading(picture: Picture) -> list[str]:
+    """The picture's title, and for a run what it took and cost."""
+    run = picture.run
+    if run is None:
+        return [cut(picture.name, 80)]
+    said = [f"{LOOKS[run.status].glyph} {run.status}" if run.status in LOOKS else run.status]
+    if run.seconds is not None:
+        said.append(_seconds(run.seconds))
+    if run.tokens or run.unpriced:
+        unknown = f" and {_calls(run.unpriced)} of unknown price" if run.unpriced else ""
+        said.append(f"{run.tokens:,} tokens · {_dollars(run.cost_usd)}{unknown}")
+    lines = [cut(f"{picture.name} · run {run.run_id}", 80), cut(" · ".join(said), 120)]
+    return [*lines, cut(run.error, 120)] if run.error else lines
+
+
+def _seconds(seconds: float) -> str:
+    """A duration as people read it.
+
+    >>> _seconds(0.0042), _seconds(3.14159), _seconds(125)
+    ('4 ms', '3.1 s', '2 min 5 s')
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def _calls(count: int) -> str:
+    return f"{count} call{'s' if count != 1 else ''}"
+
+
+def _cost(node: PictureNode) -> str:
+    if node.unpriced:
+        return "cost unknown" if node.cost_usd is None else f"over {_dollars(node.cost_usd)}"
+    return _dollars(node.cost_usd or 0.0)
+
+
+def _dollars(amount: float) -> str:
+    return "$0" if amount == 0 else f"${amount:.4f}" if amount < 0.1 else f"${amount:.2f}"
