@@ -23,7 +23,7 @@ def begin(*arguments: str, **streams: int) -> subprocess.Popen[str]:
 
 
 def until_asleep(folder: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not (folder / "asleep").exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -31,7 +31,7 @@ def until_asleep(folder: Path, process: subprocess.Popen[str]) -> None:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 
 
@@ -86,7 +86,7 @@ def test_a_thread_that_blocks_does_not_hold_up_the_end(folder: Path) -> None:
     code, _, err = ended(process)
     assert code == 130
     assert "flowengine resume" in err
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_a_second_ctrl_c_ends_what_blocks_the_loop(folder: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_second_ctrl_c_ends_what_blocks_the_loop(folder: Path) -> None:
     process = begin("run", "slow.yaml")
     until_asleep(folder, process)
     begun = time.monotonic()
-    while process.poll() is None and time.monotonic() - begun < 10:
+    while process.poll() is None and time.monotonic() - begun < 30:
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
     assert ended(process)[0] == 130
@@ -147,7 +147,7 @@ def on_terminal(*arguments: str) -> tuple[int, str]:
         except OSError:  # the other end is closed
             break
     os.close(main_end)
-    return process.wait(30), sent.decode()
+    return process.wait(60), sent.decode()
 
 
 def plain(sent: str) -> str:
