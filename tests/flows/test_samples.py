@@ -1,0 +1,120 @@
+"""Every sample flow runs: offline, and once through a real HTTP connection to an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from flowengine.engine.events import NodeRecorded
+from flowengine.flow import Flow
+from flowengine.records import ModelCall
+from flowengine.runners.run import Run
+from flowengine.spec.json_schema import json_schema
+from flowengine.spec.loader import check_file, load_flow
+from flowengine.spec.references import edges_of
+from flowengine.spec.yaml_text import parse_yaml
+from tests.support.model_server import ModelServer
+
+FLOWS = Path(__file__).parents[2] / "flows"
+
+SAMPLES: dict[str, dict[str, Any]] = {
+    "hello": {"name": "Ada"},
+    "support_triage": {"message": "I was charged twice for one invoice"},
+    "content_route": {"topic": "Markets, sales and the strategy of a shop"},
+    "quality_gate": {"brief": "Tea is a drink. It is made from leaves. Water is poured over them."},
+    "parallel_review": {"text": "Tea is the oldest drink. Everybody likes it. Nobody knows why."},
+}
+
+
+@pytest.fixture(autouse=True)
+def no_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key and no address of this machine takes part."""
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "FLOWENGINE_DEFAULT_MODEL", "OLLAMA_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run_of(name: str, **options: Any) -> Run:
+    run = Flow.from_yaml(FLOWS / f"{name}.yaml", **options).run_sync(SAMPLES[name])
+    return run.raise_for_status()
+
+
+def calls_of(run: Run) -> list[ModelCall]:
+    records = [event.record for event in run.events if isinstance(event, NodeRecorded)]
+    return [record for record in records if isinstance(record, ModelCall)]
+
+
+def test_there_is_a_test_for_every_sample():
+    assert {path.stem for path in FLOWS.glob("*.yaml")} >= set(SAMPLES)
+
+
+@pytest.mark.parametrize("path", sorted(FLOWS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_sample_has_no_error_and_no_warning_and_fits_the_editors_schema(path: Path):
+    assert [str(each) for each in check_file(path)] == []
+    jsonschema.validate(parse_yaml(path.read_text(), None).data, json_schema())
+
+
+@pytest.mark.parametrize("path", sorted(FLOWS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_checked_edges_are_those_that_run(path: Path):
+    built = Flow.from_yaml(path).plan.graph.edges
+    # What a template reads is an edge already where `needs` says so too.
+    assert set(built) == set(edges_of(load_flow(path)))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_runs_offline_and_gives_all_its_outputs(name: str):
+    run = run_of(name)
+    assert set(run.outputs) == set(load_flow(FLOWS / f"{name}.yaml").outputs)
+    assert all(value not in (None, "", []) for value in run.outputs.values())
+    assert all(call.model == "offline" for call in calls_of(run))
+
+
+@pytest.mark.parametrize(
+    ("message", "team", "ran"),
+    [
+        ("I was charged twice for one invoice, please refund it", "billing", "settle"),
+        ("The app shows errors and crashes, it does not work", "technical", "solve"),
+        ("zzz", "general", "general"),
+    ],
+)
+def test_support_triage_finds_the_team_or_goes_to_the_general_specialist(message: str, team: str, ran: str):
+    run = Flow.from_yaml(FLOWS / "support_triage.yaml").run_sync({"message": message}).raise_for_status()
+    assert run.outputs["team"] == team
+    specialists = {name: run.nodes[name].status for name in ("settle", "solve", "general")}
+    assert [name for name, status in specialists.items() if status == "succeeded"] == [ran]
+    assert message in run.outputs["reply"]
+
+
+def test_quality_gate_improves_what_does_not_pass_and_publishes_what_does():
+    gate = Flow.from_yaml(FLOWS / "quality_gate.yaml")
+    poor = gate.run_sync({"brief": "zebra quagga okapi; nothing else at all will do"}).raise_for_status()
+    taken = "publish" if poor.outputs["passed"] else "improve"
+    other = "improve" if poor.outputs["passed"] else "publish"
+    assert poor.nodes[taken].status == "succeeded"
+    assert poor.nodes[other].cause == "not_selected"
+
+
+def test_parallel_review_merges_what_each_reviewer_found():
+    run = run_of("parallel_review")
+    assert run.outputs["reviewers"] == ["facts", "style", "tone"]
+    assert run.shared_state["remarks"]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_runs_through_a_real_http_connection(name: str, monkeypatch: pytest.MonkeyPatch):
+    with ModelServer() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        run = run_of(name, model="openai/gpt-4o-mini")
+        assert len(server.requests) == len(calls_of(run)) > 0
+    assert all(call.provider == "openai" and call.prompt_tokens for call in calls_of(run))
+
+
+def test_a_flow_that_names_a_model_without_its_key_is_an_error_and_never_a_stand_in():
+    run = Flow.from_yaml(FLOWS / "hello.yaml", model="openai/gpt-4o-mini").run_sync({})
+    assert run.status == "failed"
+    assert run.error is not None
+    assert "OPENAI_API_KEY" in run.error.message
+    assert calls_of(run) == []
