@@ -18,7 +18,7 @@ from flowengine.errors import PermanentModelError
 from flowengine.llm.messages import ToolRequest
 from flowengine.llm.model import Reply, Request
 
-__all__ = ["Answer", "ScriptedModel", "UnscriptedCallError"]
+__all__ = ["Answer", "ScriptedModel", "UnscriptedCallError", "shown"]
 
 Answer: TypeAlias = str | Reply | ToolRequest | Exception | Mapping[str, Any] | list[Any]
 """A text, a whole reply, a tool call, an error to raise, or a value that is written as JSON."""
@@ -95,13 +95,13 @@ class ScriptedModel:
                 return answers[min(self._count(key), len(answers) - 1)]
             return answer
         raise UnscriptedCallError(
-            f"the script has no answer for this call; its keys are {list(script)}{_shown(request)}"
+            f"the script has no answer for this call; its keys are {list(script)}{shown(request)}"
         )
 
     def _next(self, key: None, answers: tuple[Answer, ...], request: Request) -> Answer:
         number = self._count(key)
         if number >= len(answers):
-            raise UnscriptedCallError(f"call {number + 1}, but the script has {len(answers)} answers{_shown(request)}")
+            raise UnscriptedCallError(f"call {number + 1}, but the script has {len(answers)} answers{shown(request)}")
         return answers[number]
 
     def _count(self, key: Any) -> int:
@@ -127,6 +127,7 @@ def _fits(key: str | re.Pattern[str], text: str, request: Request) -> bool:
     return key in text or (request.response_schema is not None and key == request.response_name)
 
 
-def _shown(request: Request) -> str:
+def shown(request: Request) -> str:
+    """The prompt, as the end of a message."""
     asked = f" for {request.response_name!r}" if request.response_schema is not None else ""
     return f". It was asked{asked}:\n" + "\n".join(f"[{each.role}] {each.content}" for each in request.messages)

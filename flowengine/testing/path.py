@@ -1,0 +1,97 @@
+"""The way that a run took through its flow, and why a node is not on it. Read from the run's record, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from difflib import ndiff
+from typing import Any, TypeAlias, cast
+
+from flowengine.engine.events import Event, NodeFinished, RunStarted
+from flowengine.errors import did_you_mean
+from flowengine.runners.run import Run
+
+__all__ = ["Step", "fate", "names_of", "path_difference", "path_of", "path_text"]
+
+Step: TypeAlias = str | Collection[str]
+"""A node, or nodes that finish in any order."""
+
+
+def path_of(run: Run) -> list[str]:
+    """The nodes that finished, in that order."""
+    return [event.node for event in run.events if isinstance(event, NodeFinished)]
+
+
+def path_text(path: Sequence[Step]) -> str:
+    """A path on one line.
+
+    >>> path_text(["split", {"b", "a"}, "merge"])
+    'split → {a, b} → merge'
+    """
+    steps = [step if isinstance(step, str) else f"{{{', '.join(sorted(step))}}}" for step in path]
+    return " → ".join(steps) or "(nothing)"
+
+
+def path_difference(run: Run, expected: Sequence[Step]) -> str:
+    """How the run's path differs from the one expected, and why; empty where it does not."""
+    path = path_of(run)
+    if _fits(path, expected):
+        return ""
+    wanted = [each for step in expected for each in names_of(step)]
+    lines = [f"expected: {path_text(expected)}", f"     ran: {path_text(path)}"]
+    lines += [f"  {line}" for line in ndiff(_arranged(path, expected), path) if line[0] in "-+"]
+    missing = dict.fromkeys(each for each in wanted if each not in path)
+    lines += [f"'{each}' {fate(run, each)}" for each in missing]
+    return "\n".join([*lines, *_failure(run, missing)])
+
+
+def fate(run: Run, node: str) -> str:
+    """What became of a node, and why, as the rest of a sentence that begins with its name."""
+    if node not in run.nodes:
+        return f"is no node of the flow{did_you_mean(node, run.nodes)}"
+    part = run.nodes[node]
+    if part.status == "failed":
+        return f"failed: {part.error}"
+    if part.status == "skipped":
+        return f"was skipped ({part.cause}){_reason(run.events, node, part.cause)}"
+    return {"pending": "did not begin", "succeeded": "ran"}.get(part.status, f"is {part.status}")
+
+
+def names_of(step: Step) -> list[str]:
+    return [step] if isinstance(step, str) else list(step)
+
+
+def _fits(path: Sequence[str], expected: Sequence[Step]) -> bool:
+    return list(path) == _arranged(path, expected)
+
+
+def _arranged(path: Sequence[str], expected: Sequence[Step]) -> list[str]:
+    """The expected nodes, those in any order put in the order in which they ran."""
+    order = {node: number for number, node in enumerate(path)}
+    return [each for step in expected for each in sorted(names_of(step), key=lambda node: order.get(node, len(order)))]
+
+
+def _reason(events: Sequence[Event], node: str, cause: str | None) -> str:
+    """Which choice went past the node."""
+    if cause != "not_selected":
+        return ""
+    taken = {event.node: event.result.route for event in events if isinstance(event, NodeFinished)}
+    choices = [f"'{source}' chose '{taken[source]}'" for source in _choosers(events, node) if taken.get(source)]
+    return f": {', '.join(choices)}" if choices else ""
+
+
+def _choosers(events: Sequence[Event], node: str) -> Iterator[str]:
+    """The nodes with a route to this one."""
+    started = events[0] if events else None
+    if not isinstance(started, RunStarted):
+        return
+    for source, target, labels in cast("Sequence[tuple[str, str, Any]]", started.graph.get("edges", ())):
+        if target == node and labels:
+            yield source
+
+
+def _failure(run: Run, told: Collection[str]) -> list[str]:
+    """What ended a run that did not succeed, unless it is told already."""
+    if run.error is None or run.failed_node in told:
+        return []
+    where = "" if run.failed_node is None else f" in '{run.failed_node}'"
+    return [f"the run {run.status}{where}: {run.error.message}"]

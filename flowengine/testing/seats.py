@@ -1,0 +1,121 @@
+"""Where a flow's models sit, and how others are put in their place: the one seam of the testing kit.
+
+An agent takes a model object wherever it takes a model's name. So a flow under test is the flow itself,
+with other models in its agents: prompts, retries, routes and records go their usual way, and nothing in
+the product asks whether it is being tested. It knows nodes and agents, and no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.settings import CallSettings
+from flowengine.context import Context
+from flowengine.flow import Flow
+from flowengine.llm.model import Model
+from flowengine.llm.retrying import RetryingModel
+from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+from flowengine.nodes.node import FlowNode
+from flowengine.nodes.policy import wrapped
+
+__all__ = ["Choose", "Part", "Seat", "seat_names", "with_models"]
+
+Part: TypeAlias = Literal["", "evaluation", "routing"]
+
+A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
+
+
+class Seat(NamedTuple):
+    """Who asks a model.
+
+    >>> str(Seat("draft")), str(Seat("draft", "evaluation"))
+    ('draft', 'draft.evaluation')
+    """
+
+    node: str
+    part: Part = ""
+    """Of an agent that also judges or routes: the judge or the router inside; else empty."""
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.part}" if self.part else self.node
+
+
+Choose: TypeAlias = Callable[[Seat, CallSettings], Model]
+"""The model for a seat, from the settings of the agent that sits there."""
+
+
+def with_models(flow: Flow, choose: Choose) -> Flow:
+    """The flow with the models that `choose` gives, each in the place of a model, its retries and its fallbacks."""
+    plan = flow.plan
+    definitions = {name: _node(name, node, choose) for name, node in plan.definitions.items()}
+    nodes = [wrapped(definitions[name]) for name in plan.graph.ids]
+    return type(flow).of(replace(plan, definitions=definitions, nodes=nodes))
+
+
+def seat_names(flow: Flow) -> Iterator[str]:
+    """Every seat of the flow that may be taken, by name."""
+    for name, node in flow.plan.definitions.items():
+        found = _agent_of(node)
+        if found is not None:
+            yield name
+        if isinstance(node, AgentNode):
+            # An agent that is made during the run may have any of the parts.
+            agent = found if isinstance(found, Agent) else None
+            if agent is None or agent.evaluator is not None:
+                yield f"{name}.evaluation"
+            if agent is None or agent.router is not None:
+                yield f"{name}.routing"
+
+
+def _agent_of(node: FlowNode) -> Any:
+    """The agent of a node, or the function that makes it; None where it asks no model."""
+    if isinstance(node, EvaluationNode):
+        return node.judge
+    return node.agent if isinstance(node, AgentNode | RoutingNode) else None
+
+
+def _node(name: str, node: FlowNode, choose: Choose) -> FlowNode:
+    agent = _agent_of(node)
+    if agent is None:
+        return node
+    changed = copy(node)
+    setattr(changed, "judge" if isinstance(node, EvaluationNode) else "agent", _seated(name, agent, choose))
+    return changed
+
+
+def _seated(node: str, agent: Any, choose: Choose) -> Any:
+    """The agent with other models; of a function that makes agents, one that makes them so."""
+    if isinstance(agent, Agent):
+        return _whole(node, agent, choose)
+    if isinstance(agent, RoutingAgent):
+        return _part(Seat(node), agent, choose)
+    if isinstance(agent, EvaluationAgent):
+        return _part(Seat(node), agent, choose)
+
+    def make(context: Context) -> Any:
+        return _seated(node, agent(context), choose)
+
+    return make
+
+
+def _whole(node: str, agent: Agent, choose: Choose) -> Agent:
+    changed = _part(Seat(node), agent, choose)
+    if agent.evaluator is not None:
+        changed.evaluator = _part(Seat(node, "evaluation"), agent.evaluator, choose)
+    if agent.router is not None:
+        changed.router = _part(Seat(node, "routing"), agent.router, choose)
+    return changed
+
+
+def _part(seat: Seat, agent: A, choose: Choose) -> A:
+    changed = copy(agent)
+    # A policy of its own, without retries: the agent puts none round it.
+    model = RetryingModel(choose(seat, agent.settings), 0)
+    changed.settings = replace(agent.settings, model=model, fallbacks=())
+    return changed
