@@ -7,7 +7,7 @@ context. The steps of a turn, prompts, calls, judging and routing are other modu
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 from flowengine.agents.caller import naming, open_caller
@@ -16,7 +16,7 @@ from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.gateway import DirectGateway, StreamingGateway
 from flowengine.agents.guardrails import check_guardrails
 from flowengine.agents.prompt import generation_messages
-from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
     CallSettings,
     Generation,
@@ -30,6 +30,7 @@ from flowengine.agents.settings import (
 )
 from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.sync import run_sync
+from flowengine.agents.tooling import ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import Response, Turn
 from flowengine.context import Context
 from flowengine.errors import DefinitionError, RunError
@@ -80,6 +81,10 @@ class Agent:
         fallbacks: Sequence[str | Model] = (),
         input_guardrails: Sequence[Guardrail] = (),
         output_guardrails: Sequence[Guardrail] = (),
+        tools: Sequence[ToolChoice] = (),
+        mcp_servers: Sequence[ServerChoice] = (),
+        max_tool_rounds: int = 10,
+        max_parallel_tools: int = 8,
         session_history: list[str] | None = None,
         history_size: int = 10,
         locale: str = "en",
@@ -93,6 +98,9 @@ class Agent:
         - `evaluation_threshold`: the score, 0.0–1.0, from which a generation passes.
         - `routing_instruction` with `routes` (label → description): choose a route in the end;
           `fallback` and `min_confidence` as in `RoutingAgent`.
+        - `tools`: functions, `Tool`s and `ToolSet`s that the model may call while it generates, and
+          `mcp_servers`, started for each run: up to `max_tool_rounds` times in one generation, after
+          which it answers with what it has. `max_parallel_tools` calls run at once.
         - `session_history`: a list that the caller owns. Its newest `history_size` entries enter the
           prompt, and each exchange is appended to it. Without one the agent remembers nothing.
         - `options`: further keyword arguments of the model call.
@@ -119,6 +127,7 @@ class Agent:
                 history=session_history,
                 history_size=history_size,
             )
+            self.tooling = tooling_of(tools, mcp_servers, max_tool_rounds, max_parallel_tools)
             if improvement_callback is not None and not orchestration_mode:
                 raise DefinitionError("improvement_callback is used in orchestration mode only: set orchestration_mode")
             improvement = Improvement(max_improvement_iterations, improvement_callback)
@@ -146,7 +155,7 @@ class Agent:
                 f"agent '{name}': evaluation_model needs orchestration_mode, evaluation_instructions or "
                 "evaluation_criteria to be set"
             )
-        self.router = _router(
+        self.router = router_of(
             name, routing_instruction, routes, fallback, min_confidence, model=model, **shared, **options
         )
 
@@ -176,9 +185,10 @@ class Agent:
         self, input_text: str, *, earlier: Sequence[Any] = (), gateway: Gateway | None = None, **options: Any
     ) -> Response:
         """`run_async` without a context: for a caller that keeps its own state."""
+        door = DirectGateway() if gateway is None else gateway
         with naming(self.name):
-            turn = await self._turn(input_text, earlier, DirectGateway() if gateway is None else gateway, options)
-            return await turn.respond()
+            async with self._turn(input_text, earlier, door, options) as turn:
+                return await turn.respond()
 
     @asynccontextmanager
     async def stream(
@@ -193,13 +203,17 @@ class Agent:
 
         `async with agent.stream("...") as pieces`; leaving it early cancels the call. Where the
         answer is settled only when all of it is there (an output model, orchestration mode, output
-        guardrails), it comes as one piece: nothing is shown that is taken back.
+        guardrails), it comes as one piece: nothing is shown that is taken back. What a model says
+        before it calls a tool is shown as it is said, with a blank line after it; it is no part of the
+        result.
         """
         found = Context() if context is None else context
         door: StreamingGateway = DirectGateway() if gateway is None else gateway
-        with naming(self.name):
-            turn = await self._turn(input_text, found.messages, door, options)
-        async with aclosing(turn.pieces(door)) as pieces, aclosing(self._shown(pieces, found)) as shown:
+        async with (
+            self._turn(input_text, found.messages, door, options) as turn,
+            aclosing(turn.pieces(door)) as pieces,
+            aclosing(self._shown(pieces, found)) as shown,
+        ):
             yield shown
 
     def messages(self, input_text: str, earlier: Sequence[Any] = ()) -> tuple[Message, ...]:
@@ -213,22 +227,27 @@ class Agent:
             earlier=_chat(earlier),
         )
 
+    @asynccontextmanager
     async def _turn(
         self, input_text: str, earlier: Sequence[Any], gateway: Gateway, options: Mapping[str, Any]
-    ) -> Turn:
-        """All that this run needs, once the input has passed its guardrails."""
-        settings = self.settings.changed(options, arguments_of(Agent))
-        await check_guardrails(self.generation.input_guardrails, "input", input_text)
-        return Turn(
-            input_text=input_text,
-            messages=self.messages(input_text, earlier),
-            caller=await open_caller(settings, gateway, self.words),
-            generation=self.generation,
-            evaluator=self.evaluator,
-            improvement=self.improvement,
-            router=self.router,
-            stand_in=options.get("model"),
-        )
+    ) -> AsyncGenerator[Turn]:
+        """All that this run needs, once the input has passed its guardrails; its servers end with the block."""
+        async with AsyncExitStack() as stack:
+            with naming(self.name):
+                settings = self.settings.changed(options, arguments_of(Agent))
+                await check_guardrails(self.generation.input_guardrails, "input", input_text)
+                loop = await stack.enter_async_context(self.tooling.open(self.words))
+                caller = await open_caller(settings, gateway, self.words, loop)
+            yield Turn(
+                input_text=input_text,
+                messages=self.messages(input_text, earlier),
+                caller=caller,
+                generation=self.generation,
+                evaluator=self.evaluator,
+                improvement=self.improvement,
+                router=self.router,
+                stand_in=options.get("model"),
+            )
 
     async def _shown(self, pieces: AsyncIterator[str | Response], context: Context) -> AsyncGenerator[str | Context]:
         with naming(self.name):
@@ -259,26 +278,3 @@ def _chat(messages: Sequence[Any]) -> list[Message]:
         return [each if isinstance(each, Message) else from_dict(each) for each in messages]
     except (AttributeError, KeyError, ValueError) as error:
         raise RunError(f"the context's messages are no chat messages: {error}") from error
-
-
-def _router(
-    name: str,
-    instruction: str | None,
-    routes: Mapping[str, str] | None,
-    fallback: str | None,
-    min_confidence: float | None,
-    **settings: Any,
-) -> RoutingAgent | None:
-    """The inner router; half a definition of one is an error."""
-    if instruction and routes:
-        return RoutingAgent(f"{name}.routing", instruction, routes, fallback, min_confidence, **settings)
-    given = {
-        "routing_instruction": instruction,
-        "routes": routes,
-        "fallback": fallback,
-        "min_confidence": min_confidence,
-    }
-    for argument, value in given.items():
-        if value is not None:
-            raise DefinitionError(f"agent '{name}': {argument} needs both routing_instruction and routes to be set")
-    return None

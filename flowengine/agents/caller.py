@@ -6,17 +6,18 @@ agents' matter; retries of failed calls are the model's.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flowengine.agents.catalogue import Catalogue
-from flowengine.agents.gateway import DirectGateway, ask
+from flowengine.agents.gateway import DirectGateway
 from flowengine.agents.models import open_model
 from flowengine.agents.prompt import Subject
 from flowengine.agents.settings import CallSettings
 from flowengine.agents.structured import Answer, Shape, complete_structured
+from flowengine.agents.tool_loop import ToolLoop, without_tools
 from flowengine.context import Context
 from flowengine.errors import DefinitionError, FlowEngineError, OutputError, RunError
 from flowengine.llm.messages import Message
@@ -34,6 +35,8 @@ class Caller:
     model: Model
     settings: CallSettings
     words: Catalogue
+    loop: Callable[[], ToolLoop] = without_tools
+    """Makes the tool loop of one generation."""
 
     def request(self, messages: Sequence[Message]) -> Request:
         settings = self.settings
@@ -46,10 +49,13 @@ class Caller:
             extra=settings.extra,
         )
 
-    async def answer(self, messages: Sequence[Message], shape: Shape | None, purpose: str) -> Answer:
-        """Free text, or a value of the shape."""
+    async def answer(
+        self, messages: Sequence[Message], shape: Shape | None, purpose: str, loop: ToolLoop | None = None
+    ) -> Answer:
+        """Free text, or a value of the shape. `loop`: one that has begun already."""
+        loop = loop or self.loop()
         if shape is None:
-            return await self._text(messages, purpose)
+            return await self._text(messages, purpose, loop)
         return await complete_structured(
             self.gateway,
             self.model,
@@ -58,25 +64,34 @@ class Caller:
             words=self.words,
             purpose=purpose,
             max_retries=self.settings.max_retries,
+            loop=loop,
         )
 
-    async def _text(self, messages: Sequence[Message], purpose: str) -> Answer:
+    async def _text(self, messages: Sequence[Message], purpose: str, loop: ToolLoop) -> Answer:
         """An empty answer is asked for once more (not where `max_retries` is 0), then it is an `OutputError`."""
         calls_left = min(2, 1 + self.settings.max_retries)
+        request, added = self.request(messages), ()
         for call in range(1, calls_left + 1):
-            reply = await ask(self.gateway, self.model, self.request(messages), purpose=purpose)
+            reply, more = await loop.ask(self.gateway, self.model, request, purpose=purpose)
+            added = (*added, *more)
             if reply.content.strip():
-                return Answer(reply.content, reply, call)
+                return Answer(reply.content, reply, call, added)
+            request = replace(request, messages=(*request.messages, *more))
         raise OutputError(f"model '{self.model.name}' gave an empty answer, in {calls_left} call(s)")
 
 
-async def open_caller(settings: CallSettings, gateway: Gateway | None, words: Catalogue) -> Caller:
+async def open_caller(
+    settings: CallSettings,
+    gateway: Gateway | None,
+    words: Catalogue,
+    loop: Callable[[], ToolLoop] = without_tools,
+) -> Caller:
     """The caller for one run; tells the gateway when no model was chosen and a stand-in answers."""
     door = DirectGateway() if gateway is None else gateway
     model, notice = open_model(settings)
     if notice:
         await door.note(Notice(notice))
-    return Caller(door, model, settings, words)
+    return Caller(door, model, settings, words, loop)
 
 
 def subject_of(context: Context, input_text: str | None, target: Any) -> Subject:

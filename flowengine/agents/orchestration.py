@@ -32,6 +32,8 @@ class Draft:
 
     messages: tuple[Message, ...]
     answer: Answer
+    exchange: tuple[Message, ...] = ()
+    """Requests for tools and their results, of this draft and of those before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,8 @@ def fenced(tag: str, text: str) -> str:
 
 
 def prompt_text(messages: Iterable[Message]) -> str:
-    """The messages as one text, for `_last_prompt`."""
-    return _joined(message.content for message in messages)
+    """The messages as one text, for `_last_prompt`; what passed between model and tools is left out."""
+    return _joined(each.content for each in messages if each.role != "tool" and not each.tool_calls)
 
 
 def exchange(words: Catalogue, question: str, answer: str) -> str:

@@ -18,11 +18,11 @@ from flowengine.agents.settings import CallSettings, ModelChoice, arguments_of, 
 from flowengine.agents.structured import Answer, Shape, UnfitError, UnusableAnswerError, error_lines
 from flowengine.agents.sync import run_sync
 from flowengine.context import Context, RoutingResult
-from flowengine.errors import RouteError
+from flowengine.errors import DefinitionError, RouteError
 from flowengine.llm.model import Model
 from flowengine.records import Gateway, Notice
 
-__all__ = ["RoutingAgent"]
+__all__ = ["RoutingAgent", "router_of"]
 
 
 class _Choice(BaseModel):
@@ -178,3 +178,26 @@ def _choice_shape(routes: Mapping[str, str]) -> Shape:
 
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return Shape("routing", schema, parse)
+
+
+def router_of(
+    name: str,
+    instruction: str | None,
+    routes: Mapping[str, str] | None,
+    fallback: str | None,
+    min_confidence: float | None,
+    **settings: Any,
+) -> RoutingAgent | None:
+    """The router inside an agent; None where nothing asks for one, and half a definition is an error."""
+    if instruction and routes:
+        return RoutingAgent(f"{name}.routing", instruction, routes, fallback, min_confidence, **settings)
+    given = {
+        "routing_instruction": instruction,
+        "routes": routes,
+        "fallback": fallback,
+        "min_confidence": min_confidence,
+    }
+    for argument, value in given.items():
+        if value is not None:
+            raise DefinitionError(f"agent '{name}': {argument} needs both routing_instruction and routes to be set")
+    return None

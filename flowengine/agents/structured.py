@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from pydantic import BaseModel, PydanticUserError, ValidationError
 
 from flowengine.agents.catalogue import Catalogue
-from flowengine.agents.gateway import ask
 from flowengine.agents.prompt import with_format
+from flowengine.agents.tool_loop import ToolLoop, without_tools
 from flowengine.errors import DefinitionError, OutputError
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Model, Reply, Request
@@ -76,7 +76,14 @@ class Answer(NamedTuple):
     reply: Reply
     """The last one."""
     calls: int
-    """Calls made, corrections included."""
+    """Answers given, those that had to be corrected included; rounds of tools are not counted."""
+    added: tuple[Message, ...] = ()
+    """What the tool loop added to the chat on the way to it."""
+
+    @property
+    def exchange(self) -> tuple[Message, ...]:
+        """The requests for tools, and their results."""
+        return tuple(each for each in self.added if each.tool_calls or each.role == "tool")
 
     def metadata(self) -> dict[str, Any]:
         """Which model answered and what that took, as JSON values; tokens and cost are the last call's."""
@@ -89,6 +96,7 @@ class Answer(NamedTuple):
             "completion_tokens": reply.usage.completion_tokens,
             "cost_usd": reply.cost_usd,
             "calls": self.calls,
+            "tool_calls": sum(each.role == "tool" for each in self.added),
         }
 
 
@@ -112,27 +120,30 @@ async def complete_structured(
     words: Catalogue,
     purpose: str = "generation",
     max_retries: int = 3,
+    loop: ToolLoop | None = None,
 ) -> Answer:
     """Ask until the answer fits `output`, at most `max_retries` times more than once.
 
     What is wrong with an answer is fed back as a user message after it; only the last bad answer is
-    kept in the chat. An empty answer is asked for again with the same request. Where the vendor does
-    not enforce schemas, the prompt carries the schema too.
+    kept in the chat, and all results of tools. An empty answer is asked for again with the same request.
+    Where the vendor does not enforce schemas, or not beside tools, the prompt carries the schema too.
     """
+    loop = loop or without_tools()
     shape = output if isinstance(output, Shape) else shape_of(output)
     first = replace(request, response_schema=shape.schema, response_name=shape.name)
-    if not await supports_schema(model):
+    if loop.is_open or not await supports_schema(model):
         first = replace(first, messages=with_format(words, first.messages, shape.schema))
-    current, calls = first, 0
+    current, calls, added = first, 0, ()
     while True:
-        reply = await ask(gateway, model, current, purpose=purpose)
-        calls += 1
+        reply, more = await loop.ask(gateway, model, current, purpose=purpose)
+        calls, added = calls + 1, (*added, *more)
         try:
-            return Answer(_parse(reply, shape), reply, calls)
+            return Answer(_parse(reply, shape), reply, calls, added)
         except UnfitError as error:
             problem = str(error)
         if calls > max_retries:
             raise UnusableAnswerError(reply.content, problem, calls)
+        first = replace(first, messages=(*first.messages, *more))
         current = _corrected(first, reply.content, words("structured.correction", problem=problem))
 
 

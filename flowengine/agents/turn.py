@@ -7,19 +7,21 @@ agent's matter, when to stop improving is orchestration's.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, NamedTuple, cast
 
 from flowengine.agents.caller import Caller
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.gateway import StreamingGateway, check_refusal
+from flowengine.agents.gateway import StreamingGateway
 from flowengine.agents.guardrails import check_guardrails
 from flowengine.agents.orchestration import Attempt, Draft, improve, judged
 from flowengine.agents.prompt import Subject, exchange, guidance, improvement_messages, prompt_text, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import Generation, Improvement, ImprovementCallback
 from flowengine.agents.structured import Answer
+from flowengine.agents.tool_loop import Asked
 from flowengine.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import RunError
 from flowengine.llm.messages import Message
@@ -65,26 +67,29 @@ class Turn:
             yield text_of(response.result)
             yield response
             return
-        request, reply = self.caller.request(self.messages), Reply("")
-        async with gateway.stream(self.caller.model, request, purpose="generation") as source:
+        loop, (reply, added) = self.caller.loop(), Asked(Reply(""), ())
+        request = self.caller.request(self.messages)
+        async with aclosing(loop.stream(gateway, self.caller.model, request, purpose="generation")) as source:
             async for piece in source:
-                if isinstance(piece, Reply):
-                    reply = piece
+                if isinstance(piece, Asked):
+                    reply, added = piece
                 else:
                     yield piece
-        check_refusal(reply, request)
-        draft = Draft(self.messages, Answer(reply.content, reply, 1))
+        answer = Answer(reply.content, reply, 1, added)
         if not reply.content.strip():
-            draft = await self._draft(self.messages, "generation")
-            yield text_of(draft.answer.value)
-        yield await self._finish(draft)
+            again = await self.caller.answer((*self.messages, *added), None, "generation", loop)
+            answer = again._replace(added=(*added, *again.added))
+            yield text_of(answer.value)
+        yield await self._finish(Draft(self.messages, answer, answer.exchange))
 
     def _settles_late(self) -> bool:
         generation = self.generation
         return generation.shape is not None or self.improvement is not None or bool(generation.output_guardrails)
 
-    async def _draft(self, messages: tuple[Message, ...], purpose: str) -> Draft:
-        return Draft(messages, await self.caller.answer(messages, self.generation.shape, purpose))
+    async def _draft(self, messages: tuple[Message, ...], purpose: str, before: tuple[Message, ...] = ()) -> Draft:
+        """`before`: what passed between model and tools for earlier drafts."""
+        answer = await self.caller.answer(messages, self.generation.shape, purpose)
+        return Draft(messages, answer, (*before, *answer.exchange))
 
     async def _finish(self, draft: Draft) -> Response:
         """Everything after the first generation. What is refused is neither routed nor remembered."""
@@ -118,8 +123,10 @@ class Turn:
             return guidance(self.caller.words, attempt.evaluation, evaluator.pass_threshold)
 
         async def generate(draft: Draft, task: str) -> Draft:
-            messages = improvement_messages(first.messages, text_of(draft.answer.value), task)
-            return await self._draft(messages, "improvement")
+            # With all that the tools have said: an improvement need not call them again.
+            known = (*first.messages, *draft.exchange)
+            messages = improvement_messages(known, text_of(draft.answer.value), task)
+            return await self._draft(messages, "improvement", draft.exchange)
 
         progress, verdict = await improve(
             first,

@@ -82,7 +82,7 @@ async def test_settings_and_further_arguments_reach_the_request() -> None:
         ("max_retries", "'max_retries' is given when the agent is made, not for one run"),
         ("output_model", "'output_model' is given when the agent is made"),
         ("temprature", "unknown argument 'temprature'; did you mean 'temperature'"),
-        ("tools", "'tools' is neither"),
+        ("tools", "'tools' is given when the agent is made"),
     ],
 )
 async def test_what_is_no_option_of_a_run_is_refused_and_never_reaches_the_vendor(option: str, message: str) -> None:
@@ -282,7 +282,9 @@ async def test_an_output_may_be_declared_as_a_json_schema() -> None:
         ({"improvement_callback": lambda r, e: "x"}, "set orchestration_mode"),
         ({"evaluation_model": "m"}, "evaluation_model needs orchestration_mode, evaluation_instructions or"),
         ({"temprature": 0.1}, r"unknown argument 'temprature'; did you mean 'temperature'\?"),
-        ({"tools": [print]}, "'tools' is neither an argument here nor an option of a model call"),
+        ({"tool_choice": "auto"}, "'tool_choice' is neither an argument here nor an option of a model call"),
+        ({"max_tool_rounds": 0}, "max_tool_rounds must be at least 1, not 0"),
+        ({"max_parallel_tools": 0}, "max_parallel_tools must be at least 1"),
         ({"memory": object()}, "'memory' is neither"),
         ({"output_model": {"name": "string"}}, r"agent 'a': this is no JSON Schema: none of its keys \(name\)"),
         ({"output_model": {"type": "strnig"}}, "this is no JSON Schema: at .*type"),

@@ -1,0 +1,188 @@
+"""The tool loop: a model asks for tools, they run, it sees the results, until it answers.
+
+It knows rounds, their limit, and how a request for a tool becomes a call and its result a message. It
+knows no agent and no server: tools come as an `Offer`, and every call goes through the gateway. What
+goes wrong with a call is a result that the model reads; only the gateway's own failures end the loop.
+
+After the last round the model is asked once more, without tools, to answer with what it has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+import anyio
+
+from flowengine.agents.catalogue import Catalogue, catalogue
+from flowengine.agents.gateway import StreamingGateway, ask, check_refusal
+from flowengine.llm.messages import Message, ToolRequest
+from flowengine.llm.model import Model, Reply, Request
+from flowengine.records import Gateway, Notice
+from flowengine.tools.text import cut
+from flowengine.tools.tool import ToolResult, failed
+from flowengine.tools.toolset import Offer
+
+__all__ = ["Asked", "ToolLoop", "without_tools"]
+
+
+class Asked(NamedTuple):
+    """An answer, with what the tools had to do with it."""
+
+    reply: Reply
+    added: tuple[Message, ...]
+    """What came after the request's messages on the way to it."""
+
+
+class ToolLoop:
+    """The rounds of tools of one generation; corrections of its answer share them.
+
+    A round is one answer that asks for tools, whatever their number.
+    """
+
+    def __init__(self, offer: Offer, words: Catalogue, *, max_rounds: int, max_parallel: int) -> None:
+        self._offer = offer
+        self._schemas = offer.schemas()
+        self._words = words
+        self._max_rounds = max_rounds
+        self._rounds_left = max_rounds
+        self._max_parallel = max_parallel
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next request offers tools."""
+        return bool(self._schemas) and self._rounds_left > 0
+
+    async def ask(self, gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Asked:
+        """The model's answer, once it has had its tools."""
+        current = self._offered(request)
+        while True:
+            reply = await ask(gateway, model, current, purpose=purpose)
+            following = await self._following(gateway, current, reply)
+            if following is None:
+                return Asked(reply, current.messages[len(request.messages) :])
+            current = following
+
+    async def stream(
+        self, gateway: StreamingGateway, model: Model, request: Request, *, purpose: str
+    ) -> AsyncGenerator[str | Asked]:
+        """The same, with the text as it is written; what was said before a request for tools ends in a blank line."""
+        current = self._offered(request)
+        while True:
+            reply = Reply("")
+            async with gateway.stream(model, current, purpose=purpose) as source:
+                async for piece in source:
+                    if isinstance(piece, Reply):
+                        reply = piece
+                    else:
+                        yield piece
+            check_refusal(reply, current)
+            following = await self._following(gateway, current, reply)
+            if following is None:
+                yield Asked(reply, current.messages[len(request.messages) :])
+                return
+            if reply.content.strip():
+                yield "\n\n"
+            current = following
+
+    def _offered(self, request: Request) -> Request:
+        return replace(request, tools=self._schemas if self.is_open else ())
+
+    async def _following(self, gateway: Gateway, request: Request, reply: Reply) -> Request | None:
+        """The request after a round of tools; None where the reply is the answer."""
+        if not reply.tool_calls or not request.tools:
+            return None
+        self._rounds_left -= 1
+        messages = [*request.messages, *await self._round(gateway, reply)]
+        if not self.is_open:
+            text = self._words("tools.limit", rounds=self._max_rounds)
+            messages.append(Message("user", text))
+            await gateway.note(Notice(f"the limit of {self._max_rounds} round(s) of tool calls was reached"))
+        return self._offered(replace(request, messages=tuple(messages)))
+
+    async def _round(self, gateway: Gateway, reply: Reply) -> tuple[Message, ...]:
+        """The calls that a reply asks for, and their results in the same order."""
+        calls = [_read(each) for each in reply.tool_calls]
+        results = await self._results(gateway, calls)
+        answers = (
+            Message("tool", result.text, tool_call_id=call.request.id)
+            for call, result in zip(calls, results, strict=True)
+        )
+        return (Message("assistant", reply.content, tuple(call.sound() for call in calls)), *answers)
+
+    async def _results(self, gateway: Gateway, calls: Sequence[_Call]) -> list[ToolResult]:
+        """At most `max_parallel` at once, begun in order. A failure of the gateway begins no further ones."""
+        results: dict[int, ToolResult] = {}
+        failures: dict[int, Exception] = {}
+        waiting = iter(enumerate(calls))
+
+        async def work(waiting: Iterator[tuple[int, _Call]]) -> None:
+            for number, call in waiting:
+                try:
+                    results[number] = await self._result(gateway, call)
+                except Exception as error:
+                    failures[number] = error
+                if failures:
+                    return
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(min(len(calls), self._max_parallel)):
+                tasks.start_soon(work, waiting)
+        if failures:
+            raise failures[min(failures)]  # Raised here, so that no exception group is round it.
+        return [results[number] for number in range(len(calls))]
+
+    async def _result(self, gateway: Gateway, call: _Call) -> ToolResult:
+        name, arguments = call.request.name, call.arguments
+        tool = self._offer.find(name)
+        if tool is not None and not isinstance(arguments, str):
+            return await gateway.call_tool(tool, arguments)
+        if tool is None:
+            refused = self._offer.unknown(name)
+        else:
+            refused = failed(self._words("tools.arguments", tool=name, problem=arguments))
+        await gateway.note(Notice(f"a request for a tool was refused: {cut(refused.text, 500)}"))
+        return refused
+
+
+class _Call(NamedTuple):
+    """A request for a tool as it was read."""
+
+    request: ToolRequest
+    arguments: Mapping[str, Any] | str
+    """What they say, or what is wrong with them."""
+
+    def sound(self) -> ToolRequest:
+        """The request as vendors take it back: some refuse a whole chat for a name or arguments of another form."""
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", self.request.name)[:64] or "_"
+        return ToolRequest(self.request.id, name, "{}" if isinstance(self.arguments, str) else self.request.arguments)
+
+
+def _read(request: ToolRequest) -> _Call:
+    """No text at all is no arguments: so some models call a tool that takes none."""
+    text = request.arguments.strip() or "{}"
+    try:
+        arguments = _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        return _Call(request, f"{error}; they were: {cut(text, 200)}")
+    if not isinstance(arguments, dict):
+        return _Call(request, f"a JSON object is expected; they were: {cut(text, 200)}")
+    return _Call(request._replace(arguments=text), cast("dict[str, Any]", arguments))
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def without_tools() -> ToolLoop:
+    """The loop of a generation that has none: the first reply is the answer."""
+    return _NONE
+
+
+_NONE: Final = ToolLoop(Offer(()), catalogue("en"), max_rounds=0, max_parallel=1)

@@ -1,0 +1,108 @@
+"""The tools of one agent: what it was given, checked, and opened for a run.
+
+It knows functions, tools, sets and MCP servers as users hand them over. How they are called is the tool
+loop's matter. Servers run for as long as the agent's run lasts, each run with its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+from flowengine.agents.catalogue import Catalogue
+from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.errors import DefinitionError
+from flowengine.tools.mcp_server import McpServer, server_of
+from flowengine.tools.tool import Tool
+from flowengine.tools.toolset import Offer, ToolSet
+
+__all__ = ["ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
+
+ToolChoice: TypeAlias = Callable[..., Any] | Tool | ToolSet
+"""What a user gives as one of `tools`."""
+
+ServerChoice: TypeAlias = McpServer | Mapping[str, Any]
+"""What a user gives as one of `mcp_servers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tooling:
+    """What an agent may call, and how much of it."""
+
+    sets: tuple[ToolSet, ...] = ()
+    servers: tuple[McpServer, ...] = ()
+    max_rounds: int = 10
+    """Of tool calls, in one generation."""
+    max_parallel: int = 8
+    """Calls of one round that run at once."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_tool_rounds", self.max_rounds), ("max_parallel_tools", self.max_parallel)):
+            if value < 1:
+                raise DefinitionError(f"{name} must be at least 1, not {value!r}")
+        Offer(self.sets)  # Two tools of one name are told now.
+        names = [each.name for each in self.servers]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DefinitionError(f"two MCP servers are named '{twice}'; rename one of them")
+
+    @asynccontextmanager
+    async def open(self, words: Catalogue) -> AsyncGenerator[Callable[[], ToolLoop]]:
+        """Start the servers, for as long as the block lasts. Each call of what it gives is one generation's loop."""
+        if not self.servers:
+            yield self._loops(self.sets, words)
+            return
+        # The library behind it is slow to import, and most agents name no server.
+        from flowengine.tools.mcp_client import open_mcp
+
+        async with open_mcp(self.servers) as served:
+            yield self._loops((*self.sets, *served), words)
+
+    def names(self) -> list[str]:
+        """Tools and servers by name."""
+        return [*(tool.name for each in self.sets for tool in each.tools), *(each.name for each in self.servers)]
+
+    def _loops(self, sets: Iterable[ToolSet], words: Catalogue) -> Callable[[], ToolLoop]:
+        offer = Offer(sets)
+        if not len(offer):
+            return without_tools
+        return partial(ToolLoop, offer, words, max_rounds=self.max_rounds, max_parallel=self.max_parallel)
+
+
+def tooling_of(
+    tools: Iterable[ToolChoice], mcp_servers: Iterable[ServerChoice], max_rounds: int, max_parallel: int
+) -> Tooling:
+    """The tools as users give them, in their order; what is none is a `DefinitionError`."""
+    for name, given in (("tools", tools), ("mcp_servers", mcp_servers)):
+        if isinstance(given, str | Mapping | ToolSet | Tool) or not isinstance(cast(object, given), Iterable):
+            raise DefinitionError(f"{name} must be a list, not {given!r:.80}")
+    return Tooling(
+        tuple(_set(each) for each in tools), tuple(_server(each) for each in mcp_servers), max_rounds, max_parallel
+    )
+
+
+def _set(given: ToolChoice) -> ToolSet:
+    if isinstance(given, ToolSet):
+        return given
+    if isinstance(given, Tool):
+        return ToolSet("tools", "", [given], source="a Tool")
+    if callable(cast(object, given)):
+        return ToolSet("tools", "", [given], source=_origin(given))
+    raise DefinitionError(f"one of tools is neither a function nor a Tool nor a ToolSet: {given!r:.80}")
+
+
+def _server(given: ServerChoice) -> McpServer:
+    if isinstance(given, McpServer):
+        return given
+    if isinstance(cast(object, given), Mapping):
+        return server_of(given)
+    raise DefinitionError(f"one of mcp_servers is neither an McpServer nor a mapping: {given!r:.80}")
+
+
+def _origin(function: Callable[..., Any]) -> str:
+    """Where a function comes from, for a message."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or type(function).__module__}:{name}"
