@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from flowengine.errors import did_you_mean
 from flowengine.spec.known import EVALUATION, NODE_FIELDS, ROUTING, Shape, input_shape, node_shape, unknown_field
 from flowengine.spec.references import Use, reads_of
 from flowengine.spec.report import Report
@@ -60,7 +59,7 @@ class _Names:
             if root in _ELSEWHERE:
                 self._report.at_use("FE309", f"'{root}' is not visible here: {_ELSEWHERE[root]}", use)
             else:
-                self._report.at_use("FE302", f"unknown name '{root}'", use, did_you_mean(root, visible))
+                self._report.at_use("FE302", f"unknown name '{root}'", use, self._report.nearest(root, visible))
         elif fields and root in self._below:
             self._below[root](use, fields[0], tuple(fields[1:]))
         elif root == "nodes":
@@ -69,18 +68,18 @@ class _Names:
     def _input(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         declared = self._spec.inputs.get(name)
         if declared is None:
-            self._report.at_use("FE303", f"unknown input '{name}'", use, did_you_mean(name, self._spec.inputs))
+            self._report.at_use("FE303", f"unknown input '{name}'", use, self._report.nearest(name, self._spec.inputs))
         else:
             self._fields(use, f"the input '{name}'", input_shape(declared), fields)
 
     def _state(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         if name not in self._spec.shared_state and name not in ENGINE_KEYS:
             known = [*self._spec.shared_state, *ENGINE_KEYS]
-            self._report.at_use("FE304", f"shared state has no key '{name}'", use, did_you_mean(name, known))
+            self._report.at_use("FE304", f"shared state has no key '{name}'", use, self._report.nearest(name, known))
 
     def _node(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         if name not in self._spec.nodes:
-            self._report.at_use("FE305", f"unknown node '{name}'", use, did_you_mean(name, self._spec.nodes))
+            self._report.at_use("FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._spec.nodes))
         elif not fields:
             text = f"name a field of the node: nodes.{name}.output (or result, status, error)"
             self._report.at_use("FE306", text, use)
@@ -96,17 +95,17 @@ class _Names:
         """A field that the output has is probably meant."""
         shape = node_shape(self._spec, name, "output") or {}
         inner: Collection[str] = shape.get("properties", ())
-        return f"; did you mean 'output.{field}'?" if field in inner else did_you_mean(field, NODE_FIELDS)
+        return f"; did you mean 'output.{field}'?" if field in inner else self._report.nearest(field, NODE_FIELDS)
 
     def _earlier(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         if name not in self._spec.nodes:
-            self._report.at_use("FE305", f"unknown node '{name}'", use, did_you_mean(name, self._spec.nodes))
+            self._report.at_use("FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._spec.nodes))
         else:
             self._fields(use, f"the output of '{name}'", node_shape(self._spec, name, "output"), fields)
 
     def _environment(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         if name not in self._allow_env:
-            hint = did_you_mean(name, self._allow_env) or "; list it in `allow_env` of the project file"
+            hint = self._report.nearest(name, self._allow_env) or "; list it in `allow_env` of the project file"
             self._report.at_use("FE307", f"the environment variable '{name}' is not allowed", use, hint)
 
     def _run(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
@@ -129,4 +128,4 @@ class _Names:
             inner = "".join(f".{each}" for each in fields[:at])
             self._report.at_use("FE306", f"{what}{inner} is {known}, it has no field '{field}'", use)
         else:
-            self._report.at_use("FE306", f"{what} has no field '{field}'", use, did_you_mean(field, known))
+            self._report.at_use("FE306", f"{what} has no field '{field}'", use, self._report.nearest(field, known))

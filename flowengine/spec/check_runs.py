@@ -13,7 +13,7 @@ from typing import Final
 
 from flowengine.engine.exclusion import Liveness
 from flowengine.engine.graph import ON_ERROR
-from flowengine.spec.last import Lasts, conflict, masks_of
+from flowengine.spec.last import Lasts, masks_of
 from flowengine.spec.outline import Outline
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.references import Use, edges_of, labels_of, reads_of, vertices_of
@@ -30,6 +30,8 @@ _EVALUATION: Final = "`evaluation_result`"
 _ENGINE_ROOTS: Final = {"routing_result": _ROUTING, "evaluation_result": _EVALUATION}
 _MANY: Final = 200
 """Predecessors that are compared with each other; beyond that the run finds out."""
+_COMPARED: Final = 50_000
+"""Pairs of writers of one key that are compared; beyond that the run finds out."""
 
 
 def check_runs(spec: FlowSpec, report: Report, *, warnings: bool) -> None:
@@ -218,12 +220,15 @@ class _Runs:
                 self._report.at_key("FE217", text, ("nodes", ids[other], "set", key), hint)
 
     def _racing(self, numbers: list[int], masks: dict[int, int]) -> Iterator[tuple[int, int]]:
-        """Each writer with the first one that it has no order with."""
+        """Each writer with the first one that it has no order with and that can be live beside it."""
+        compared = 0
         for at, other in enumerate(numbers):
-            unordered = (one for one in numbers[:at] if not masks[other] >> one & 1)
-            found = conflict(unordered, other, self._live)
-            if found is not None:
-                yield found, other
+            for one in numbers[:at]:
+                if compared < _COMPARED and not masks[other] >> one & 1:
+                    compared += 1
+                    if not self._live.exclude(one, other):
+                        yield one, other
+                        break
 
     # --- warnings
 

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections import Counter
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR
-from flowengine.errors import did_you_mean
 from flowengine.spec.outline import cycles_of
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.references import Leads, causes_of, routes_of
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
+from flowengine.spec.unavailable import UNAVAILABLE_KEYS
 
 __all__ = ["check_structure"]
 
 
 def check_structure(spec: FlowSpec, report: Report) -> None:
-    """Unknown targets, agents and state keys, labels that collide, self references, cycles."""
+    """Limits that nothing keeps yet, unknown targets, agents and state keys, labels, self references, cycles."""
+    _check_limits(spec, report)
     _check_ends(spec, report)
     _check_agents(spec, report)
     _check_labels(spec, report)
     _check_writes(spec, report)
     _check_cycles(spec, report)
+
+
+def _check_limits(spec: FlowSpec, report: Report) -> None:
+    for key in spec.limits.model_fields_set & UNAVAILABLE_KEYS["limits"]:
+        report.at_key("FE205", f"the limit '{key}' is not available in this version", ("limits", key))
 
 
 def _check_ends(spec: FlowSpec, report: Report) -> None:
@@ -36,7 +42,7 @@ def _check_ends(spec: FlowSpec, report: Report) -> None:
         elif use is None:
             other = source if label is None else target
             if other not in spec.nodes:
-                report.at_value("FE203", f"unknown target '{other}'", path, did_you_mean(other, spec.nodes))
+                report.at_value("FE203", f"unknown target '{other}'", path, report.nearest(other, spec.nodes))
 
 
 def _check_agents(spec: FlowSpec, report: Report) -> None:
@@ -48,7 +54,7 @@ def _check_agents(spec: FlowSpec, report: Report) -> None:
             named.append((node.agent, ("nodes", name, "agent")))
     for agent, path in named:
         if agent not in spec.agents:
-            report.at_value("FE213", f"unknown agent '{agent}'", path, did_you_mean(agent, spec.agents))
+            report.at_value("FE213", f"unknown agent '{agent}'", path, report.nearest(agent, spec.agents))
 
 
 def _check_labels(spec: FlowSpec, report: Report) -> None:
@@ -78,7 +84,7 @@ def _check_writes(spec: FlowSpec, report: Report) -> None:
     for name, node in spec.nodes.items():
         for key in node.set:
             if key not in spec.shared_state:
-                hint = did_you_mean(key, spec.shared_state)
+                hint = report.nearest(key, spec.shared_state)
                 report.at_key("FE218", f"shared state has no key '{key}'", ("nodes", name, "set", key), hint)
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "found",
     "refuse",
     "seconds",
+    "shortened",
     "text_fields",
 ]
 
@@ -68,6 +69,11 @@ def found(value: Any) -> str:
         return "a map"
     shown = f"'{value}'" if isinstance(value, str) else str(value)
     return shown if len(shown) <= 60 else f"{shown[:56]}…'"
+
+
+def shortened(text: str, most: int = 400) -> str:
+    """A message that stays readable whatever name is in it."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class Keys(BaseModel):

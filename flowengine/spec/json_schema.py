@@ -21,6 +21,7 @@ from flowengine.spec.fields import ID_PATTERN, Keys
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import NODE_TYPES
 from flowengine.spec.shapes import is_map
+from flowengine.spec.unavailable import UNAVAILABLE_KEYS
 
 __all__ = ["json_schema"]
 
@@ -40,6 +41,8 @@ def json_schema() -> dict[str, Any]:
     for name, definition in definitions.items():
         if name in models:
             _describe(definition, models[name])
+    for key in UNAVAILABLE_KEYS["limits"]:
+        del definitions["Limits"]["properties"][key]
     definitions["Node"] = _node()
     definitions["FlowSpec"]["properties"]["nodes"]["patternProperties"] = {ID_PATTERN: {"$ref": "#/$defs/Node"}}
     definitions["Route"] = {"anyOf": [{"type": "string"}, definitions["Route"]]}

@@ -8,12 +8,10 @@ from typing import Final
 from flowengine.engine.exclusion import Liveness
 from flowengine.engine.graph import Graph
 
-__all__ = ["Lasts", "conflict", "masks_of"]
+__all__ = ["Lasts", "masks_of"]
 
 _KEPT: Final = 32
 """Candidates kept for the last setter: the last ones."""
-_COMPARED: Final = 1000
-"""Unordered writers that are compared with one another."""
 
 
 def masks_of(graph: Graph, marked: Collection[int]) -> dict[int, int]:
@@ -27,16 +25,6 @@ def masks_of(graph: Graph, marked: Collection[int]) -> dict[int, int]:
                 mask |= 1 << parent
         masks.append(mask)
     return {number: masks[number] for number in marked}
-
-
-def conflict(unordered: Iterable[int], other: int, live: Liveness) -> int | None:
-    """The first of several nodes that can be live beside another one."""
-    for count, one in enumerate(unordered):
-        if count == _COMPARED:
-            break
-        if not live.exclude(one, other):
-            return one
-    return None
 
 
 class Lasts:

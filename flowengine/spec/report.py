@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from flowengine.errors import Diagnostic
+from flowengine.spec.fields import shortened
+from flowengine.spec.nearest import Nearest
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.references import Text, Use
 from flowengine.spec.schema import FlowSpec
@@ -15,6 +17,8 @@ class Report:
 
     def __init__(self, spec: FlowSpec) -> None:
         self.found: list[Diagnostic] = []
+        self.nearest = Nearest()
+        """The nearest known name, as a hint."""
         self._source = spec.source
         self._file = None if spec.path is None else str(spec.path)
         self._told: set[Diagnostic] = set()
@@ -41,7 +45,7 @@ class Report:
 
     def _tell(self, code: str, message: str, place: tuple[int, int], node: str | None, hint: str) -> None:
         severity = "warning" if code.startswith("FE9") else "error"
-        each = Diagnostic(code, message, self._file, *place, node, hint, severity)
+        each = Diagnostic(code, shortened(message), self._file, *place, node, hint, severity)
         if each not in self._told:
             self._told.add(each)
             self.found.append(each)

@@ -6,14 +6,16 @@ come after can look at the rest in the same pass. It checks nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import UnionType
 from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 
-from flowengine.errors import Diagnostic, did_you_mean
-from flowengine.spec.fields import found
+from flowengine.errors import Diagnostic
+from flowengine.spec.fields import found, shortened
+from flowengine.spec.nearest import Nearest
 from flowengine.spec.positions import SourceText
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import NODE_TYPES
@@ -56,9 +58,10 @@ class _Words(NamedTuple):
 
 def problems_of(error: ValidationError, source: SourceText) -> list[Problem]:
     """Everything that an error of pydantic holds."""
-    found = [_problem(_said(each), source) for each in cast("list[Any]", error.errors(include_url=False))]
+    nearest = Nearest()
+    found = [_problem(_said(each), source, nearest) for each in cast("list[Any]", error.errors(include_url=False))]
     proposed = {(each.path[:-1], each.diagnostic.hint) for each in found if each.diagnostic.code == "FE201"}
-    return [each for each in found if (each.path, did_you_mean(each.lacks or "?", [each.lacks or ""])) not in proposed]
+    return [each for each in found if (each.path, f"; did you mean '{each.lacks}'?") not in proposed]
 
 
 def _said(error: Mapping[str, Any]) -> _Said:
@@ -75,30 +78,30 @@ def _is_tag(part: str | int) -> bool:
     return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
 
-def _problem(said: _Said, source: SourceText) -> Problem:
-    words = _words(said)
+def _problem(said: _Said, source: SourceText, nearest: Nearest) -> Problem:
+    words = _words(said, nearest)
     path = (*said.path[:-1],) if said.kind == "missing" else said.path
     at_key = words.at_key or said.location[-1:] == ("[key]",)
     place_of = source.key_position if at_key else source.position
     line, column = place_of((*path, *words.inside))
     file = None if source.path is None else str(source.path)
     node = str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
-    found_at = Diagnostic(words.code, words.message, file, line, column, node, words.hint)
+    found_at = Diagnostic(words.code, shortened(words.message), file, line, column, node, words.hint)
     return Problem(found_at, path, words.lacks)
 
 
-def _words(said: _Said) -> _Words:
+def _words(said: _Said, nearest: Nearest) -> _Words:
     if said.kind.startswith("FE"):
         text = str(said.context["text"])
         at_key = "at" in said.context or said.kind in ("FE202", "FE408")
         return _Words(said.kind, text, str(said.context.get("hint", "")), at_key, inside=said.context.get("path", ()))
     if said.kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _branch(said)
+        return _branch(said, nearest)
     if said.kind != "missing" and said.value is None:
         return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
     translate = _KINDS.get(said.kind)
     if translate is not None:
-        return translate(said)
+        return translate(said, nearest)
     expected = _EXPECTED.get(said.kind, "another value")
     hint = ""
     if said.kind == "string_type" and isinstance(said.value, bool | int | float):
@@ -120,30 +123,30 @@ _EXPECTED: Final = {
 }
 
 
-def _unknown_key(said: _Said) -> _Words:
+def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
     key = str(said.location[-1])
     if key == "<<":
         return _Words("FE201", "unknown key '<<'", "; merge keys are not YAML 1.2: use `defaults` or `agents`", True)
-    if key in UNAVAILABLE_KEYS and said.path[0] in ("nodes", "agents", "defaults"):
+    if key in UNAVAILABLE_KEYS.get(str(said.path[0]), ()):
         return _Words("FE205", f"the key '{key}' is not available in this version", at_key=True)
-    return _Words("FE201", f"unknown key '{key}'", did_you_mean(key, _keys_at(said.location[:-1])), True)
+    return _Words("FE201", f"unknown key '{key}'", nearest(key, _keys_at(said.location[:-1])), True)
 
 
-def _missing_key(said: _Said) -> _Words:
+def _missing_key(said: _Said, nearest: Nearest) -> _Words:
     key = str(said.path[-1])
     return _Words("FE202", f"the key '{key}' is missing", at_key=True, lacks=key)
 
 
-def _not_a_word(said: _Said) -> _Words:
+def _not_a_word(said: _Said, nearest: Nearest) -> _Words:
     if said.path == ("flowengine",):
         return _Words("FE207", f"this version reads format v1, found {found(said.value)}")
     words: str = said.context["expected"]
     known = [each.strip("'") for each in words.replace(" or ", ", ").split(", ")]
-    hint = did_you_mean(said.value, known) if isinstance(said.value, str) else ""
+    hint = nearest(said.value, known) if isinstance(said.value, str) else ""
     return _Words("FE402", f"expected {words}, found {found(said.value)}", hint)
 
 
-def _not_a_name(said: _Said) -> _Words:
+def _not_a_name(said: _Said, nearest: Nearest) -> _Words:
     if ":" in said.context["pattern"]:
         return _Words("FE409", f"expected 'module:function', found {found(said.value)}", _colon(said.value))
     text = f"{found(said.value)} is not a valid name: small letters, digits and _, a letter first"
@@ -162,17 +165,17 @@ def _as_name(value: str) -> str:
     return f"; did you mean '{proposed}'?" if proposed else ""
 
 
-def _out_of_range(said: _Said) -> _Words:
+def _out_of_range(said: _Said, nearest: Nearest) -> _Words:
     bounds = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
     expected = " and ".join(f"{bounds[key]} {value:g}" for key, value in said.context.items() if key in bounds)
     return _Words("FE403", f"expected {expected}, found {found(said.value)}")
 
 
-def _too_short(said: _Said) -> _Words:
+def _too_short(said: _Said, nearest: Nearest) -> _Words:
     return _Words("FE403", "the value is empty")
 
 
-_KINDS: Final[dict[str, Callable[[_Said], _Words]]] = {
+_KINDS: Final[dict[str, Callable[[_Said, Nearest], _Words]]] = {
     "extra_forbidden": _unknown_key,
     "missing": _missing_key,
     "literal_error": _not_a_word,
@@ -186,7 +189,7 @@ _KINDS: Final[dict[str, Callable[[_Said], _Words]]] = {
 }
 
 
-def _branch(said: _Said) -> _Words:
+def _branch(said: _Said, nearest: Nearest) -> _Words:
     """A value that fits none of a union's branches; for nodes, an unknown type."""
     if said.value is None:
         return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
@@ -195,15 +198,22 @@ def _branch(said: _Said) -> _Words:
     kind = said.value.get("type")
     if isinstance(kind, str) and kind in UNAVAILABLE_TYPES:
         return _Words("FE205", f"node type '{kind}' is not available in this version", inside=("type",))
-    hint = did_you_mean(kind, [*NODE_TYPES, *UNAVAILABLE_TYPES]) if isinstance(kind, str) else ""
+    hint = nearest(kind, [*NODE_TYPES, *UNAVAILABLE_TYPES]) if isinstance(kind, str) else ""
     return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
 
 
 # --- the models behind a location --------------------------------------------------------------------
 
 
-def _keys_at(location: Iterable[str | int]) -> list[str]:
+def _keys_at(location: Sequence[str | int]) -> list[str]:
     """The keys that a map at this location may have."""
+    if len(location) == 3 and location[0] == "nodes":
+        location = ("nodes", "", location[2])  # Every node of a type has the same keys.
+    return _keys_of(tuple(location))
+
+
+@lru_cache(maxsize=256)
+def _keys_of(location: tuple[str | int, ...]) -> list[str]:
     at: list[tuple[str | None, Any]] = [(None, FlowSpec)]
     for part in location:
         if _is_tag(part) and any(tag == part for tag, _ in at):

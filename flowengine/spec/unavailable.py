@@ -1,10 +1,11 @@
 """What the format knows and this version does not run. Later versions delete rows; nothing else changes.
 
-A key or a type of this table is refused by name, so that nothing is ever accepted that nothing reads.
+A key or a type of these tables is refused by name, so that nothing is ever accepted that nothing reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 __all__ = ["UNAVAILABLE_KEYS", "UNAVAILABLE_TYPES"]
@@ -12,19 +13,12 @@ __all__ = ["UNAVAILABLE_KEYS", "UNAVAILABLE_TYPES"]
 UNAVAILABLE_TYPES: Final = frozenset({"map", "loop", "subflow", "approval"})
 """Node types."""
 
-UNAVAILABLE_KEYS: Final = frozenset(
-    {
-        # of every node
-        "effect",
-        "cache",
-        "limits",
-        # of agents
-        "tools",
-        "mcp_servers",
-        "context",
-        "contexts",
-        "memory",
-        "skills",
-    }
-)
-"""Keys of nodes, agents and defaults."""
+_OF_AGENTS: Final = frozenset({"tools", "mcp_servers", "context", "contexts", "memory", "skills"})
+
+UNAVAILABLE_KEYS: Final[Mapping[str, frozenset[str]]] = {
+    "nodes": _OF_AGENTS | {"effect", "cache", "limits"},
+    "agents": _OF_AGENTS,
+    "defaults": _OF_AGENTS,
+    "limits": frozenset({"cost_usd", "tokens", "model_calls", "on_limit"}),
+}
+"""Top-level key → keys anywhere below it."""

@@ -186,6 +186,20 @@ def test_durations_are_seconds_and_on_error_has_one_shape() -> None:
     )
 
 
+def test_many_misspelt_names_cost_no_more_than_their_number() -> None:
+    lines = [f"  a{at}: {{needs: [a{at}x], prompt: x}}" for at in range(6000)]
+    found = check_text("\n".join(["flowengine: v1", "name: many", "nodes:", *lines]))
+    assert len(found) == 6000
+    assert found[0].hint == "; did you mean 'a0'?"
+    assert found[-1].hint == ""  # Each against each would be thirty-six million comparisons.
+
+
+def test_a_very_long_name_does_not_make_a_very_long_message() -> None:
+    name = "q" * 100_000
+    text = f"flowengine: v1\nname: a\nnodes: {{a: {{needs: ['{name}'], prompt: x}}, b: {{'{name}': 1}}}}"
+    assert all(len(str(each)) < 1000 for each in check_text(text))
+
+
 def test_neither_path_nor_text_is_a_mistake_of_the_caller() -> None:
     with pytest.raises(TypeError, match="a path or a text"):
         load_flow()
