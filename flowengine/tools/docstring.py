@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 __all__ = ["Docstring", "parse"]
@@ -108,7 +109,7 @@ def _blocks(body: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Each least indented line with the deeper ones below it."""
     lines = inspect.cleandoc("\n" + "\n".join(body)).splitlines()
     heads = [at for at, line in enumerate(lines) if line.strip() and not line[0].isspace()]
-    for at, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+    for at, end in pairwise([*heads, len(lines)]):
         yield lines[at].strip(), lines[at + 1 : end]
 
 

@@ -129,7 +129,10 @@ class _Run:
         return ToolResult(text_of(value), value)
 
     async def _value(self, call: Callable[[], Any]) -> Any:
-        value: Any = call() if self._is_async else await to_thread.run_sync(call, abandon_on_cancel=True)
+        if self._is_async:
+            return await call()
+        # In a tuple, because trio refuses a thread's result that is something to wait for.
+        (value,) = await to_thread.run_sync(lambda: (call(),), abandon_on_cancel=True)
         return await value if inspect.isawaitable(value) else value
 
 
@@ -211,7 +214,9 @@ def _hints(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 def _field(parameter: inspect.Parameter, description: str | None) -> FieldInfo:
     """Required, or with a default that the schema shows where it is JSON."""
-    settings: dict[str, Any] = {"alias": parameter.name, "description": description}
+    settings: dict[str, Any] = {"alias": parameter.name}
+    if description:  # else what an Annotated[..., Field(description=...)] says stays
+        settings["description"] = description
     if parameter.default is not parameter.empty:
         default = parameter.default
         plain = default is None or type(default) in (str, int, float, bool)

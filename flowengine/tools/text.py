@@ -128,7 +128,8 @@ class _Outline:
             if self._left <= 0:
                 shape["[cut]"] = f"{size - count:,} more entries left out"
                 break
-            shape[self._key(key)] = self.of(part, depth + 1)
+            name = self._key(key)
+            shape[name] = self.of(part, depth + 1)
         return shape
 
     def _key(self, key: Any) -> str:
