@@ -291,10 +291,12 @@ class EffectPendingError(JournalError):
         self.calls = tuple(calls)
         self.node, self.tool, self.arguments = self.calls[0]
         told = "; ".join(f"node '{node}', tool '{tool}', arguments {_cut(given)}" for node, tool, given in self.calls)
+        nodes = dict.fromkeys(call[0] for call in self.calls)
+        retry, done = (" ".join(f"{option} {node}" for node in nodes) for option in ("--retry-effect", "--assume-done"))
         super().__init__(
             f"run {run_id} was interrupted while an external tool ran, and whether that took effect is not known: "
-            f"{told}. Look, then say `flowengine resume {run_id} --retry-effect {self.node}` to run it again, or "
-            f"`flowengine resume {run_id} --assume-done {self.node}` to take it as done"
+            f"{told}. Look, then say `flowengine resume {run_id} {retry}` to run it again, or "
+            f"`flowengine resume {run_id} {done}` to take it as done"
         )
 
 

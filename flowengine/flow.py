@@ -6,7 +6,7 @@ a runner runs it, a journal store keeps its runs. No run's state is kept here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -159,12 +159,25 @@ class Flow:
         store: Store,
         durability: Durability = "full",
         allow_changed: bool = False,
+        retry_effects: Collection[str] = (),
+        assume_done: Collection[str] = (),
         limits: FlowLimits | None = None,
     ) -> Run:
-        """Go on with a run of the store that was interrupted or failed (see `runners.local.resume`)."""
+        """Go on with a run of the store that was interrupted or failed (see `runners.local.resume`).
+
+        `retry_effects`, `assume_done`: nodes whose call to an external tool was interrupted, and what
+        a person decided about it.
+        """
         with _opened(store, durability) as journals:
-            found = journals.find(run_id)
-            run = await local.resume(self.plan, found, journals, allow_changed=allow_changed, limits=limits)
+            run = await local.resume(
+                self.plan,
+                journals.find(run_id),
+                journals,
+                allow_changed=allow_changed,
+                retry_effects=retry_effects,
+                assume_done=assume_done,
+                limits=limits,
+            )
         return _kept(run, store)
 
     @asynccontextmanager

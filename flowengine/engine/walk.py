@@ -340,6 +340,7 @@ class Walk:
             # A kept node with a parent that runs again (a clean-up after a failure) is not ready
             # here, and so runs again too.
             if self._statuses[number] == READY:
+                self.attempts.finish(self.graph.ids[number])
                 self.apply(kept[number])
         self.ready = deque(number for number in self.ready if self._statuses[number] == READY)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import time
 from typing import Any
@@ -16,13 +16,14 @@ from typing import Any
 import anyio
 
 from flowengine.context import EMPTY, Context, RunStatus, freeze
-from flowengine.engine.events import ErrorInfo, Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import FlowChangedError, JournalError, LimitError, StoreCorruptError
+from flowengine.journal.effects import decided_effects
 from flowengine.nodes.inputs import checked_inputs
 from flowengine.nodes.plan import FlowLimits, Plan
 from flowengine.runners.run import Run
@@ -50,6 +51,7 @@ async def start(
     `settings` are kept in the journal for whoever resumes the run (model override, concurrency, timeout).
     """
     given = checked_inputs(plan.inputs, inputs)
+    plan.prepare()
     env = {name: os.environ[name] for name in plan.allow_env if name in os.environ}
     run_id = run_id or new_run_id()
     journal = store.create(run_id)
@@ -68,7 +70,7 @@ async def start(
     )
     walk = Walk(plan.graph, StateStore(plan.state), inputs=given, env=env, run_id=run_id)
     read = partial(store.events, run_id)
-    return await _drive(plan, walk, journal, started, limits or plan.limits, read)
+    return await _drive(plan, walk, journal, [started], limits or plan.limits, read)
 
 
 async def resume(
@@ -77,12 +79,17 @@ async def resume(
     store: JournalStore,
     *,
     allow_changed: bool = False,
+    retry_effects: Collection[str] = (),
+    assume_done: Collection[str] = (),
     limits: FlowLimits | None = None,
 ) -> Run:
     """Go on with a run that was interrupted or failed; what had finished is not run again.
 
     A run that succeeded is read back as it is. Raises `FlowChangedError` where the flow was edited
     since, unless `allow_changed`: then what had finished stays finished, the rest runs as it is now.
+
+    `EffectPendingError` where nobody saw how a call to an external tool ended: the nodes in
+    `retry_effects` make theirs again, those in `assume_done` take them as done.
     """
     journal = store.open(run_id)
     try:
@@ -96,13 +103,18 @@ async def resume(
         if isinstance(events[-1], RunFinished) and events[-1].status == "succeeded":
             await journal.close()
             return read_run(plan, events)
+        plan.prepare()
         walk = _walked(plan, started, events)
+        decided = decided_effects(run_id, walk.attempts, retry=retry_effects, done=assume_done)
     except BaseException:
         await journal.close()
         raise
+    for node, decision in decided:
+        walk.attempts.add(node, decision)
     resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY)
+    first = [resumed, *(NodeRecorded(node, time(), decision) for node, decision in decided)]
     read = partial(store.events, run_id)
-    return await _drive(plan, walk, journal, resumed, limits or plan.limits, read)
+    return await _drive(plan, walk, journal, first, limits or plan.limits, read)
 
 
 def read_run(plan: Plan, events: Sequence[Event]) -> Run:
@@ -144,13 +156,13 @@ async def _drive(
     plan: Plan,
     walk: Walk,
     journal: Journal,
-    first: RunStarted | RunResumed,
+    first: Sequence[Event],
     limits: FlowLimits,
     read: Callable[[], Sequence[Event]],
 ) -> Run:
-    """Journal the first event, run, journal the last one; the journal is closed whatever happens."""
+    """Journal the first events, run, journal the last one; the journal is closed whatever happens."""
     try:
-        await _committed(journal, first)  # From here on the run can be found and resumed.
+        await _committed(journal, *first)  # From here on the run can be found and resumed.
         if limits.timeout is None:
             in_time = True
             await _schedule(plan, walk, journal, limits)
@@ -173,8 +185,9 @@ async def _drive(
     return Run(walk.run_id or "", walk, finished, read)
 
 
-async def _committed(journal: Journal, event: Event) -> None:
-    journal.append(event)
+async def _committed(journal: Journal, *events: Event) -> None:
+    for event in events:
+        journal.append(event)
     waiting = journal.commit(True)
     if waiting is not None:
         await waiting
