@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import subject_of
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.gateway import DirectGateway
+from flowengine.agents.models import prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.context import Context, EvaluationResult, NodeResult
@@ -21,7 +22,31 @@ from flowengine.nodes.function import source_of
 from flowengine.nodes.node import FlowNode, Value
 from flowengine.records import Gateway
 
-__all__ = ["AgentNode", "EvaluationNode", "RoutingNode"]
+__all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated"]
+
+
+A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
+
+
+class Templated(Generic[A]):
+    """An agent that is made anew for each run of its node; `prototype` has all but the rendered texts."""
+
+    def __init__(self, prototype: A, make: Callable[[Context], A]) -> None:
+        self.prototype = prototype
+        self._make = make
+
+    def __call__(self, context: Context) -> A:
+        return self._make(context)
+
+
+def _prepare(agent: A | Templated[A] | None) -> None:
+    """Open every model that an agent will ask, the judge's and the router's included."""
+    found = agent.prototype if isinstance(agent, Templated) else agent
+    if isinstance(found, Agent):
+        _prepare(found.evaluator)
+        _prepare(found.router)
+    if found is not None:
+        prepare_model(found.settings)
 
 
 class AgentNode(FlowNode):
@@ -35,7 +60,7 @@ class AgentNode(FlowNode):
 
     def __init__(
         self,
-        agent: Agent | Callable[[Context], Agent],
+        agent: Agent | Templated[Agent],
         *,
         prompt: Value | None = None,
         targets: Mapping[str, str | None] | None = None,
@@ -54,6 +79,9 @@ class AgentNode(FlowNode):
     @property
     def routes(self) -> Mapping[str, str | None]:
         return self._routes
+
+    def prepare(self) -> None:
+        _prepare(self.agent)
 
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
@@ -89,7 +117,7 @@ class RoutingNode(FlowNode):
 
     def __init__(
         self,
-        agent: RoutingAgent | Callable[[Context], RoutingAgent],
+        agent: RoutingAgent | Templated[RoutingAgent],
         targets: Mapping[str, str | None],
         *,
         fallback: str | None = None,
@@ -107,6 +135,9 @@ class RoutingNode(FlowNode):
     @property
     def routes(self) -> Mapping[str, str | None]:
         return self._routes
+
+    def prepare(self) -> None:
+        _prepare(self.agent)
 
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
@@ -130,7 +161,7 @@ class EvaluationNode(FlowNode):
 
     def __init__(
         self,
-        judge: EvaluationAgent | Callable[[Context], EvaluationAgent] | None = None,
+        judge: EvaluationAgent | Templated[EvaluationAgent] | None = None,
         *,
         scorer: Callable[[Any], Any] | None = None,
         threshold: float = 0.7,
@@ -152,6 +183,9 @@ class EvaluationNode(FlowNode):
     @property
     def routes(self) -> Mapping[str, str | None]:
         return self._routes
+
+    def prepare(self) -> None:
+        _prepare(self.judge)
 
     async def run(self, context: Context, /) -> NodeResult:
         subject = _subject(context, self.target)

@@ -69,6 +69,9 @@ class FlowNode(ABC):
     async def run(self, context: Context, /) -> NodeResult:
         """Do the node's work; raising is failing."""
 
+    def prepare(self) -> None:
+        """Before a run begins: raise a `DefinitionError` for what can be known to fail, start what takes long."""
+
     def vertex(self, name: str) -> Vertex:
         on_error = self.on_error if self.on_error in ("fail", "skip") else "then"
         return Vertex(name, self.kind, self.join, on_error, self.transparent)

@@ -72,6 +72,15 @@ class Plan:
             "edges": [[source, target, opened] for (source, target), opened in labels.items()],
         }
 
+    def prepare(self) -> None:
+        """Let every node say now what would fail later (a missing key), before anything is paid."""
+        for node in self._preparing:
+            node.prepare()
+
+    @cached_property
+    def _preparing(self) -> Sequence[FlowNode]:
+        return [node for node in self.definitions.values() if type(node).prepare is not FlowNode.prepare]
+
     def last_nodes(self) -> list[str]:
         """Nodes that lead nowhere, in topological order."""
         sources = {edge.source for edge in self.graph.edges}

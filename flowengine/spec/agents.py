@@ -13,7 +13,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.catalogue import catalogue
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
-from flowengine.context import Context
+from flowengine.nodes.agent import Templated
 from flowengine.spec.project import Project
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_agent import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve
@@ -23,7 +23,7 @@ from flowengine.spec.settings import settings_of
 
 __all__ = ["AgentMaker"]
 
-A = TypeVar("A")
+A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
 
 _TEMPLATED: Final = ("generation_instructions", "system_message", "evaluation_instructions", "routing_instruction")
 _AS_THEY_ARE: Final = ("temperature", "max_tokens", "max_retries", "locale", "timeout")
@@ -37,7 +37,7 @@ class AgentMaker:
         self._project = project
         self._model = model
 
-    def generating(self, name: str, node: AgentNodeSpec) -> Agent | Callable[[Context], Agent]:
+    def generating(self, name: str, node: AgentNodeSpec) -> Agent | Templated[Agent]:
         settings = settings_of(self._spec, node)
         # A node that judges decides how: `improve` of its agent gives way to `evaluate` of the node.
         judging = node.improve or node.evaluate or settings.improve or settings.evaluate
@@ -53,7 +53,7 @@ class AgentMaker:
         }
         return _made(partial(Agent, name), given)
 
-    def routing(self, name: str, node: RoutingNodeSpec) -> RoutingAgent | Callable[[Context], RoutingAgent]:
+    def routing(self, name: str, node: RoutingNodeSpec) -> RoutingAgent | Templated[RoutingAgent]:
         given = {
             **self._calls(settings_of(self._spec, node)),
             "routing_instruction": node.instruction,
@@ -63,7 +63,7 @@ class AgentMaker:
         }
         return _made(partial(RoutingAgent, name), given)
 
-    def judging(self, name: str, node: EvaluationNodeSpec) -> EvaluationAgent | Callable[[Context], EvaluationAgent]:
+    def judging(self, name: str, node: EvaluationNodeSpec) -> EvaluationAgent | Templated[EvaluationAgent]:
         given = {
             **self._calls(settings_of(self._spec, node)),
             "evaluation_instructions": node.instructions,
@@ -115,11 +115,11 @@ def _routing(routing: AgentRouting | None) -> dict[str, Any]:
     }
 
 
-def _made(make: Callable[..., A], settings: Mapping[str, Any]) -> A | Callable[[Context], A]:
+def _made(make: Callable[..., A], settings: Mapping[str, Any]) -> A | Templated[A]:
     """The agent, or where a text of it has placeholders, a function that makes it from the context."""
     given = {key: value for key, value in settings.items() if value is not None}
     texts = {key: template(given[key]) for key in _TEMPLATED if key in given and not is_static(given[key])}
     once = make(**given)  # A setting that is wrong is wrong now, not in the middle of a run.
     if not texts:
         return once
-    return lambda context: make(**given | {key: str(text(context)) for key, text in texts.items()})
+    return Templated(once, lambda context: make(**given | {key: str(text(context)) for key, text in texts.items()}))
