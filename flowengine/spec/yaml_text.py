@@ -49,10 +49,10 @@ class Parsed(NamedTuple):
     problems: list[Diagnostic]
 
 
-def decode(raw: bytes, file: str | None = None) -> str | Diagnostic:
+def decode(raw: bytes, file: str | None = None, limit: int = MAX_BYTES) -> str | Diagnostic:
     """The text of a file's bytes, or why it is none."""
-    if len(raw) > MAX_BYTES:
-        return Diagnostic("FE102", f"the file has {len(raw):,} bytes; a flow may have {MAX_BYTES:,}", file, 1, 1)
+    if len(raw) > limit:
+        return Diagnostic("FE102", f"the file has {len(raw):,} bytes; it may have {limit:,}", file, 1, 1)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
