@@ -176,7 +176,7 @@ async def test_being_cancelled_closes_the_connection(server: ModelServer) -> Non
 
 
 async def _abandoned(server: ModelServer) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while not server.requests[0].abandoned:  # noqa: ASYNC110  # the server lives in another thread
             await anyio.sleep(0.01)
 
@@ -266,7 +266,7 @@ async def test_hundreds_of_calls_wait_at_once(server: ModelServer) -> None:
         for _ in range(100):
             group.start_soon(model_of(server).complete, asking(timeout=60))
     assert len(server.requests) == 100
-    assert time.monotonic() - started < 10  # one after the other they would take 30 s
+    assert time.monotonic() - started < 20  # one after the other they would take 30 s
 
 
 async def test_warnings_as_errors_do_not_break_a_call(server: ModelServer) -> None:
@@ -289,7 +289,7 @@ model.preload()
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=300
     )
 
 
@@ -308,7 +308,10 @@ except Exception as error:
 
 
 def test_a_program_may_end_while_the_import_is_under_way() -> None:
-    started = time.monotonic()
-    done = run_python(CALL.format(url="", then="assert 'flowengine' in sys.modules"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert time.monotonic() - started < 10
+    then = """
+import atexit
+from flowengine.llm.litellm_import import litellm_ready
+atexit.register(lambda: print("still importing" if litellm_ready() is None else "waited for the import"))
+"""
+    done = run_python(CALL.format(url="", then=then))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "still importing\n", "")
