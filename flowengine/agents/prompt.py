@@ -28,6 +28,7 @@ __all__ = [
     "improvement_messages",
     "prompt_text",
     "routing_messages",
+    "schema_text",
     "text_of",
     "with_format",
 ]
@@ -151,10 +152,15 @@ def routing_messages(
 
 def with_format(words: Catalogue, messages: Sequence[Message], schema: Mapping[str, Any]) -> tuple[Message, ...]:
     """The messages with the schema in the system message, for models that know no response schema."""
-    text = words("structured.format", schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+    text = words("structured.format", schema=schema_text(schema))
     if messages and messages[0].role == "system":
         return (messages[0]._replace(content=_joined([messages[0].content, text])), *messages[1:])
     return (Message("system", text), *messages)
+
+
+def schema_text(schema: Mapping[str, Any]) -> str:
+    """The schema as it stands in a prompt."""
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
 def _material(words: Catalogue, section: str, subject: Subject) -> Message:

@@ -1,0 +1,192 @@
+"""Model calls recorded once and played back for ever: tests that cost nothing and say the same every time.
+
+    flow = Cassette("tests/reply.cassette.yaml").around(Flow.from_yaml("reply.yaml"))
+
+A call is found by the key of its request (`Request.key`) and by how many equal ones came before. It knows
+when to play and when to record; how the file looks is `cassette_file`'s matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from flowengine.agents.models import open_model
+from flowengine.agents.prompt import schema_text
+from flowengine.agents.settings import CallSettings, ModelChoice
+from flowengine.errors import DefinitionError
+from flowengine.flow import Flow
+from flowengine.llm.detect import default_model, detect
+from flowengine.llm.model import Model, Reply, Request
+from flowengine.llm.outbound import meant
+from flowengine.llm.retrying import RetryingModel
+from flowengine.llm.schema_support import supports_schema
+from flowengine.testing.cassette_file import Call, read_cassette, write_cassette
+from flowengine.testing.mismatch import CassetteMismatchError, mismatch
+from flowengine.testing.seats import Seat, with_models
+
+__all__ = ["Cassette", "Mode", "default_mode"]
+
+Mode: TypeAlias = Literal["none", "once", "new", "all"]
+"""`none` plays only; `once` records where there is no file; `new` records what the file lacks; `all` records anew."""
+
+VARIABLE: Final = "FLOWENGINE_CASSETTES"
+
+
+def default_mode() -> Mode:
+    """`FLOWENGINE_CASSETTES`, else `none` where `CI` is set, else `once`."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen:
+        return _mode(chosen)
+    return "none" if os.environ.get("CI", "").lower() not in ("", "0", "false") else "once"
+
+
+def _mode(text: str) -> Mode:
+    for each in get_args(Mode):
+        if text == each:
+            return each
+    raise DefinitionError(f"a cassette's mode is one of {', '.join(get_args(Mode))}, not '{text}'")
+
+
+class Cassette:
+    """Recorded calls, in a file.
+
+    Whatever is recorded is in the file before its answer is used, so a test that fails half-way has
+    paid for nothing twice. Failed calls are not recorded.
+    """
+
+    def __init__(self, path: str | PathLike[str], mode: Mode | None = None) -> None:
+        """A file that is there is read now, unless the mode is `all`; `CassetteError` where it is damaged."""
+        self.path = Path(path)
+        self.mode: Mode = default_mode() if mode is None else _mode(mode)
+        self.misses: list[str] = []
+        """The calls that were refused, as their messages."""
+        exists = self.path.exists()
+        self.calls: list[Call] = read_cassette(self.path) if exists and self.mode != "all" else []
+        self.records = self.mode in ("new", "all") or (self.mode == "once" and not exists)
+        self._left = list(self.calls)
+        self._order: dict[str, int] = {}
+
+    def around(self, flow: Flow) -> Flow:
+        """The flow, with its models' calls played from here, or made and recorded."""
+        self._order = {name: number for number, name in enumerate(flow.plan.graph.ids)}
+        return with_models(flow, self._seated)
+
+    def model(self, model: ModelChoice = None, *, max_retries: int = 3) -> Model:
+        """A model, by name or as it is, whose calls are played from here, or made and recorded.
+
+        Its name needs no key as long as nothing is recorded.
+        """
+        return RetryingModel(_CassetteModel(self, CallSettings(model, max_retries=max_retries), ""), 0)
+
+    def take(self, request: Request, node: str, models: tuple[str, ...]) -> Reply | None:
+        """The next answer to this request; of several equal ones, one that the same node got. None: there is none.
+
+        `models`: the names under which it may have been recorded.
+        """
+        keys = {Call(replace(request, model=name), Reply("")).key for name in models}
+        found = [call for call in self._left if call.key in keys]
+        if not found:
+            return None
+        call = next((each for each in found if each.node == node), found[0])
+        self._left.remove(call)
+        return call.reply
+
+    def keep(self, call: Call) -> None:
+        """Record a call."""
+        self.calls.append(call)
+        last = len(self._order)
+        self.calls.sort(key=lambda each: self._order.get(each.node, last))
+        write_cassette(self.path, self.calls)
+
+    def refuse(self, request: Request, node: str) -> CassetteMismatchError:
+        """Why there is no answer, with the nearest request that has one."""
+        error = mismatch(self.path, self.mode, self.calls, Call(request, Reply(""), node))
+        self.misses.append(str(error))
+        return error
+
+    def _seated(self, seat: Seat, settings: CallSettings) -> Model:
+        return _CassetteModel(self, settings, seat.node)
+
+
+class _CassetteModel:
+    """The models of one seat, with the cassette before them; they are opened when a call has to be made."""
+
+    def __init__(self, cassette: Cassette, settings: CallSettings, node: str) -> None:
+        self._cassette = cassette
+        self._settings = settings
+        self._node = node
+        self._opened: Model | None = None
+
+    @property
+    def name(self) -> str:
+        model = self._settings.model
+        if model is None:
+            return next((call.request.model for call in self._cassette.calls), detect(default_model().name)[1])
+        return detect(model)[1] if isinstance(model, str) else model.name
+
+    @property
+    def provider(self) -> str:
+        model = self._settings.model
+        if model is None:
+            return next((call.reply.provider for call in self._cassette.calls), detect(default_model().name)[0])
+        return detect(model)[0] if isinstance(model, str) else model.provider
+
+    async def supports_schema(self) -> bool:
+        """As it was when the calls were recorded: what the prompts say depends on it."""
+        names = self._names(self.name)
+        schemas = [call.request for call in self._cassette.calls if call.request.model in names and _is_shaped(call)]
+        if schemas or not self._cassette.records:
+            return not any(map(_tells_schema, schemas))
+        return await supports_schema(self._model())
+
+    async def complete(self, request: Request) -> Reply:
+        reply = self._cassette.take(request, self._node, self._names(request.model))
+        if reply is not None:
+            return reply
+        if not self._cassette.records:
+            raise self._cassette.refuse(request, self._node)
+        model = self._model()
+        asked = replace(request, model=model.name)
+        with meant():
+            reply = await model.complete(asked)
+        self._cassette.keep(Call(asked, reply, self._node))
+        return reply
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        """The whole answer in one piece: what is tested is what it says, not how it trickles."""
+
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            if reply.content:
+                yield reply.content
+            yield reply
+
+        reply = await self.complete(request)
+        yield pieces()
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        """A seat whose model nobody chose takes what was recorded with any: the default depends on the machine."""
+        if self._settings.model is not None:
+            return (name,)
+        return tuple(dict.fromkeys([name, *(call.request.model for call in self._cassette.calls)]))
+
+    def _model(self) -> Model:
+        if self._opened is None:
+            self._opened = open_model(self._settings)[0]
+        return self._opened
+
+
+def _is_shaped(call: Call) -> bool:
+    return call.request.response_schema is not None
+
+
+def _tells_schema(request: Request) -> bool:
+    """Whether the prompt has the schema in words, as it does for models that do not follow schemas."""
+    schema: Any = request.response_schema
+    return any(schema_text(schema) in message.content for message in request.messages)

@@ -1,0 +1,215 @@
+"""Recorded model calls as a file: YAML that people read, review and edit.
+
+It knows the form of the file and nothing of when calls are played or recorded. A request is written without
+secrets (see `flowengine.llm.plain_request`), a reply without what differs from time to time (seconds, attempts).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from flowengine.errors import FlowError
+from flowengine.llm.messages import Message, Role, ToolRequest, as_dict
+from flowengine.llm.model import Reply, Request, Usage
+from flowengine.llm.plain_request import plain_request, request_of
+from flowengine.spec.fields import Keys
+from flowengine.testing.yaml_file import read_yaml
+from flowengine.testing.yaml_writer import to_yaml
+
+__all__ = ["Call", "CassetteError", "cassette_text", "read_cassette", "request_text", "write_cassette"]
+
+_HEAD: Final = """\
+# Answers of models, recorded by FlowEngine and played back by tests. Each answers the request above it.
+cassette: 1
+"""
+
+
+class CassetteError(FlowError):
+    """A cassette that cannot be read; `diagnostics` holds every problem with its line."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request and its answer."""
+
+    request: Request
+    reply: Reply
+    node: str = ""
+    """Who asked; empty outside of flows."""
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for requests that differ in nothing but their secrets."""
+        return normal(self.request).key()
+
+
+def normal(request: Request) -> Request:
+    """The request as it comes back from a file."""
+    return request_of(plain_request(request), [as_dict(each) for each in request.messages])
+
+
+# --- the form --------------------------------------------------------------------------------------
+
+
+class _ToolCall(Keys):
+    id: str = ""
+    name: str
+    arguments: str = ""
+    """Raw text, as the model gave it."""
+
+
+class _Message(Keys):
+    role: Role
+    content: str = ""
+    tool_calls: list[_ToolCall] = Field(default_factory=list[_ToolCall])
+    tool_call_id: str | None = None
+
+
+class _Request(Keys):
+    model: str
+    temperature: float | None = None
+    max_tokens: int | None = None
+    response_name: str | None = None
+    response_schema: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    extra: dict[str, Any] = Field(default_factory=dict[str, Any])
+    messages: list[_Message]
+
+
+class _Reply(Keys):
+    content: str = ""
+    tool_calls: list[_ToolCall] = Field(default_factory=list[_ToolCall])
+    finish_reason: str = "stop"
+    model: str = ""
+    provider: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class _Call(Keys):
+    node: str = ""
+    request: _Request
+    reply: _Reply
+
+
+class _Cassette(Keys):
+    cassette: Literal[1]
+    """Version of the form."""
+    calls: list[_Call]
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def read_cassette(path: Path) -> list[Call]:
+    """The calls of a file; `CassetteError` says where it is damaged."""
+    found, _ = read_yaml(path, _Cassette, "a cassette", CassetteError)
+    return [Call(_as_request(each.request), _as_reply(each.reply), each.node) for each in found.calls]
+
+
+def _as_request(written: _Request) -> Request:
+    messages = [
+        Message(each.role, each.content, _as_tool_calls(each.tool_calls), each.tool_call_id)
+        for each in written.messages
+    ]
+    shape = written.model_dump(exclude={"messages"}, exclude_none=True)
+    return request_of(shape, [as_dict(each) for each in messages])
+
+
+def _as_reply(written: _Reply) -> Reply:
+    return Reply(
+        written.content,
+        _as_tool_calls(written.tool_calls),
+        Usage(written.prompt_tokens, written.completion_tokens, written.cached_tokens),
+        written.cost_usd,
+        written.finish_reason,
+        written.model,
+        written.provider,
+    )
+
+
+def _as_tool_calls(written: Sequence[_ToolCall]) -> tuple[ToolRequest, ...]:
+    return tuple(ToolRequest(each.id, each.name, each.arguments) for each in written)
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+def write_cassette(path: Path, calls: Sequence[Call]) -> None:
+    """Write the file, all of it or nothing."""
+    text = cassette_text(calls)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def cassette_text(calls: Sequence[Call]) -> str:
+    """The file's text, one paragraph a call."""
+    if not calls:
+        return f"{_HEAD}calls: []\n"
+    return f"{_HEAD}calls:\n" + "\n".join(to_yaml([_written(each)]) for each in calls)
+
+
+def request_text(request: Request) -> str:
+    """A request as the file has it."""
+    return to_yaml(_written_request(request))
+
+
+def _written(call: Call) -> dict[str, Any]:
+    node = {"node": call.node} if call.node else {}
+    return {**node, "request": _written_request(call.request), "reply": _written_reply(call.reply)}
+
+
+def _written_request(request: Request) -> dict[str, Any]:
+    messages = [
+        _filled(
+            role=each.role,
+            content=each.content,
+            tool_calls=_written_tool_calls(each.tool_calls),
+            tool_call_id=each.tool_call_id,
+        )
+        for each in request.messages
+    ]
+    return {**plain_request(request), "messages": messages}
+
+
+def _written_reply(reply: Reply) -> dict[str, Any]:
+    return _filled(
+        content=reply.content,
+        tool_calls=_written_tool_calls(reply.tool_calls),
+        finish_reason=None if reply.finish_reason == "stop" else reply.finish_reason,
+        model=reply.model,
+        provider=reply.provider,
+        prompt_tokens=reply.usage.prompt_tokens,
+        completion_tokens=reply.usage.completion_tokens,
+        cached_tokens=reply.usage.cached_tokens,
+        cost_usd=reply.cost_usd,
+    )
+
+
+def _written_tool_calls(calls: Sequence[ToolRequest]) -> list[dict[str, str]]:
+    return [call._asdict() for call in calls]
+
+
+def _filled(**parts: Any) -> dict[str, Any]:
+    """The parts that hold something."""
+    return {name: part for name, part in parts.items() if part not in (None, "", [])}

@@ -1,0 +1,89 @@
+"""The testing kit's own files: YAML → checked data, or every problem with its line and column.
+
+Flow files, flowtest files and cassettes are read by one reader and speak of problems in one way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from flowengine.errors import Diagnostic, FlowError, did_you_mean
+from flowengine.spec.positions import KeyPath, SourceText
+from flowengine.spec.shapes import is_map
+from flowengine.spec.translate import Problem, problems_of
+from flowengine.spec.yaml_text import decode, parse_yaml
+
+__all__ = ["read_yaml"]
+
+M = TypeVar("M", bound=BaseModel)
+
+_MAX_BYTES: Final = 50_000_000
+
+
+def read_yaml(path: str | PathLike[str], model: type[M], what: str, error: type[FlowError]) -> tuple[M, SourceText]:
+    """The file as a model, and its text with the place of everything; `error` holds what is wrong with it.
+
+    `what` names the sort of file.
+    """
+    where = Path(path)
+    text = _text(where)
+    if isinstance(text, Diagnostic):
+        raise error([text])
+    parsed = parse_yaml(text, str(where))
+    if parsed.problems:
+        raise error(parsed.problems)
+    if not is_map(parsed.data):
+        keys = ", ".join(_keys_of(model))
+        raise error([Diagnostic("FE115", f"{what} is a map with the keys {keys}", str(where), 1, 1)])
+    source = SourceText(text, where, parsed.place)
+    try:
+        return model.model_validate(parsed.data), source
+    except ValidationError as invalid:
+        raise error(_sorted(_hinted(each, model) for each in problems_of(invalid, source))) from None
+
+
+def _text(path: Path) -> str | Diagnostic:
+    try:
+        return decode(path.read_bytes(), str(path), _MAX_BYTES)
+    except OSError as error:
+        return Diagnostic("FE101", f"cannot read the file: {error.strerror or error}", str(path))
+
+
+def _sorted(problems: Iterator[Diagnostic]) -> list[Diagnostic]:
+    return sorted(problems, key=lambda each: (each.line or 0, each.column or 0))
+
+
+def _hinted(problem: Problem, model: type[BaseModel]) -> Diagnostic:
+    """The nearest key that exists, where one is unknown."""
+    found = problem.diagnostic
+    if found.code != "FE201" or found.hint:
+        return found
+    at = _model_at(model, problem.path[:-1])
+    return replace(found, hint="" if at is None else did_you_mean(str(problem.path[-1]), _keys_of(at)))
+
+
+def _keys_of(model: type[BaseModel]) -> Sequence[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
+    """The model of the map at a path; numbers and names of free maps lead to what is in them."""
+    at: type[BaseModel] | None = model
+    for part in path:
+        for name, field in at.model_fields.items() if at is not None else ():
+            if part == (field.alias or name):
+                at = _model_in(field.annotation)
+                break
+    return at
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _model_in(each)) is not None), None)
