@@ -144,7 +144,12 @@ class InputError(DefinitionError):
 
 
 class ProjectError(DefinitionError):
-    """The project file is wrong, or it forbids what a flow asks for."""
+    """The project file is wrong, or it forbids what a flow asks for. `code` as in diagnostics, where there is one."""
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(f"{code} {message}" if code else message)
+        self.message = message
+        self.code = code
 
 
 class ModelConfigError(DefinitionError):

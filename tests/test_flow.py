@@ -275,7 +275,7 @@ async def test_a_node_is_tried_again_and_each_failure_is_told():
             raise ValueError("not yet")
         return len(tries)
 
-    node = FunctionNode(third_time, retry=Retry(attempts=3, initial=0.001, jitter=0.5))
+    node = FunctionNode(third_time, retry=Retry(attempts=3, initial=0.001))
     run = await Flow("f", {"a": node}).run()
     assert run.outputs == {"a": 3}
     records = [event.record for event in run.events if type(event).__name__ == "NodeRecorded"]

@@ -187,7 +187,7 @@ class Scheduler:
             journal.append(event)
         except JournalError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # A node that calls sys.exit() ends itself, not its host.
             event = NodeFailed(path, clock(), error_info(error))
             journal.append(event)
         except anyio.get_cancelled_exc_class():

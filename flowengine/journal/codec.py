@@ -100,10 +100,10 @@ def _encode_protected(event: Event, tree: Any) -> str:
 
 
 def _refusal(event: Event, path: str, problem: str) -> NotJournalableError:
-    node = getattr(event, "node", None)
-    owner = f"node '{node}'" if node is not None else type(event).__name__
+    # Whoever fails a node because of this names the node.
+    owner = "" if hasattr(event, "node") else f"{type(event).__name__}: "
     return NotJournalableError(
-        f"{owner}: {path or 'the value'} {problem}; it cannot be written down and read back: use text, numbers, "
+        f"{owner}{path or 'the value'} {problem}; it cannot be written down and read back: use text, numbers, "
         f"lists, dicts, dates, dataclasses or pydantic models"
     )
 

@@ -116,10 +116,10 @@ def _difference_of_messages(messages: Sequence[Mapping[str, Any]], call: ModelCa
             return f"message {number} is gone: {_from(_text(old), 0)}"
         if old is None:
             return f"message {number} is new: {_from(_text(new), 0)}"
+        if new["role"] != old["role"]:
+            return f"message {number} is the {new['role']}'s where the {old['role']}'s was recorded"
         if new != old:
-            now, before = _text(new), _text(old)
-            at = _common(now, before)
-            return f"message {number} ({new['role']}) is {_from(now, at)} where {_from(before, at)} was recorded"
+            return f"message {number} ({new['role']}) is {_both(_text(new), _text(old))}"
     return None
 
 
@@ -127,9 +127,7 @@ def _difference_of_settings(settings: Mapping[str, Any], call: ModelCall) -> str
     for name in {**settings, **call.request}:
         new, old = settings.get(name), call.request.get(name)
         if new != old:
-            now, before = str(new), str(old)
-            at = _common(now, before)
-            return f"its '{name}' is {_from(now, at)} where {_from(before, at)} was recorded"
+            return f"its '{name}' is {_both(str(new), str(old))}"
     return "a setting that is not on record"
 
 
@@ -143,6 +141,11 @@ def _common(one: str, other: str) -> int:
     """Length of what two texts begin with alike."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _both(new: str, old: str) -> str:
+    at = _common(new, old)
+    return f"{_from(new, at)} where {_from(old, at)} was recorded"
 
 
 def _from(text: str, at: int) -> str:

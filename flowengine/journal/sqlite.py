@@ -20,7 +20,7 @@ from pathlib import Path
 
 from flowengine.engine.events import Event
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import JournalError
+from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.journal.codec import encode
 from flowengine.journal.database import SPAN, Durability, connect, grow_log
 from flowengine.journal.ownership import Ownership, claim
@@ -97,6 +97,8 @@ class SQLiteStore:
         self, path: str | os.PathLike[str], durability: Durability = "process", *, patience: float = 10.0
     ) -> None:
         self.path = Path(path)
+        if not self.path.name:
+            raise StoreUnavailableError(f"a store is a file, found the folder '{path}'")
         self.durability: Durability = durability
         self._patience = patience
         self._locks = self.path.with_name(f"{self.path.name}.locks")

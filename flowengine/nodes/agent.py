@@ -18,6 +18,7 @@ from flowengine.context import Context, EvaluationResult, NodeResult
 from flowengine.engine.graph import FALLBACK
 from flowengine.errors import DefinitionError, OutputError, RouteError
 from flowengine.journal.recorded import RecordedGateway
+from flowengine.llm.model import Model
 from flowengine.nodes.function import source_of
 from flowengine.nodes.node import FlowNode, Value
 from flowengine.records import Gateway
@@ -102,7 +103,7 @@ class AgentNode(FlowNode):
     def identity(self) -> Sequence[Any]:
         if isinstance(self.agent, Agent):
             generation, settings = self.agent.generation, self.agent.settings
-            return (self.agent.name, generation.instructions, generation.system_message, str(settings.model))
+            return (self.agent.name, generation.instructions, generation.system_message, _model_name(settings.model))
         return ()
 
 
@@ -209,6 +210,11 @@ def gateway_of(context: Context) -> Gateway:
     """The door of a node's agent: each call is committed before its answer is used, and none is made twice."""
     direct, recorded = DirectGateway(context.note), context.recorded
     return RecordedGateway(direct, recorded) if recorded else direct
+
+
+def _model_name(model: str | Model | None) -> str:
+    """The model as fingerprints have it: the same in every process."""
+    return str(model) if model is None or isinstance(model, str) else f"{model.provider}/{model.name}"
 
 
 def user_input(context: Context) -> str:

@@ -93,14 +93,14 @@ def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> Plan:
     Raises `FlowError` for no nodes, unknown targets and cycles.
     """
     if not nodes:
-        raise FlowError([Diagnostic("FE202", f"flow '{name}' has no nodes")])
+        raise FlowError([Diagnostic("FE208", f"flow '{name}' has no nodes")])
     graph = Graph(
         (node.vertex(each) for each, node in nodes.items()),
         (edge for each, node in nodes.items() for edge in _edges(each, node)),
     )
     reserved = [key for key in parts.get("state", ()) if key in ENGINE_KEYS or key.startswith("=")]
     if reserved:
-        raise FlowError([Diagnostic("FE215", f"shared state key '{reserved[0]}' belongs to the engine")])
+        raise FlowError([Diagnostic("FE402", f"shared state key '{reserved[0]}' belongs to the engine")])
     runnable = {each: wrapped(node) for each, node in nodes.items()}
     return Plan(name, graph, dict(nodes), [runnable[each] for each in graph.ids], **parts)
 

@@ -36,8 +36,8 @@ class Retry:
     """Seconds before the second attempt."""
     max: float = 60.0
     """Seconds, at most, before any attempt."""
-    jitter: float = 0.1
-    """Share of each pause, 0.0–1.0, that is taken off at random, so that many nodes do not come back at once."""
+    jitter: bool = True
+    """Shorten each pause at random, by up to half, so that many nodes do not come back at once."""
     on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
 
     def covers(self, error: BaseException) -> bool:
@@ -116,7 +116,7 @@ class _Retrying:
             pause = tenacity.wait_exponential(multiplier=policy.initial * 2**failed, max=policy.max)
 
         def seconds(state: tenacity.RetryCallState) -> float:
-            return min(pause(state), policy.max) * (1 - policy.jitter * random())
+            return min(pause(state), policy.max) * (1 - random() / 2 if policy.jitter else 1)
 
         async def tell(state: tenacity.RetryCallState) -> None:
             assert state.outcome is not None

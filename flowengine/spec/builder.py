@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any, Final
 
 from flowengine.engine.state import StateKey
-from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError
+from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, ProjectError
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.condition import CasesNode, ConditionNode
 from flowengine.nodes.function import FunctionNode
@@ -91,7 +91,9 @@ class _Builder:
     def _problem(self, name: str, error: FlowEngineError) -> Diagnostic:
         line, column = self._spec.position(("nodes", name))
         file = None if self._spec.path is None else str(self._spec.path)
-        return Diagnostic("FE502", str(error), file, line, column, node=name)
+        if isinstance(error, ProjectError):
+            return Diagnostic(error.code or "FE507", error.message, file, line, column, node=name)
+        return Diagnostic("FE403", str(error), file, line, column, node=name)
 
     def _node(self, name: str, node: NodeSpec) -> FlowNode:
         make: Callable[[str, Any, dict[str, Any]], FlowNode] = _MAKERS[type(node)]

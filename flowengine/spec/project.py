@@ -33,7 +33,7 @@ class Problem(NamedTuple):
     hint: str = ""
 
     def error(self) -> ProjectError:
-        return ProjectError(f"{self.code} {self.message}{self.hint}")
+        return ProjectError(f"{self.message}{self.hint}", self.code)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import click
 
 from flowengine.cli.plain import dumps
 from flowengine.cli.terminal import Results
-from flowengine.spec.schema import FlowSpec
+from flowengine.spec.json_schema import json_schema
 
 __all__ = ["command"]
 
@@ -18,6 +18,5 @@ def command() -> int:
     Write it to a file, and name that file in the first line of a flow:
     # yaml-language-server: $schema=flow.schema.json
     """
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **FlowSpec.model_json_schema()}
-    Results().line(dumps(schema, indent=2))
+    Results().line(dumps(json_schema(), indent=2))
     return 0

@@ -1,0 +1,61 @@
+"""The README is true: every block of it is run, every file and name in it exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from flowengine.cli.main import main
+from flowengine.spec.loader import check_text
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCKS if kind == language]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the sample flows, in which the blocks may leave files."""
+    (tmp_path / "flows").symlink_to(ROOT / "flows")
+    monkeypatch.chdir(tmp_path)
+    for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_every_block_is_of_a_kind_that_is_run():
+    assert {kind for kind, _ in BLOCKS} <= {"sh", "yaml", "python", "toml"}
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_a_flow_in_the_readme_has_neither_errors_nor_warnings(text: str):
+    assert [str(each) for each in check_text(text, "README.yaml")] == []
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_python_in_the_readme_runs(text: str, checkout: Path):
+    exec(compile(text, "README.md", "exec"), {})
+
+
+def test_commands_in_the_readme_run(checkout: Path, capfd: pytest.CaptureFixture[str]):
+    """The installing ones are run by the continuous integration, from the README as they stand."""
+    commands = [line for text in blocks("sh") for line in text.splitlines() if line.startswith("flowengine ")]
+    assert len(commands) >= 8
+    for command in commands:
+        code = main(shlex.split(command)[1:])
+        assert code == 0, (command, capfd.readouterr())
+    assert (checkout / "run.svg").read_bytes().lstrip().startswith(b"<")
+
+
+def test_paths_in_the_readme_exist():
+    named = re.findall(r"`((?:engine|journal|templating|spec|agents|llm|tools|visualize|nodes|flows)/[\w./]*)`", README)
+    assert named
+    missing = [each for each in named if not any((root / each).exists() for root in (ROOT / "flowengine", ROOT))]
+    assert missing == []
