@@ -11,29 +11,85 @@ from typing import TYPE_CHECKING, Any
 from flowengine.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from flowengine.agents.agent import Agent as Agent
+    from flowengine.agents.evaluation import EvaluationAgent as EvaluationAgent
+    from flowengine.agents.routing import RoutingAgent as RoutingAgent
     from flowengine.context import Context as Context
     from flowengine.context import EvaluationResult as EvaluationResult
     from flowengine.context import LLMResult as LLMResult
     from flowengine.context import NodeResult as NodeResult
     from flowengine.context import RoutingResult as RoutingResult
+    from flowengine.engine.state import StateKey as StateKey
+    from flowengine.errors import FlowEngineError as FlowEngineError
+    from flowengine.errors import FlowError as FlowError
+    from flowengine.errors import RunError as RunError
     from flowengine.flow import Flow as Flow
+    from flowengine.llm.detect import get_llm as get_llm
+    from flowengine.nodes.agent import AgentNode as AgentNode
+    from flowengine.nodes.agent import EvaluationNode as EvaluationNode
+    from flowengine.nodes.agent import RoutingNode as RoutingNode
     from flowengine.nodes.condition import ConditionNode as ConditionNode
     from flowengine.nodes.function import FunctionNode as FunctionNode
+    from flowengine.nodes.inputs import InputField as InputField
+    from flowengine.nodes.plan import FlowLimits as FlowLimits
+    from flowengine.nodes.policy import Retry as Retry
+    from flowengine.runners.run import Run as Run
 
 _PUBLIC = {
     # Flows and their nodes
     "Flow": "flowengine.flow",
+    "FlowLimits": "flowengine.nodes.plan",
+    "InputField": "flowengine.nodes.inputs",
+    "StateKey": "flowengine.engine.state",
     "FunctionNode": "flowengine.nodes.function",
     "ConditionNode": "flowengine.nodes.condition",
+    "AgentNode": "flowengine.nodes.agent",
+    "RoutingNode": "flowengine.nodes.agent",
+    "EvaluationNode": "flowengine.nodes.agent",
+    "Retry": "flowengine.nodes.policy",
+    # Agents and models
+    "Agent": "flowengine.agents.agent",
+    "RoutingAgent": "flowengine.agents.routing",
+    "EvaluationAgent": "flowengine.agents.evaluation",
+    "get_llm": "flowengine.llm.detect",
     # What goes in and what comes out
     "Context": "flowengine.context",
     "NodeResult": "flowengine.context",
     "LLMResult": "flowengine.context",
     "RoutingResult": "flowengine.context",
     "EvaluationResult": "flowengine.context",
+    "Run": "flowengine.runners.run",
+    # What can go wrong
+    "FlowEngineError": "flowengine.errors",
+    "FlowError": "flowengine.errors",
+    "RunError": "flowengine.errors",
 }
 
-__all__ = [*_PUBLIC]
+__all__ = [
+    "Agent",
+    "AgentNode",
+    "ConditionNode",
+    "Context",
+    "EvaluationAgent",
+    "EvaluationNode",
+    "EvaluationResult",
+    "Flow",
+    "FlowEngineError",
+    "FlowError",
+    "FlowLimits",
+    "FunctionNode",
+    "InputField",
+    "LLMResult",
+    "NodeResult",
+    "Retry",
+    "RoutingAgent",
+    "RoutingNode",
+    "RoutingResult",
+    "Run",
+    "RunError",
+    "StateKey",
+    "get_llm",
+]
 
 
 def __getattr__(name: str) -> Any:

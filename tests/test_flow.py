@@ -58,10 +58,13 @@ def chain(**nodes: Any) -> dict[str, FunctionNode]:
 
 def test_the_public_names_are_those_that_are_promised():
     promised = {
-        *("Flow", "FunctionNode", "ConditionNode"),
+        *("Flow", "FlowLimits", "InputField", "StateKey", "Retry", "Run"),
+        *("FunctionNode", "ConditionNode", "AgentNode", "RoutingNode", "EvaluationNode"),
+        *("Agent", "RoutingAgent", "EvaluationAgent", "get_llm"),
         *("Context", "NodeResult", "LLMResult", "RoutingResult", "EvaluationResult"),
+        *("FlowEngineError", "FlowError", "RunError"),
     }
-    assert promised <= set(flowengine.__all__)
+    assert set(flowengine.__all__) == promised
     assert all(getattr(flowengine, each) is not None for each in flowengine.__all__)
 
 

@@ -69,7 +69,7 @@ class FlowNode(ABC):
     async def run(self, context: Context, /) -> NodeResult:
         """Do the node's work; raising is failing."""
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 - most nodes have nothing to prepare
         """Before a run begins: raise a `DefinitionError` for what can be known to fail, start what takes long."""
 
     def vertex(self, name: str) -> Vertex:

@@ -155,9 +155,7 @@ def test_a_graph_of_1600_nodes_is_drawn_without_asking_dot(tmp_path: Path, monke
     fake_dot(tmp_path, f'echo asked > "{tmp_path}/asked"')
     monkeypatch.setenv("PATH", str(tmp_path))
     names = [f"n{i}" for i in range(1600)]
-    picture = picture_of_flow(
-        "big", Graph(map(Vertex, names), [Edge(a, b) for a, b in itertools.pairwise(names)])
-    )
+    picture = picture_of_flow("big", Graph(map(Vertex, names), [Edge(a, b) for a, b in itertools.pairwise(names)]))
     assert len(svg_texts(render(picture, "svg"))) > 3200
     assert not (tmp_path / "asked").exists()
 

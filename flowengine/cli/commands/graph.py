@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final
 
 import click
-from visualize.picture import Picture, picture_of_flow, picture_of_run
-from visualize.render import render
 
 from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results
 from flowengine.errors import RunNotFoundError
 from flowengine.flow import Flow
+from visualize.picture import Picture, picture_of_flow, picture_of_run
+from visualize.render import render
 
 __all__ = ["command"]
 
