@@ -113,11 +113,14 @@ class Pipe:
 
     async def _listen(self, stderr: ByteReceiveStream) -> None:
         """Keep the last of stderr, and drop the rest, so that a flood neither blocks nor grows."""
-        with suppress(anyio.EndOfStream, *_GONE):
+        try:
             while True:
                 self._errors += await stderr.receive()
                 del self._errors[: -2 * _LAST_WORDS]
-        self._heard.set()
+        except (anyio.EndOfStream, *_GONE):
+            pass
+        finally:
+            self._heard.set()
 
     async def _write(self, outbox: MemoryObjectReceiveStream[SessionMessage], stdin: ByteSendStream) -> None:
         with outbox, suppress(*_GONE):

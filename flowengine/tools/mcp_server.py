@@ -17,6 +17,7 @@ from flowengine.tools.tool import DEFAULT_TIMEOUT
 __all__ = ["McpServer", "server_of"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -68,6 +69,9 @@ class McpServer:
         wrong = next((header for header in self.headers_env if not _HEADER.fullmatch(header)), None)
         if wrong is not None:
             return f"{wrong!r} in `headers_env` is no name of a header"
+        held = next((name for name, variable in self.headers_env.items() if not _VARIABLE.fullmatch(variable)), None)
+        if held is not None:  # What stands there may be the secret itself, so it is not repeated.
+            return f"`headers_env` takes the name of an environment variable for {held}, not the value"
         times = {"timeout": self.timeout, "start_timeout": self.start_timeout}
         late = next((name for name, seconds in times.items() if not seconds > 0), None)
         return f"`{late}` is {times[late]!r}; seconds above 0 are expected" if late else ""

@@ -1,0 +1,118 @@
+"""MCP over streamable HTTP: headers from the environment, sessions that are lost, servers that fail."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import pytest
+from mcp_http_server import HttpServer
+
+from flowengine.errors import DefinitionError, RunError
+from flowengine.tools.mcp_client import open_mcp
+from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.tool import ToolResult
+
+TOKEN = "Bearer topsecret-123"
+
+
+def settings(server: HttpServer, **more: Any) -> McpServer:
+    return McpServer(**{"name": "web", "url": server.url, "headers_env": {"Authorization": "WEB_TOKEN"}, **more})
+
+
+async def test_calls_go_over_http_with_the_headers(http_server: HttpServer) -> None:
+    async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        result = await web.tools[0].call({"value": 1})
+    assert result == ToolResult('{"value": 1}', '{"value": 1}')
+    assert {headers["Authorization"] for headers in http_server.headers} == {TOKEN}
+
+
+async def test_a_header_without_its_variable_is_an_error_before_anything_is_sent(http_server: HttpServer) -> None:
+    with pytest.raises(DefinitionError, match="environment variable WEB_TOKEN, which is not set"):
+        async with open_mcp([settings(http_server)], environ={}):
+            pytest.fail("it opened")
+    assert http_server.headers == []
+
+
+@pytest.mark.parametrize("mode", ["unauthorized", "broken", "garbage"])
+async def test_a_server_that_refuses_at_the_start_is_named(
+    http_server: HttpServer, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    http_server.mode = mode
+    with pytest.raises(RunError, match="MCP server 'web' did not start: ") as caught:
+        async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}):
+            pytest.fail("it opened")
+    assert "topsecret" not in str(caught.value)
+    assert "topsecret" not in caplog.text
+
+
+async def test_a_server_that_hangs_at_the_start_is_given_up(http_server: HttpServer) -> None:
+    http_server.mode = "hangs"
+    start = time.perf_counter()
+    with pytest.raises(RunError, match=r"did not start: it did not answer within 0.5 s"):
+        async with open_mcp([settings(http_server, start_timeout=0.5)], environ={"WEB_TOKEN": TOKEN}):
+            pytest.fail("it opened")
+    assert time.perf_counter() - start < 5
+
+
+async def test_nobody_at_the_address_is_told(http_server: HttpServer) -> None:
+    http_server.stop()
+    with pytest.raises(RunError, match="MCP server 'web' did not start: ConnectError"):
+        async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}):
+            pytest.fail("it opened")
+
+
+async def test_a_call_that_hangs_ends_at_its_timeout(http_server: HttpServer) -> None:
+    async with open_mcp([settings(http_server, timeout=0.3)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        http_server.mode = "hangs"
+        start = time.perf_counter()
+        result = await web.tools[0].call({})
+        assert time.perf_counter() - start < 8
+        http_server.mode = "plain"
+        http_server.released.set()
+        assert not (await web.tools[0].call({})).is_error
+    assert result.text == (
+        "tool 'web_echo' did not answer within 0.3 s and was given up; whether it took effect is unknown"
+    )
+
+
+async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made(http_server: HttpServer) -> None:
+    async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        http_server.mode = "forgets"
+        assert web.tools[0].effect == "external"  # it may be repeated, as it was not carried out
+        assert await web.tools[0].call({}) == ToolResult("{}", "{}")
+    assert http_server.calls == 1
+    assert http_server.sessions == 2
+
+
+@pytest.mark.parametrize("mode", ["unauthorized", "broken", "garbage"])
+async def test_a_call_that_fails_is_an_error_result_and_the_next_one_works(http_server: HttpServer, mode: str) -> None:
+    async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        http_server.mode = mode
+        result = await web.tools[0].call({})
+        http_server.mode = "plain"
+        assert not (await web.tools[0].call({})).is_error
+    assert result.is_error
+    assert result.text.startswith("MCP server 'web'")
+
+
+async def test_a_server_that_went_away_is_an_error_result(http_server: HttpServer) -> None:
+    async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        http_server.stop()
+        result = await web.tools[0].call({})
+    assert result.is_error
+    assert "MCP server 'web'" in result.text
+    assert "ConnectError" in result.text
+
+
+async def test_a_token_that_the_server_sends_back_is_hidden(
+    http_server: HttpServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        http_server.mode = "echoes_headers"
+        result = await web.tools[0].call({})
+    assert '"Authorization": "[hidden]"' in result.text
+    assert "topsecret" not in str(result)

@@ -1,0 +1,115 @@
+"""Servers as they are published: one of Python, one of Node, over both transports."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from require import missing, require
+
+from flowengine.tools.mcp_client import open_mcp
+from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.toolset import Offer, ToolSet
+
+# The HTTP library leaves its event streams to the garbage collector when they are cancelled; trio says so.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <async_generator:pytest.PytestUnraisableExceptionWarning"
+)
+
+
+async def text(sets: tuple[ToolSet, ...], name: str, **arguments: object) -> str:
+    tool = Offer(sets).find(name)
+    assert tool is not None
+    result = await tool.call(arguments)
+    assert not result.is_error
+    return result.text
+
+
+@pytest.fixture(scope="module")
+def everything() -> str:
+    """The command of @modelcontextprotocol/server-everything, under the prefix in FLOWENGINE_TEST_NODE."""
+    require("node", "Node.js runs the published MCP test server")
+    prefix = os.environ.get("FLOWENGINE_TEST_NODE", "")
+    command = Path(prefix) / "node_modules/.bin/mcp-server-everything"
+    if not prefix or not command.exists():
+        missing("@modelcontextprotocol/server-everything is not installed under FLOWENGINE_TEST_NODE")
+    return str(command)
+
+
+@pytest.fixture(scope="module")
+def everything_url(everything: str) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [everything, "streamableHttp"],
+        env={"PATH": os.environ["PATH"], "PORT": str(port)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(port)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(port: int) -> None:
+    end = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < end, "the server did not start"
+            time.sleep(0.1)
+        else:
+            return
+
+
+async def test_the_published_time_server() -> None:
+    server = McpServer(
+        name="time", command=sys.executable, args=["-m", "mcp_server_time", "--local-timezone", "UTC"], env={}
+    )
+    async with open_mcp([server]) as sets:
+        (only,) = sets
+        assert {tool.name for tool in only.tools} == {"time_get_current_time", "time_convert_time"}
+        assert '"timezone": "Asia/Tokyo"' in await text(sets, "time_get_current_time", timezone="Asia/Tokyo")
+        wrong = await only.tools[0].call({"timezone": "Moon/Base"})
+    assert wrong.is_error
+    assert "Moon/Base" in wrong.text
+
+
+async def test_the_published_everything_server_over_stdio(everything: str) -> None:
+    async with open_mcp([McpServer(name="all", command=everything, args=["stdio"])]) as sets:
+        assert await text(sets, "all_echo", message="日本") == "Echo: 日本"
+        assert "[image: image/png, 4,033 bytes]" in await text(sets, "all_get-tiny-image")
+        structured = Offer(sets).find("all_get-structured-content")
+        assert structured is not None
+        value = (await structured.call({"location": "New York"})).value
+        assert sorted(value) == ["conditions", "humidity", "temperature"]
+        wrong = await sets[0].tools[0].call({})
+    assert wrong.is_error
+    assert "Invalid arguments for tool echo" in wrong.text
+
+
+async def test_the_published_everything_server_over_streamable_http(everything_url: str) -> None:
+    server = McpServer(name="all", url=everything_url, headers_env={"Authorization": "TOKEN"}, allow=["echo"])
+    async with open_mcp([server], environ={"TOKEN": "Bearer topsecret-123"}) as sets:
+        assert [tool.name for tool in sets[0].tools] == ["all_echo"]
+        assert await text(sets, "all_echo", message="hello") == "Echo: hello"
+        assert await text(sets, "all_echo", message="topsecret-123") == "Echo: [hidden]"
+
+
+async def test_several_servers_are_open_at_once(everything: str, everything_url: str) -> None:
+    local = McpServer(name="local", command=everything, args=["stdio"])
+    remote = McpServer(name="remote", url=everything_url)
+    async with open_mcp([local, remote]) as sets:
+        assert [each.name for each in sets] == ["local", "remote"]
+        assert await text(sets, "local_echo", message="a") == await text(sets, "remote_echo", message="a")
