@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, cast
 
 import anyio.lowlevel
@@ -62,7 +62,8 @@ class OfflineModel:
             yield reply
 
         reply = await self.complete(request)
-        yield pieces()
+        async with aclosing(pieces()) as written:
+            yield written
 
 
 def _answer(request: Request) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias, cast
 
 import anyio
@@ -74,7 +74,8 @@ class ScriptedModel:
             yield reply
 
         reply = await self.complete(request)
-        yield pieces()
+        async with aclosing(pieces()) as written:
+            yield written
 
     def _answer(self, request: Request) -> Answer:
         if callable(self._script):

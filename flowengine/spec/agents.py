@@ -13,6 +13,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.catalogue import catalogue
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.tooling import ToolChoice
 from flowengine.nodes.agent import Templated
 from flowengine.spec.project import Project
 from flowengine.spec.schema import FlowSpec
@@ -20,6 +21,8 @@ from flowengine.spec.schema_agent import AgentRouting, AgentSpec, Evaluate, Guar
 from flowengine.spec.schema_nodes import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
 from flowengine.spec.scope import is_static, template
 from flowengine.spec.settings import settings_of
+from flowengine.tools.tool import Tool
+from flowengine.tools.toolset import ToolSet
 
 __all__ = ["AgentMaker"]
 
@@ -47,6 +50,7 @@ class AgentMaker:
             "system_message": settings.system_message,
             "output_model": self._output(settings.output),
             "history_size": settings.history_size,
+            **self._tooling(settings),
             **self._guarding(settings.guardrails),
             **self._judging(judging, settings.locale),
             **_routing(settings.routing),
@@ -77,6 +81,17 @@ class AgentMaker:
         if self._model is not None:
             return {**given, "model": self._model}
         return {**given, "model": settings.model, "fallbacks": settings.fallbacks}
+
+    def _tooling(self, settings: AgentSpec) -> dict[str, Any]:
+        return {
+            "tools": [self._tool(each) for each in settings.tools or ()],
+            "mcp_servers": [each.server() for each in settings.mcp_servers or ()],
+            "max_tool_rounds": settings.max_tool_rounds,
+        }
+
+    def _tool(self, target: str) -> ToolChoice:
+        found = self._project.import_object(target)
+        return found if isinstance(found, Tool | ToolSet) else self._project.import_callable(target)
 
     def _guarding(self, guardrails: Guardrails | None) -> dict[str, Any]:
         if guardrails is None:

@@ -47,6 +47,8 @@ def _of_agent(agent: BaseModel | str | None, path: KeyPath) -> Iterator[tuple[Ke
         return
     if isinstance(agent.output, str):
         yield (*path, "output"), agent.output
+    for number, target in enumerate(agent.tools or ()):
+        yield (*path, "tools", number), target
     if agent.guardrails is not None:
         for side in ("input", "output"):
             for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):

@@ -242,6 +242,12 @@ CODES: Final[Mapping[str, Code]] = {
         "`append` and `union` take lists, `sum` numbers, `max` and `min` numbers or strings, `update` objects.",
         "shared_state: {n: {type: string, merge: sum}}",
     ),
+    "FE411": Code(
+        "an MCP server that cannot be asked",
+        "A server has a `name` of its own and either `command` (with `args` and `env`) or `url` (with `headers_env`, "
+        "which names environment variables and never holds their values).",
+        "mcp_servers: [{name: time}]",
+    ),
     # --- FE5xx: the project and its code
     "FE501": Code("the project file cannot be read", "The file is not TOML, or may not be read.", "allow_calls = ["),
     "FE502": Code(

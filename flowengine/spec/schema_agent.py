@@ -6,10 +6,11 @@ not given is None here.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from flowengine.errors import DefinitionError
 from flowengine.spec.fields import (
     CodePath,
     Duration,
@@ -26,6 +27,9 @@ from flowengine.spec.fields import (
 )
 from flowengine.spec.shapes import check_json_schema, is_map
 
+if TYPE_CHECKING:
+    from flowengine.tools.mcp_server import McpServer
+
 __all__ = [
     "AgentRef",
     "AgentRouting",
@@ -34,6 +38,7 @@ __all__ = [
     "Guardrails",
     "Improve",
     "JsonSchema",
+    "McpServerSpec",
     "ModelSettings",
     "OutputShape",
 ]
@@ -107,6 +112,56 @@ class AgentRouting(Keys):
         return self
 
 
+class McpServerSpec(Keys):
+    """A server of tools that speaks the Model Context Protocol: a command that is started, or a URL.
+
+    It runs while the node runs. The command is run as it stands and the variables named are sent to the
+    URL, so a flow that names servers is to be trusted like code.
+    """
+
+    name: Identifier
+    """The model calls its tools `<name>_<tool>`."""
+    command: Maybe[Plain] = None
+    """The program, which speaks over its standard input and output."""
+    args: ListOf[Plain] = ()
+    """Its arguments."""
+    env: dict[str, Plain] = Field(default_factory=dict[str, str])
+    """Environment of the program beside PATH, HOME and LANG. No secrets: the file is no place for them."""
+    url: Maybe[Plain] = None
+    """Address of a server that speaks streamable HTTP."""
+    headers_env: dict[str, Plain] = Field(default_factory=dict[str, str])
+    """Header → the environment variable that holds its value; it reaches the server and no prompt."""
+    allow: Maybe[ListOf[Plain]] = None
+    """Names of the server's tools to offer; left out: all."""
+    timeout: Maybe[Duration] = None
+    """Of one call."""
+    start_timeout: Maybe[Duration] = None
+    """From the start of the server to its list of tools."""
+
+    def server(self) -> McpServer:
+        """The server as agents take it."""
+        # Imported here: the event loop's library comes with it, and most flows name no server.
+        from flowengine.tools.mcp_server import McpServer
+
+        return McpServer(**{key: getattr(self, key) for key in self.model_fields_set})
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> McpServerSpec:
+        try:
+            self.server()
+        except DefinitionError as error:
+            raise refuse("FE411", str(error)) from error
+        return self
+
+
+def _told_apart(servers: tuple[McpServerSpec, ...] | None) -> tuple[McpServerSpec, ...] | None:
+    names = [each.name for each in servers or ()]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise refuse("FE411", f"two MCP servers are named '{name}'; rename one of them", at=(number, "name"))
+    return servers
+
+
 class ModelSettings(Keys):
     """Which model is asked, and how."""
 
@@ -133,6 +188,12 @@ class AgentSettings(ModelSettings):
     """Who the agent is; it comes before the instructions."""
     output: Maybe[OutputShape] = None
     """Shape of a structured output: a JSON Schema, or `module:Class`."""
+    tools: Maybe[ListOf[CodePath]] = None
+    """Functions that the model may call while it generates; also a `Tool` or a `ToolSet` of a module."""
+    mcp_servers: Maybe[Annotated[ListOf[McpServerSpec], AfterValidator(_told_apart)]] = None
+    """Servers whose tools the model may call while it generates."""
+    max_tool_rounds: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
+    """How often it may ask for tools in one generation; after that it answers with what it has."""
     guardrails: Maybe[Guardrails] = None
     """Checks that may refuse the input or the output."""
     history_size: Maybe[Annotated[int, Field(ge=0, le=1000)]] = None

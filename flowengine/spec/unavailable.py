@@ -13,7 +13,7 @@ __all__ = ["UNAVAILABLE_KEYS", "UNAVAILABLE_TYPES"]
 UNAVAILABLE_TYPES: Final = frozenset({"map", "loop", "subflow", "approval"})
 """Node types."""
 
-_OF_AGENTS: Final = frozenset({"tools", "mcp_servers", "context", "contexts", "memory", "skills"})
+_OF_AGENTS: Final = frozenset({"context", "contexts", "memory", "skills"})
 
 UNAVAILABLE_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "nodes": _OF_AGENTS | {"effect", "cache", "limits"},

@@ -27,6 +27,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "support_triage": {"message": "I was charged twice for one invoice"},
     "content_route": {"topic": "Markets, sales and the strategy of a shop"},
     "quality_gate": {"brief": "Tea is a drink. It is made from leaves. Water is poured over them."},
+    "tool_agent": {"message": "My teapot from order A-17 came broken."},
     "parallel_review": {"text": "Tea is the oldest drink. Everybody likes it. Nobody knows why."},
 }
 

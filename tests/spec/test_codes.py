@@ -104,8 +104,8 @@ CASES: dict[str, list[tuple[str, str]]] = {
     "FE205": [
         ("nodes: {a: {type: map, over: x}}", "3:19: FE205 node 'a': node type 'map' is not available in this version"),
         (
-            "nodes: {a: {prompt: x, tools: []}}",
-            "3:24: FE205 node 'a': the key 'tools' is not available in this version",
+            "nodes: {a: {prompt: x, skills: []}}",
+            "3:24: FE205 node 'a': the key 'skills' is not available in this version",
         ),
         (
             "limits: {cost_usd: 2.0, timeout: 10m}\nnodes: {a: {prompt: x}}",
@@ -412,6 +412,21 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "shared_state: {n: {type: string, merge: sum}}\nnodes: {a: {prompt: x}}",
             "3:34: FE410 'sum' goes with number or integer, not with string",
         )
+    ],
+    "FE411": [
+        ("nodes: {a: {mcp_servers: [{name: t}]}}", "3:27: FE411 node 'a': MCP server 't': give either `command`"),
+        ("nodes: {a: {mcp_servers: [{name: t, command: c, url: 'http://x'}]}}", "FE411 node 'a': MCP server 't': give"),
+        ("nodes: {a: {mcp_servers: [{name: t, url: 'http://x', args: [a]}]}}", "`args` and `env` belong to"),
+        ("nodes: {a: {mcp_servers: [{name: t, command: c, headers_env: {A: B}}]}}", "`headers_env` belongs to a `url`"),
+        ("nodes: {a: {mcp_servers: [{name: t, url: 'ftp://x'}]}}", "`url` starts with http:// or https://"),
+        (
+            "nodes: {a: {mcp_servers: [{name: t, url: 'http://x', headers_env: {Key: 'Bearer s3cret'}}]}}",
+            "`headers_env` takes the name of an environment variable for Key, not the value",
+        ),
+        (
+            "agents: {w: {mcp_servers: [{name: t, command: c}, {name: t, command: d}]}}\nnodes: {a: {agent: w}}",
+            "3:52: FE411 two MCP servers are named 't'; rename one of them",
+        ),
     ],
     # --- warnings
     "FE901": [

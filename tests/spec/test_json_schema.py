@@ -41,6 +41,7 @@ def test_the_sample_flows_fit(path: Path) -> None:
         "c: {type: condition, cases: [{if: x, then: b, label: l}], else: {}}",
         "e: {type: evaluation, criteria: {clear: yes}, threshold: 0.5, routes: {pass: a, fail: {}}}",
         "f: {type: function, call: 'm.n:f', with: {a: 1, b: '{{ x }}', x-c: 1}}",
+        "a: {tools: ['m:f'], mcp_servers: [{name: t, command: c, args: [a], x-n: 1}, {name: d, url: 'http://x'}]}",
         "x-note: anything\na: {}",
     ],
 )
@@ -59,7 +60,9 @@ def test_what_the_loader_takes_fits(nodes: str) -> None:
         "a: {prompt:}",
         "a: {timeout: 30}",
         "a: {on_error: ignore}",
-        "a: {tools: []}",
+        "a: {tools: [search]}",
+        "a: {mcp_servers: [{command: c}]}",
+        "a: {mcp_servers: [{name: my-time, command: c}]}",
         "my-node: {prompt: x}",
         "p: {type: routing, routes: {a: b}}",
         "p: {type: routing, instruction: i, routes: {a: 3}}",
