@@ -9,7 +9,15 @@ from typing import cast
 
 from flowengine.cli.excerpt import excerpt
 from flowengine.cli.terminal import complain
-from flowengine.errors import FlowChangedError, FlowEngineError, FlowError, InputError, LimitError, RunError
+from flowengine.errors import (
+    EffectPendingError,
+    FlowChangedError,
+    FlowEngineError,
+    FlowError,
+    InputError,
+    LimitError,
+    RunError,
+)
 
 __all__ = ["exit_code", "report"]
 
@@ -37,6 +45,8 @@ def exit_code(error: BaseException, *, has_run: bool = False) -> int:
     """
     if isinstance(error, FlowChangedError):
         return 5
+    if isinstance(error, EffectPendingError):
+        return 3
     if isinstance(error, LimitError):
         return 4
     if isinstance(error, FlowEngineError) and not isinstance(error, RunError) and not has_run:

@@ -11,6 +11,7 @@ from flowengine.cli.sheet import cut, indented, usage_text
 from flowengine.cli.table import table
 from flowengine.cli.units import clock, dollars, span, tokens
 from flowengine.records import (
+    EffectDecided,
     ModelCall,
     Notice,
     ProviderFailed,
@@ -86,6 +87,12 @@ def _tool_call(call: ToolCall) -> Iterator[str]:
         yield from indented(cut(shown(call.result)), "    ")
 
 
+def _decided(decided: EffectDecided) -> Iterator[str]:
+    verb = "is run again" if decided.decision == "retry" else "is taken as done"
+    yield f"a person decided: the interrupted call of tool {decided.name} {verb}"
+    yield f"  arguments: {cut(shown(decided.arguments))}"
+
+
 def _retry(retry: Retry) -> Iterator[str]:
     yield f"attempt {retry.attempt} failed, the next one after {span(retry.delay)}"
     yield from indented(cut(retry.error))
@@ -122,6 +129,7 @@ def _other(record: Any) -> Iterator[str]:
 _SHEETS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
     "ModelCall": _model_call,
     "ToolCall": _tool_call,
+    "EffectDecided": _decided,
     "Retry": _retry,
     "Round": _round,
     "Notice": _notice,

@@ -11,6 +11,9 @@ import anyio
 import pytest
 
 from flowengine import Flow, FunctionNode
+from flowengine.engine.events import NodeRecorded, NodeStarted, RunStarted
+from flowengine.journal.stores import open_store
+from flowengine.records import ToolCall
 
 Command = Callable[..., Any]
 
@@ -145,3 +148,42 @@ def test_a_run_that_is_being_written_elsewhere_is_left_alone(flowengine: Command
     assert "to go on" not in said.err
     anyio.run(journal.close)
     store.close()
+
+
+@pytest.fixture
+def paying(flowengine: Command) -> str:
+    """A run that broke off while an external tool of its first node ran."""
+    assert flowengine("run", "agents.yaml", "--run-id", "whole").code == 0
+    store = open_store("sqlite:///.flowengine/runs.db", "process")
+    started, *_ = store.events("whole")
+    assert isinstance(started, RunStarted)
+    journal = store.create("p1")
+    call = ToolCall("pay", {"to": "Ann"}, None, effect="external", key="k", started=True)
+    for event in (started._replace(run_id="p1"), NodeStarted("one", 1.0), NodeRecorded("one", 1.0, call)):
+        journal.append(event)
+    store.close()
+    return "p1"
+
+
+def test_an_interrupted_external_call_waits_for_a_decision(flowengine: Command, paying: str) -> None:
+    for _ in range(2):
+        said = flowengine("resume", paying)
+        assert said.code == 3
+        assert "node 'one', tool 'pay', arguments {'to': 'Ann'}" in said.err
+        assert "`flowengine resume p1 --retry-effect one`" in said.err
+        assert "`flowengine resume p1 --assume-done one`" in said.err
+
+
+@pytest.mark.parametrize(
+    ("option", "told"), [("--retry-effect", "is run again"), ("--assume-done", "is taken as done")]
+)
+def test_a_decision_lets_the_run_go_on_and_is_kept(flowengine: Command, paying: str, option: str, told: str) -> None:
+    assert flowengine("resume", paying, option, "one").code == 0
+    shown = flowengine("runs", "show", paying, "--node", "one").out
+    assert f"a person decided: the interrupted call of tool pay {told}" in shown
+
+
+def test_a_decision_about_another_node_is_refused(flowengine: Command, paying: str) -> None:
+    said = flowengine("resume", paying, "--assume-done", "two")
+    assert said.code == 2
+    assert "node 'two' has no call" in said.err

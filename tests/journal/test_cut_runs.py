@@ -369,7 +369,7 @@ async def test_an_interrupted_letter_stops_the_resume_and_the_run_stays_as_it_is
     events, at = await interrupted_letter()
     store, world = cut_off(events, at), World(researched)
     for _ in range(2):
-        with pytest.raises(EffectPendingError, match="node 'research', tool 'send', arguments {'text': 'hello'}"):
+        with pytest.raises(EffectPendingError, match=r"node 'research', tool 'send', arguments \{'text': 'hello'\}"):
             await researching(world).resume("r1", store=store)
     assert len(store.events("r1")) == at
     assert (world.calls, world.sent) == (0, [])

@@ -30,11 +30,19 @@ __all__ = ["command"]
 @click.command("resume")
 @click.argument("reference", metavar="RUN")
 @click.option("--allow-changed", is_flag=True, help="Go on although the flow was edited since the run started.")
+@click.option(
+    "--retry-effect", "retry", metavar="NODE", multiple=True, help="Run the node's interrupted external call again."
+)
+@click.option(
+    "--assume-done", "done", metavar="NODE", multiple=True, help="Take the node's interrupted external call as done."
+)
 @click.option("--flow", "file", metavar="FILE", help="The flow file, where it is not the one of the start.")
 @running_options
 def command(
     reference: str,
     allow_changed: bool,
+    retry: tuple[str, ...],
+    done: tuple[str, ...],
     file: str | None,
     model: str | None,
     store: str | None,
@@ -67,7 +75,15 @@ def command(
     )
 
     async def job(kept: JournalStore) -> Run:
-        return await local.resume(plan, run_id, kept, allow_changed=allow_changed, limits=limits)
+        return await local.resume(
+            plan,
+            run_id,
+            kept,
+            allow_changed=allow_changed,
+            retry_effects=retry,
+            assume_done=done,
+            limits=limits,
+        )
 
     return Execution(run_id, store, reporting, results, durability, past).run(job)
 
