@@ -15,6 +15,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),
     "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
     "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),
+    "test": ("flowengine.cli.commands.test", "Run flowtest files."),
+    "record": ("flowengine.cli.commands.record", "Make a cassette for tests from a run."),
     "schema": ("flowengine.cli.commands.schema", "Print the JSON Schema of flow files, for editors."),
     "doctor": ("flowengine.cli.commands.doctor", "Say what is installed and which keys are set."),
 }

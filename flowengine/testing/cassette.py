@@ -8,18 +8,16 @@ when to play and when to record; how the file looks is `cassette_file`'s matter.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any
 
 from flowengine.agents.models import open_model
 from flowengine.agents.prompt import schema_text
 from flowengine.agents.settings import CallSettings, ModelChoice
-from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.llm.detect import default_model, detect
 from flowengine.llm.model import Model, Reply, Request
@@ -28,29 +26,10 @@ from flowengine.llm.retrying import RetryingModel
 from flowengine.llm.schema_support import supports_schema
 from flowengine.testing.cassette_file import Call, read_cassette, write_cassette
 from flowengine.testing.mismatch import CassetteMismatchError, mismatch
+from flowengine.testing.modes import Mode, chosen_mode
 from flowengine.testing.seats import Seat, with_models
 
-__all__ = ["Cassette", "Mode", "default_mode"]
-
-Mode: TypeAlias = Literal["none", "once", "new", "all"]
-"""`none` plays only; `once` records where there is no file; `new` records what the file lacks; `all` records anew."""
-
-VARIABLE: Final = "FLOWENGINE_CASSETTES"
-
-
-def default_mode() -> Mode:
-    """`FLOWENGINE_CASSETTES`, else `none` where `CI` is set, else `once`."""
-    chosen = os.environ.get(VARIABLE, "")
-    if chosen:
-        return _mode(chosen)
-    return "none" if os.environ.get("CI", "").lower() not in ("", "0", "false") else "once"
-
-
-def _mode(text: str) -> Mode:
-    for each in get_args(Mode):
-        if text == each:
-            return each
-    raise DefinitionError(f"a cassette's mode is one of {', '.join(get_args(Mode))}, not '{text}'")
+__all__ = ["Cassette"]
 
 
 class Cassette:
@@ -63,7 +42,7 @@ class Cassette:
     def __init__(self, path: str | PathLike[str], mode: Mode | None = None) -> None:
         """A file that is there is read now, unless the mode is `all`; `CassetteError` where it is damaged."""
         self.path = Path(path)
-        self.mode: Mode = default_mode() if mode is None else _mode(mode)
+        self.mode: Mode = chosen_mode(mode)
         self.misses: list[str] = []
         """The calls that were refused, as their messages."""
         exists = self.path.exists()

@@ -1,0 +1,76 @@
+"""`flowengine test`: the cases of flowtest files, run without pytest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flowengine.cli.terminal import Results, complain
+from flowengine.llm.outbound import VARIABLE as REQUESTS
+from flowengine.testing.modes import MODES, Mode, chosen_mode
+
+if TYPE_CHECKING:  # the commands' modules are imported to print their help
+    from flowengine.testing.flowtest import FlowTest
+
+__all__ = ["command"]
+
+_SUFFIX = ".flowtest.yaml"
+
+
+@click.command("test")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "--cassettes", type=click.Choice(MODES), help="none: play only; once: record where there is no file; new: record "
+    "what the file lacks; all: record anew.  [default: none where CI is set, else once]",
+)  # fmt: skip
+def command(paths: tuple[str, ...], cassettes: str | None) -> int:
+    """Run flowtest files; a folder stands for all of them below it.
+
+    No model is asked unless a cassette records. Exit code 1 where a case fails, 2 where a file is wrong.
+    """
+    from flowengine.testing.flowtest import load_flowtest
+
+    os.environ.setdefault(REQUESTS, "0")
+    results, mode = Results(), chosen_mode(cassettes)
+    with results.alone():
+        tests = [load_flowtest(file) for path in paths for file in flowtest_files(path)]
+    failed = sum(_run(test, mode, results) for test in tests)
+    complain(_summary(tests, failed))
+    return 1 if failed else 0
+
+
+def flowtest_files(path: str) -> list[Path]:
+    """The file itself, or the flowtest files below a folder, sorted; a folder without one is an error."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return [folder]
+    found = sorted(each for each in folder.rglob(f"*{_SUFFIX}") if each.is_file())
+    if not found:
+        raise click.UsageError(f"there is no *{_SUFFIX} file in '{path}'")
+    return found
+
+
+def _run(test: FlowTest, mode: Mode, results: Results) -> int:
+    """Run a file's cases; the number of those that fail."""
+    from flowengine.testing.cases import line_of, run_case
+
+    failed = 0
+    for number, case in enumerate(test.cases):
+        with results.alone():
+            findings = run_case(test, number, mode)
+        place = f"{test.path}:{line_of(test, number)}"
+        results.line(f"{'failed' if findings else 'passed'}  {place}  {case.name}")
+        for finding in findings:
+            results.line("  " + str(finding).replace("\n", "\n    "))
+        failed += bool(findings)
+    return failed
+
+
+def _summary(tests: Sequence[FlowTest], failed: int) -> str:
+    cases = sum(len(test.cases) for test in tests)
+    what = f"{cases} case{'s' * (cases != 1)} in {len(tests)} file{'s' * (len(tests) != 1)}"
+    return f"{what}: {f'{failed} failed' if failed else 'all passed'}"

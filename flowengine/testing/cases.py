@@ -1,0 +1,73 @@
+"""Runs the cases of a flowtest file, one at a time, and says what of a case does not hold, and where it was claimed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flowengine.errors import DefinitionError, Diagnostic, FlowError
+from flowengine.spec.positions import KeyPath
+from flowengine.testing.cassette import Cassette
+from flowengine.testing.expectations import unmet
+from flowengine.testing.flowtest import CaseSpec, FlowTest
+from flowengine.testing.modes import Mode
+from flowengine.testing.scripted import Script
+
+__all__ = ["Finding", "line_of", "run_case"]
+
+
+class Finding(NamedTuple):
+    """Something that is not as a case expects it.
+
+    >>> str(Finding("a.flowtest.yaml", 4, 5, "the run failed"))
+    'a.flowtest.yaml:4:5: the run failed'
+    """
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.message}"
+
+
+def line_of(test: FlowTest, number: int) -> int:
+    """The line where a case begins, from 1."""
+    return test.source.position(("cases", number))[0]
+
+
+def run_case(test: FlowTest, number: int, mode: Mode | None = None) -> list[Finding]:
+    """Run one case; nothing is found where all is as expected. `mode` is that of its cassette."""
+    case = test.cases[number]
+    source = _source(test, case, mode)
+    if isinstance(source, FlowError):
+        return [_quoted(each) for each in source.diagnostics]
+    try:
+        run = source.around(test.flow).run_sync(case.inputs)
+    except DefinitionError as error:
+        return [_finding(test, ("cases", number, "inputs"), str(error))]
+    if source.misses:
+        # The run may have found a way to go on, but not with what this case says.
+        key = "cassette" if case.cassette is not None else "answers"
+        return [_finding(test, ("cases", number, key), miss) for miss in source.misses]
+    claims = unmet(case.expect, run)
+    return [_finding(test, ("cases", number, "expect", *place), message) for place, message in claims]
+
+
+def _source(test: FlowTest, case: CaseSpec, mode: Mode | None) -> Script | Cassette | FlowError:
+    """Where the answers of a case come from."""
+    if case.cassette is None:
+        return Script(case.answers)
+    try:
+        return Cassette(test.path.parent / case.cassette, mode)
+    except FlowError as error:
+        return error
+
+
+def _finding(test: FlowTest, at: KeyPath, message: str) -> Finding:
+    line, column = test.source.key_position(at)
+    return Finding(str(test.path), line, column, message)
+
+
+def _quoted(problem: Diagnostic) -> Finding:
+    return Finding(problem.file or "", problem.line or 1, problem.column or 1, f"{problem.code} {problem.message}")

@@ -1,0 +1,213 @@
+"""`*.flowtest.yaml`: tests of a flow as data, beside the flow.
+
+    flow: ../support_triage.yaml
+    cases:
+      - name: a refund goes to billing
+        inputs: {message: I was charged twice.}
+        answers:
+          analyze: A refund.
+          triage: {next_route: billing, confidence: 0.9}
+          settle: We refund you.
+          reply: Dear customer, …
+        expect:
+          path: [analyze, triage, settle, reply]
+
+What a file may say is here, and what of it is wrong. Running it is `cases`' matter, judging that of `expectations`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from flowengine.context import RunStatus
+from flowengine.errors import Diagnostic, FlowError, did_you_mean
+from flowengine.flow import Flow
+from flowengine.spec.fields import Keys, Maybe, found, refuse
+from flowengine.spec.positions import KeyPath, SourceText
+from flowengine.spec.shapes import is_map
+from flowengine.testing.path import Step, names_of
+from flowengine.testing.seats import seat_names
+from flowengine.testing.yaml_file import read_yaml
+
+__all__ = ["SUFFIX", "CaseSpec", "ExpectSpec", "FlowTest", "FlowTestError", "Matcher", "load_flowtest"]
+
+SUFFIX: Final = ".flowtest.yaml"
+
+
+class FlowTestError(FlowError):
+    """A flowtest file that cannot be run; `diagnostics` holds every problem with its place."""
+
+
+# --- what a file may say -----------------------------------------------------------------------------
+
+
+class Matcher(NamedTuple):
+    """What is claimed about one output."""
+
+    kind: Literal["equals", "contains", "matches"]
+    value: Any
+
+
+def _matcher(value: Any) -> Matcher:
+    """`{contains: …}` and its kin; every other value is what the output equals."""
+    if not is_map(value) or len(value) != 1 or next(iter(value)) not in ("equals", "contains", "matches"):
+        return Matcher("equals", value)
+    ((kind, claim),) = value.items()
+    if kind == "matches":
+        try:
+            re.compile(claim)
+        except (re.error, TypeError) as error:
+            raise refuse(
+                "FE401", f"expected a regular expression, found {found(claim)}: {error}", path=(kind,)
+            ) from None
+    return Matcher(cast(Any, kind), claim)
+
+
+def _steps(value: Any) -> Any:
+    """Nodes in order; a list in the list stands for nodes in any order."""
+    if not isinstance(value, list):
+        raise refuse("FE401", f"expected a list of nodes, found {found(value)}")
+    for number, step in enumerate(cast("list[Any]", value)):
+        inner = cast("list[Any]", step if isinstance(step, list) else [step])
+        if not all(isinstance(each, str) for each in inner):
+            raise refuse("FE401", f"expected a node or a list of nodes, found {found(step)}", path=(number,))
+    return [step if isinstance(step, str) else frozenset(cast("list[str]", step)) for step in cast("list[Any]", value)]
+
+
+def _causes(value: Any) -> Any:
+    """Skipped nodes, each with its cause or with none."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in cast("list[Any]", value)):
+        return dict.fromkeys(cast("list[str]", value), "")
+    return cast(Any, value)
+
+
+Outputs: TypeAlias = dict[str, Annotated[Any, BeforeValidator(_matcher)]]
+Path_: TypeAlias = Annotated[list[Any], BeforeValidator(_steps)]
+Cause: TypeAlias = Literal["", "not_selected", "condition_false", "upstream_skipped", "upstream_failed", "error"]
+Skipped: TypeAlias = Annotated[dict[str, Cause], BeforeValidator(_causes)]
+
+
+class ExpectSpec(Keys):
+    """What is claimed about the run."""
+
+    status: RunStatus = "succeeded"
+    """How the run ends."""
+    path: Maybe[Path_] = None
+    """The nodes that finish, in order; a list in the list stands for nodes in any order."""
+    route: dict[str, str] = Field(default_factory=dict[str, str])
+    """Node → the label that it chooses."""
+    outputs: Outputs = Field(default_factory=dict[str, Any])
+    """Output → its value, or `{contains: …}`, `{matches: regex}`, `{equals: …}`."""
+    skipped: Skipped = Field(default_factory=dict[str, Cause])
+    """Nodes that are skipped; as a map: node → cause."""
+    model_calls: Maybe[Annotated[int, Field(ge=0)]] = None
+    """How many calls of models there are."""
+    cost_usd_at_most: Maybe[Annotated[float, Field(ge=0)]] = None
+    """Bound of what all calls cost together, in dollars."""
+    tokens_at_most: Maybe[Annotated[int, Field(ge=0)]] = None
+    """Bound of the tokens of all prompts and answers; estimated where a model did not count them."""
+
+
+class CaseSpec(Keys):
+    """One run, and what is expected of it."""
+
+    name: str
+    """What is tested, as a sentence."""
+    inputs: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """The run's inputs."""
+    answers: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Node → what its model answers: a text, an object, or a list of these for one call after the other."""
+    cassette: Maybe[str] = None
+    """File with recorded answers, in place of `answers`; relative to this file."""
+    expect: ExpectSpec = ExpectSpec()
+    """What is claimed about the run."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> CaseSpec:
+        if self.cassette is not None and self.answers:
+            raise refuse("FE209", "a case has either 'answers' or a 'cassette'", at="cassette")
+        for node, answer in self.answers.items():
+            if answer is None:
+                raise refuse("FE408", f"'{node}' has no answer; give one, or remove the key", path=("answers", node))
+        return self
+
+
+class FlowTestSpec(Keys):
+    """A flowtest file."""
+
+    flow: str
+    """The flow file, relative to this one."""
+    cases: Annotated[list[CaseSpec], Field(min_length=1)]
+    """The runs."""
+
+
+# --- a file, read and checked ------------------------------------------------------------------------
+
+
+class FlowTest(NamedTuple):
+    """A flowtest file with its flow."""
+
+    path: Path
+    flow: Flow
+    cases: Sequence[CaseSpec]
+    source: SourceText
+
+
+def load_flowtest(path: str | PathLike[str]) -> FlowTest:
+    """The tests of a file; `FlowTestError`, or the flow's own `FlowError`, holds every problem."""
+    spec, source = read_yaml(path, FlowTestSpec, "a flowtest file", FlowTestError)
+    where = Path(path)
+    file = where.parent / spec.flow
+    if not file.is_file():
+        line, column = source.position("flow")
+        raise FlowTestError([Diagnostic("FE101", f"there is no flow file {file}", str(where), line, column)])
+    flow = Flow.from_yaml(file)
+    problems = [
+        Diagnostic(code, message, str(where), *source.key_position(at), None, hint)
+        for code, at, message, hint in _problems(spec, flow)
+    ]
+    if problems:
+        raise FlowTestError(problems)
+    return FlowTest(where, flow, spec.cases, source)
+
+
+_Problem: TypeAlias = tuple[str, KeyPath, str, str]
+"""Code, place, message, hint."""
+
+
+def _problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
+    names: set[str] = set()
+    for number, case in enumerate(spec.cases):
+        at: KeyPath = ("cases", number)
+        if case.name in names:
+            yield "FE212", (*at, "name"), f"a case of the name '{case.name}' stands before this one", ""
+        names.add(case.name)
+        yield from _unknown((*at, "answers"), [(each, each) for each in case.answers], list(seat_names(flow)), "agent")
+        for key, named in _named(case.expect):
+            yield from _unknown((*at, "expect", key), named, flow.plan.graph.ids, "node")
+        outputs = flow.plan.outputs
+        if outputs is not None:
+            named = [(each, each) for each in case.expect.outputs]
+            yield from _unknown((*at, "expect", "outputs"), named, list(outputs), "output")
+
+
+def _named(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]]]]:
+    """Key → the nodes that it names, each with its place below the key."""
+    path: Sequence[Step] = expect.path or ()
+    yield "path", [(number, each) for number, step in enumerate(path) for each in names_of(step)]
+    yield "route", [(each, each) for each in expect.route]
+    yield "skipped", [(each, each) for each in expect.skipped]
+
+
+def _unknown(
+    at: KeyPath, named: Sequence[tuple[str | int, str]], known: Sequence[str], what: str
+) -> Iterator[_Problem]:
+    for place, name in named:
+        if name not in known:
+            yield "FE305", (*at, place), f"the flow has no {what} '{name}'", did_you_mean(name, known)
