@@ -3,7 +3,9 @@
 It knows Python functions only. Arguments are validated and converted by pydantic before the function
 sees them; what the model got wrong is said in the result, so that it can mend it. An async function
 runs on the loop. A plain one runs in a thread, and a thread cannot be stopped: on a timeout or a
-cancellation it is left behind, runs to its end, and what it returns is dropped.
+cancellation it is left behind, runs to its end, and what it returns is dropped. A function that blocks for
+ever keeps its thread, and on asyncio the process does not end before its threads have: give what waits for
+the outside world a time limit of its own.
 """
 
 from __future__ import annotations

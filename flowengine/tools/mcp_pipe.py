@@ -50,9 +50,7 @@ class Pipe:
         """Set when no message will come any more."""
 
     @asynccontextmanager
-    async def open(
-        self,
-    ) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
+    async def open(self) -> AsyncGenerator[Streams]:
         """Start the process; leaving ends it, within seconds, whatever it does."""
         process = await anyio.open_process(self._command, env=self._environment, start_new_session=True)
         self._process = process

@@ -37,6 +37,7 @@ TOOLS: dict[str, Any] = {
     "nothing": READ_ONLY,
     "pid": READ_ONLY,
     "bare": READ_ONLY,
+    "deaf": READ_ONLY,
 }
 
 
@@ -142,6 +143,8 @@ def answer(request: dict[str, Any]) -> None:
         send({"id": request["id"], "result": {"tools": listed()}})
     elif method == "tools/call" and params["name"] != "refuse":
         send({"id": request["id"], "result": call(params["name"], params.get("arguments") or {})})
+        if params["name"] == "deaf":
+            time.sleep(3600)
     elif "id" in request:
         send({"id": request["id"], "error": {"code": -32601, "message": f"no method {method}"}})
 

@@ -292,6 +292,17 @@ async def test_a_server_that_ignores_every_request_to_end_is_killed(server: Sett
     assert not is_running(pid)
 
 
+async def test_a_server_that_reads_no_more_holds_nobody_up(server: Settings) -> None:
+    start = time.perf_counter()
+    async with open_mcp([server(timeout=0.5)]) as sets:
+        pid = (await call(sets, "pid")).text
+        await call(sets, "deaf")
+        result = await call(sets, "echo", value="x" * 5_000_000)
+    assert time.perf_counter() - start < 15
+    assert result.text == "tool 'test_echo' did not answer within 0.5 s and was given up"
+    assert not is_running(pid)
+
+
 async def test_a_tool_used_after_the_block_is_an_error_result(server: Settings) -> None:
     async with open_mcp([server()]) as sets:
         pass
@@ -329,6 +340,29 @@ async def test_cancelling_the_start_ends_the_server(server: Settings) -> None:
             pytest.fail("it opened")
     assert scope.cancelled_caught
     assert time.perf_counter() - start < 8
+
+
+async def test_calls_under_way_together_are_all_told_when_the_server_dies(server: Settings) -> None:
+    told: list[str] = []
+    both = anyio.Event()
+
+    async def count() -> None:
+        told.append((await call(sets, "count")).text)
+        if len(told) == 2:
+            both.set()
+
+    async with open_mcp([server(timeout=5)]) as sets, anyio.create_task_group() as tasks:
+        pid = int((await call(sets, "pid")).text)
+        tasks.start_soon(call, sets, "hang")
+        await anyio.sleep(0.2)  # the server is busy with that, and takes no other
+        tasks.start_soon(count)
+        tasks.start_soon(count)
+        await anyio.sleep(0.2)
+        os.kill(pid, 9)
+        with anyio.fail_after(4):
+            await both.wait()
+        tasks.cancel_scope.cancel()
+    assert all("Whether the call took effect is unknown" in text for text in told)
 
 
 async def test_a_call_that_is_cancelled_leaves_the_connection_usable(server: Settings) -> None:
