@@ -137,7 +137,8 @@ class LiteLLMModel:
             arguments["max_tokens"] = request.max_tokens
         if request.tools:
             arguments["tools"] = list(request.tools)
-        if request.response_schema is not None and self._follows_schemas(litellm):
+        # Some vendors refuse tools beside a format, and others never call them then: the prompt has to say it.
+        if request.response_schema is not None and not request.tools and self._follows_schemas(litellm):
             arguments["response_format"] = {
                 "type": "json_schema",
                 "json_schema": {"name": request.response_name, "schema": request.response_schema},

@@ -18,7 +18,7 @@ from flowengine.spec.json_schema import json_schema
 from flowengine.spec.loader import check_file, load_flow
 from flowengine.spec.references import edges_of
 from flowengine.spec.yaml_text import parse_yaml
-from tests.support.model_server import ModelServer
+from tests.support.model_server import Completion, ModelServer, ToolCall
 
 FLOWS = Path(__file__).parents[2] / "flows"
 
@@ -113,6 +113,30 @@ def test_a_sample_runs_through_a_real_http_connection(name: str, monkeypatch: py
         run = run_of(name, model="openai/gpt-4o-mini")
         assert len(server.requests) == len(calls_of(run)) > 0
     assert all(call.provider == "openai" and call.prompt_tokens for call in calls_of(run))
+
+
+def test_tools_are_called_through_a_real_http_connection(monkeypatch: pytest.MonkeyPatch):
+    order = {"euros": 30.0, "days_since_delivery": 5, "reason": "broken"}
+    two = (ToolCall("refund_for", order, id="a"), ToolCall("find_order", {"number": "Z"}, id="b"))
+    answers = [
+        ToolCall("find_order", {"number": "A-17"}),
+        ToolCall("refund_for", '{"euros": 30'),
+        Completion("One moment.", tool_calls=two),
+        "Sorry.",
+    ]
+    with ModelServer(answers) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        run = run_of("tool_agent", model="openai/gpt-4o-mini")
+        sent = server.requests[-1].body["messages"]
+    assert run.outputs["answer"] == "Sorry."
+    told = [each["content"] for each in sent if each["role"] == "tool"]
+    assert '"teapot"' in told[0]
+    assert told[1].startswith("The arguments for the tool 'refund_for' cannot be read as JSON")
+    assert told[2:] == ["30.0", "tool 'find_order' failed: LookupError: no order 'Z'; the numbers look like A-17"]
+    calls = [call["function"] for each in sent for call in each.get("tool_calls") or ()]
+    assert [each["name"] for each in calls] == ["find_order", "refund_for", "refund_for", "find_order"]
+    assert calls[1]["arguments"] == "{}"
 
 
 def test_a_flow_that_names_a_model_without_its_key_is_an_error_and_never_a_stand_in():

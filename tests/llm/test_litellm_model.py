@@ -102,6 +102,13 @@ async def test_a_schema_is_sent_only_where_the_vendor_follows_it(server: ModelSe
     assert [await known.supports_schema(), await unknown.supports_schema()] == [True, False]
 
 
+async def test_no_schema_is_sent_beside_tools(server: ModelServer) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    await model_of(server).complete(asking(response_schema=SCHEMA, tools=(tool,)))
+    assert "response_format" not in server.requests[0].body
+    assert "tools" in server.requests[0].body
+
+
 # --- what goes wrong
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flowengine.agents.agent import Agent
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import FlowError
 from flowengine.flow import Flow
@@ -225,3 +226,14 @@ async def test_the_sample_flow_calls_its_functions_and_its_server(monkeypatch: p
         ("time_get_current_time", False),
     ]
     assert '"UTC"' in ended[-1].result
+
+
+def test_the_tools_of_an_agent_given_in_python_belong_to_its_nodes_definition() -> None:
+    def fingerprint(**settings: Any) -> str:
+        return Flow("f", {"a": Agent("a", "", **settings)}).plan.fingerprints["a"]
+
+    def look() -> None: ...
+
+    server = {"name": "t", "command": "c"}
+    assert len({fingerprint(), fingerprint(tools=[look]), fingerprint(mcp_servers=[server])}) == 3
+    assert fingerprint(tools=[look]) == fingerprint(tools=[look])
