@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.engine.ancestry import Ancestry
+from flowengine.engine.order import cycles_of, topological
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 
 __all__ = ["FALLBACK", "ON_ERROR", "Edge", "Graph", "Join", "OnError", "Vertex"]
@@ -51,7 +52,7 @@ class Graph:
     (('a', 'b'), (0,))
     """
 
-    __slots__ = ("_ancestry", "children", "digraph", "edges", "gates", "ids", "index", "parents", "routes", "vertices")
+    __slots__ = ("_ancestry", "_digraph", "children", "edges", "gates", "ids", "index", "parents", "routes", "vertices")
 
     ids: tuple[str, ...]
     index: Mapping[str, int]
@@ -66,17 +67,16 @@ class Graph:
     """Node → all its parents, ascending."""
     gates: Mapping[int, tuple[tuple[int, frozenset[str]], ...]]
     """Node → (parent, labels) of the routes that lead to it; it runs only if one was taken."""
-    digraph: Any
-    """The networkx graph of ids, for algorithms of others; never changed."""
 
     def __init__(self, vertices: Iterable[Vertex], edges: Iterable[Edge] = ()) -> None:
         declared = {vertex.id: vertex for vertex in vertices}
         self.edges = tuple(dict.fromkeys(edges))
-        self.digraph, self.ids = _digraph(declared, self.edges)
+        self.ids = _numbered(declared, self.edges)
         self.index = {name: number for number, name in enumerate(self.ids)}
         self.vertices = tuple(declared[name] for name in self.ids)
         self._number_edges()
         self._ancestry: Ancestry | None = None
+        self._digraph: Any = None
 
     @property
     def ancestry(self) -> Ancestry:
@@ -84,6 +84,15 @@ class Graph:
         if self._ancestry is None:
             self._ancestry = Ancestry(self.parents)
         return self._ancestry
+
+    @property
+    def digraph(self) -> Any:
+        """The same graph for networkx and its algorithms: a `DiGraph` of ids; not to be changed."""
+        if self._digraph is None:
+            from flowengine.engine.digraph import lean_digraph  # Loads networkx.
+
+            self._digraph = lean_digraph(self.ids, ((edge.source, edge.target) for edge in self.edges))
+        return self._digraph
 
     def _number_edges(self) -> None:
         index = self.index
@@ -119,17 +128,17 @@ class Graph:
         return f"<Graph of {len(self.ids)} nodes and {len(self.edges)} edges>"
 
 
-def _digraph(declared: Mapping[str, Vertex], edges: Sequence[Edge]) -> tuple[Any, tuple[str, ...]]:
-    """The networkx graph and its topological order; unknown nodes and cycles are `FlowError`s."""
-    from flowengine.engine.digraph import CycleError, lean_digraph, topological  # Loads networkx.
-
+def _numbered(declared: Mapping[str, Vertex], edges: Sequence[Edge]) -> tuple[str, ...]:
+    """The topological order; unknown nodes and cycles are `FlowError`s."""
     for source, target, _ in edges:
         for name, other in ((source, target), (target, source)):
             if name not in declared:
                 hint = did_you_mean(name, declared)
                 raise FlowError([Diagnostic("FE203", f"unknown node '{name}'", node=other, hint=hint)])
-    digraph = lean_digraph(declared, ((source, target) for source, target, _ in edges))
-    try:
-        return digraph, topological(digraph, {name: position for position, name in enumerate(declared)})
-    except CycleError as cycle:
-        raise FlowError([Diagnostic("FE210", f"the nodes form a cycle: {cycle}", node=cycle.nodes[0])]) from None
+    names, pairs = list(declared), [(edge.source, edge.target) for edge in edges]
+    order = topological(names, pairs)
+    if order is None:
+        cycles = cycles_of(names, pairs)
+        spelled = [(cycle[0], " → ".join(cycle)) for cycle in cycles]
+        raise FlowError([Diagnostic("FE210", f"the nodes form a cycle: {text}", node=node) for node, text in spelled])
+    return order

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from flowengine.engine.exclusion import Liveness
-from flowengine.engine.graph import ON_ERROR
+from flowengine.engine.graph import ON_ERROR, Graph
 from flowengine.spec.last import Lasts, masks_of
-from flowengine.spec.outline import Outline
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.references import Use, edges_of, labels_of, reads_of, vertices_of
 from flowengine.spec.report import Report
@@ -50,7 +49,7 @@ class _Runs:
     def __init__(self, spec: FlowSpec, report: Report) -> None:
         self._spec = spec
         self._report = report
-        self._graph = graph = Outline(vertices_of(spec), edges_of(spec))
+        self._graph = graph = Graph(vertices_of(spec), edges_of(spec))
         self._nodes = [spec.nodes[name] for name in graph.ids]
         labels = {number: labels_of(spec, name) for number, name in enumerate(graph.ids)}
         optional = {

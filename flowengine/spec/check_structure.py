@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR
-from flowengine.spec.outline import cycles_of
+from flowengine.engine.order import cycles_of
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.references import Leads, causes_of, routes_of
 from flowengine.spec.report import Report

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flowengine.engine.graph import FALLBACK, ON_ERROR, Edge, Graph
+from flowengine.engine.graph import FALLBACK, ON_ERROR, Edge
 from flowengine.spec.loader import load_flow
-from flowengine.spec.outline import Outline, cycles_of
-from flowengine.spec.references import edges_of, labels_of, texts_of, vertices_of
+from flowengine.spec.references import edges_of, labels_of, texts_of
 
 HEAD = "flowengine: v1\nname: a\nnodes:\n"
 
@@ -90,17 +89,3 @@ def test_every_text_has_its_path_its_kind_and_its_scope() -> None:
         ("nodes.a.set.k.0", "v", "template", "set"),
         ("outputs.o.x", "t", "template", "outputs"),
     }
-
-
-def test_the_outline_numbers_nodes_as_the_graph_does() -> None:
-    spec = load_flow(
-        text=HEAD
-        + "  z: {needs: [m], prompt: x}\n  m: {prompt: x}\n  a: {prompt: x}\n  k: {needs: [z, a], prompt: x}\n"
-    )
-    outline, graph = Outline(vertices_of(spec), edges_of(spec)), Graph(vertices_of(spec), edges_of(spec))
-    assert (outline.ids, outline.parents, outline.edges) == (graph.ids, graph.parents, graph.edges)
-
-
-def test_several_cycles_are_found_each_from_its_first_declared_node() -> None:
-    found = cycles_of(list("abcde"), [("b", "a"), ("a", "b"), ("d", "c"), ("c", "e"), ("e", "d")])
-    assert sorted(found) == [["a", "b", "a"], ["c", "e", "d", "c"]]

@@ -1,4 +1,4 @@
-"""The graph as the checks need it: the same numbering, without networkx, which costs half a second to load."""
+"""The topological order of names and edges, and the cycles that prevent one. Standard library alone."""
 
 from __future__ import annotations
 
@@ -6,34 +6,22 @@ import heapq
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from flowengine.engine.graph import Edge, Graph, Vertex
-
-__all__ = ["Outline", "cycles_of"]
+__all__ = ["cycles_of", "topological"]
 
 
-class Outline(Graph):
-    """A graph without its `digraph`. The edges are known to be between declared nodes, and without a cycle."""
+def topological(declared: Sequence[str], edges: Iterable[tuple[str, str]]) -> tuple[str, ...] | None:
+    """The order that keeps to the declared one wherever the edges allow, or None where there is a cycle.
 
-    def __init__(self, vertices: Iterable[Vertex], edges: Iterable[Edge]) -> None:
-        declared = {vertex.id: vertex for vertex in vertices}
-        self.edges = tuple(dict.fromkeys(edges))
-        self.digraph = None
-        self.ids = _topological(list(declared), self.edges)
-        self.index = {name: number for number, name in enumerate(self.ids)}
-        self.vertices = tuple(declared[name] for name in self.ids)
-        self._number_edges()
-        self._ancestry = None
-
-
-def _topological(declared: Sequence[str], edges: Iterable[Edge]) -> tuple[str, ...]:
-    """The topological order that keeps to the declared one wherever the edges allow, as `Graph` has it."""
-    order = {name: position for position, name in enumerate(declared)}
+    >>> topological(["c", "b", "a"], [("a", "b")])
+    ('c', 'a', 'b')
+    """
+    position = {name: number for number, name in enumerate(declared)}
     after: list[list[int]] = [[] for _ in declared]
     waiting = [0] * len(declared)
-    for source, target in {(edge.source, edge.target) for edge in edges}:
-        after[order[source]].append(order[target])
-        waiting[order[target]] += 1
-    ready = [position for position, count in enumerate(waiting) if not count]
+    for source, target in set(edges):
+        after[position[source]].append(position[target])
+        waiting[position[target]] += 1
+    ready = [number for number, count in enumerate(waiting) if not count]
     found: list[str] = []
     while ready:
         at = heapq.heappop(ready)
@@ -42,7 +30,7 @@ def _topological(declared: Sequence[str], edges: Iterable[Edge]) -> tuple[str, .
             waiting[each] -= 1
             if not waiting[each]:
                 heapq.heappush(ready, each)
-    return tuple(found)
+    return tuple(found) if len(found) == len(declared) else None
 
 
 def cycles_of(declared: Sequence[str], edges: Iterable[tuple[str, str]], most: int = 10) -> list[list[str]]:
