@@ -8,15 +8,18 @@ the same process are left as they are.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 import warnings
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
 from flowengine.errors import ModelConfigError
+from flowengine.llm.import_thread import ImportThread
 from flowengine.llm.loop_thread import LoopThread
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
 
 _lock: Final = threading.Lock()
 _import: Future[Any] | None = None
+_thread: ImportThread | None = None
 
 _OWN_WARNINGS: Final = (
     (r"", r"litellm(\.|$)"),
@@ -55,11 +59,11 @@ async def wait_for_litellm() -> Any:
 
 
 def _begin() -> Future[Any]:
-    global _import
+    global _import, _thread
     with _lock:
         if _import is None:
             _import = Future()
-            threading.Thread(target=_do_import, args=(_import,), name="import litellm", daemon=True).start()
+            _thread = ImportThread("import litellm", partial(_do_import, _import))
         return _import
 
 
@@ -75,7 +79,7 @@ def _do_import(future: Future[Any]) -> None:
         import_module("openai.resources")  # a second that the first call to most vendors would wait for
     except BaseException as error:  # in a thread of its own: whoever waits has to learn of it
         if future.done():
-            return
+            return  # the program ends, or the openai package is not there: the first call will tell
         broken = ModelConfigError(f"litellm, through which models are called, cannot be imported: {error}")
         broken.__cause__ = error
         future.set_exception(broken)
@@ -113,3 +117,11 @@ async def _close_clients() -> None:
 
 LITELLM_LOOP: Final = LoopThread("litellm", close=_close_clients)
 """Where every call of litellm runs: it keeps clients and a log worker that belong to one loop."""
+
+
+@atexit.register
+def _at_exit() -> None:
+    """The import first: the loop's thread may be waiting for a module that is being imported."""
+    if _thread is not None:
+        _thread.stop()
+    LITELLM_LOOP.stop()

@@ -11,7 +11,6 @@ Left behind in a closed loop they end as warnings on stderr.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import sys
 import threading
@@ -86,9 +85,9 @@ def _context_for_asyncio() -> Context:
 
 
 class LoopThread:
-    """Starts its thread at the first job and keeps it until the process ends.
+    """Starts its thread at the first job and keeps it until `stop`, which its owner calls at the end.
 
-    `close` is a coroutine function run in the loop before the end.
+    `close` is a coroutine function run in the loop before it stops.
     """
 
     def __init__(self, name: str, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -121,20 +120,22 @@ class LoopThread:
         self._process = os.getpid()
         self._thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
         self._thread.start()
-        atexit.register(self._stop, loop, self._thread)
         return loop
 
-    def _stop(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        if self._process != os.getpid() or loop.is_closed():
+    def stop(self) -> None:
+        """End the thread, and with it the jobs under way; to be called at the end of the process."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is None or self._thread is None or self._process != os.getpid():
             return
         asyncio.run_coroutine_threadsafe(self._end(loop), loop)
-        thread.join(timeout=2)
-        if not thread.is_alive():
+        self._thread.join(timeout=60)  # after which it is stuck in foreign code
+        if not self._thread.is_alive():
             loop.close()
 
     async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(Exception):  # at the end of the process there is nobody to tell
-            await self._close()
+            await asyncio.wait_for(self._close(), timeout=5)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -167,16 +167,16 @@ async def test_nobody_listening_is_transient() -> None:
 async def test_a_timeout_cancels_the_call(server: ModelServer) -> None:
     server.respond_with([Hang()])
     started = time.monotonic()
-    error = await error_of(model_of(server), asking(timeout=0.2))
+    error = await error_of(model_of(server), asking(timeout=1))
     assert isinstance(error, TransientModelError)
-    assert str(error) == "openai/gpt-4o-mini did not answer within 0.2 s"
-    assert time.monotonic() - started < 3
+    assert str(error) == "openai/gpt-4o-mini did not answer within 1 s"
+    assert time.monotonic() - started < 10
     await _abandoned(server)
 
 
 async def test_being_cancelled_closes_the_connection(server: ModelServer) -> None:
     server.respond_with([Hang()])
-    with anyio.move_on_after(0.2) as scope:
+    with anyio.move_on_after(1) as scope:
         await model_of(server).complete(asking())
     assert scope.cancelled_caught
     await _abandoned(server)
@@ -200,19 +200,20 @@ async def test_with_retries_a_busy_server_is_answered_in_the_end(server: ModelSe
 
 
 async def test_a_stream_comes_in_pieces_and_ends_in_the_reply(server: ModelServer) -> None:
-    server.respond_with([Completion("a text of some length", usage=USAGE, piece_delay=0.02)])
-    times: list[float] = []
-    pieces: list[Any] = []
+    server.respond_with(
+        ["the first stream loads more of litellm", Completion("a text of some length", usage=USAGE, piece_delay=0.2)]
+    )
     async with model_of(server).stream(asking()) as stream:
-        async for piece in stream:
-            times.append(time.monotonic())
-            pieces.append(piece)
-    *texts, reply = pieces
+        assert [piece async for piece in stream]
+    async with model_of(server).stream(asking()) as stream:
+        pieces = [(time.time(), piece) async for piece in stream]
+    *texts, reply = [piece for _, piece in pieces]
     assert len(texts) > 1
     assert "".join(texts) == reply.content == "a text of some length"
     assert reply.usage == Usage(1000, 100, 600)
     assert reply.cost_usd == pytest.approx(400 * 0.15e-6 + 600 * 0.075e-6 + 100 * 0.6e-6)
-    assert times[-1] - times[0] > 0.02
+    assert server.requests[1].answered is not None
+    assert pieces[0][0] < server.requests[1].answered
 
 
 async def test_a_streamed_tool_call_is_put_together(server: ModelServer) -> None:
@@ -236,7 +237,7 @@ async def test_a_stream_fails_like_a_call(server: ModelServer, answer: Any, kind
     server.respond_with([answer])
 
     async def read() -> None:
-        async with model_of(server).stream(asking(timeout=0.5)) as stream:
+        async with model_of(server).stream(asking(timeout=2)) as stream:
             while True:
                 await anext(stream)
 

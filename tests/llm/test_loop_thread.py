@@ -24,8 +24,7 @@ async def nothing() -> None:
 def thread() -> Iterator[LoopThread]:
     made = LoopThread("test loop", close=nothing)
     yield made
-    if made._loop is not None and made._thread is not None:
-        made._stop(made._loop, made._thread)
+    made.stop()
 
 
 async def test_a_coroutine_runs_in_one_asyncio_loop_elsewhere(thread: LoopThread) -> None:
@@ -121,9 +120,7 @@ async def test_a_loop_that_was_stopped_fails_the_calls_under_way(thread: LoopThr
 
     job = thread.begin(wait)
     await thread.call(nothing)
-    assert thread._loop is not None
-    assert thread._thread is not None
-    await anyio.to_thread.run_sync(thread._stop, thread._loop, thread._thread)
+    await anyio.to_thread.run_sync(thread.stop)
     with pytest.raises(RuntimeError, match="stopped"):
         await job.wait()
 
