@@ -65,6 +65,10 @@ class Tooling:
         """Tools and servers by name."""
         return [*(tool.name for each in self.sets for tool in each.tools), *(each.name for each in self.servers)]
 
+    def external(self) -> list[str]:
+        """Names of tools whose call is a deed in the world. What servers have is not known before they run."""
+        return [tool.name for each in self.sets for tool in each.tools if tool.effect == "external"]
+
     def _loops(self, sets: Iterable[ToolSet], words: Catalogue) -> Callable[[], ToolLoop]:
         offer = Offer(sets)
         if not len(offer):

@@ -68,8 +68,14 @@ class AgentNode(FlowNode):
         fallback: str | None = None,
         **settings: Any,
     ) -> None:
-        """`fallback`: the node for an answer without a usable route; `settings`: see `FlowNode`."""
+        """`fallback`: the node for an answer without a usable route; `settings`: see `FlowNode`.
+
+        A node with `retry` takes no agent with tools that are `external` (rule 18): it would repeat their deeds.
+        """
         super().__init__(**settings)
+        external = (agent.prototype if isinstance(agent, Templated) else agent).tooling.external()
+        if external and self.retry is not None and self.retry.attempts > 1:
+            raise DefinitionError(f"the tool '{external[0]}' is external, so a node that may call it takes no `retry`")
         self.agent = agent
         self.prompt = prompt
         self._routes = dict(targets or {})
@@ -103,7 +109,8 @@ class AgentNode(FlowNode):
     def identity(self) -> Sequence[Any]:
         if isinstance(self.agent, Agent):
             generation, settings = self.agent.generation, self.agent.settings
-            return (self.agent.name, generation.instructions, generation.system_message, _model_name(settings.model))
+            texts = (generation.instructions, generation.system_message, _model_name(settings.model))
+            return (self.agent.name, *texts, *self.agent.tooling.names())
         return ()
 
 

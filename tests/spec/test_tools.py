@@ -180,6 +180,15 @@ def test_what_is_no_tool_is_told_when_the_flow_is_built(name: str, expected: str
         load_plan(flow_in(folder, f"nodes: {{a: {{prompt: x, tools: ['web:{name}']}}}}"))
 
 
+def test_a_node_whose_tools_do_deeds_takes_no_retry(folder: Path) -> None:
+    code = "from flowengine.tools.function import tool\n@tool(effect='external')\ndef pay(): ..."
+    (folder / "shop.py").write_text(code)
+    node = "nodes: {{a: {{prompt: x, tools: ['shop:pay'], retry: {{attempts: {}}}}}}}"
+    load_plan(flow_in(folder, node.format(1)))
+    with pytest.raises(FlowError, match=r"node 'a': the tool 'pay' is external, so a node .* takes no `retry`"):
+        load_plan(flow_in(folder, node.format(2)))
+
+
 # --- what runs
 
 
