@@ -20,7 +20,7 @@ from mcp_types import CallToolResult, Implementation
 from mcp_types import Tool as ListedTool
 
 from flowengine.tools.mcp_pipe import Pipe
-from flowengine.tools.mcp_secrets import Secrets, header_values, process_environment
+from flowengine.tools.mcp_secrets import Secrets, header_values, process_environment, secret_values, url_secrets
 from flowengine.tools.mcp_server import McpServer
 from flowengine.tools.text import error_text
 from flowengine.version import __version__
@@ -56,11 +56,11 @@ class Connection:
             environment = process_environment(server, environ)
             self._pipe = Pipe([server.command, *server.args], environment)
             self._headers: dict[str, str] = {}
-            self.secrets = Secrets(server.env.values())
+            self.secrets = Secrets(secret_values(server.env))
         else:
             self._pipe = None
             self._headers = header_values(server, environ)
-            self.secrets = Secrets(self._headers.values())
+            self.secrets = Secrets([*self._headers.values(), *url_secrets(server.url or "")])
         self._client: Client | None = None
         self._ended = self._pipe.ended if self._pipe else anyio.Event()
         self._left = anyio.Event()

@@ -292,6 +292,7 @@ async def test_a_server_that_ignores_every_request_to_end_is_killed(server: Sett
     assert not is_running(pid)
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])  # it takes 6 s, which the library waits for
 async def test_a_server_that_reads_no_more_holds_nobody_up(server: Settings) -> None:
     start = time.perf_counter()
     async with open_mcp([server(timeout=0.5)]) as sets:
@@ -379,6 +380,11 @@ async def test_a_secret_given_to_a_server_does_not_come_back(server: Settings) -
         echoed = await call(sets, "echo", value="topsecret-123")
     assert "about to crash, key is [hidden]." in result.text
     assert echoed == ToolResult('{"value": "[hidden]"}', '{"value": "[hidden]"}')
+
+
+async def test_what_a_server_is_given_that_is_no_secret_may_come_back(server: Settings) -> None:
+    async with open_mcp([server(env={"TZ": "Asia/Tokyo"})]) as sets:
+        assert (await call(sets, "echo", value="Asia/Tokyo")).text == '{"value": "Asia/Tokyo"}'
 
 
 async def test_opening_and_closing_leaves_no_process_and_no_file_open(server: Settings) -> None:

@@ -107,6 +107,15 @@ async def test_a_server_that_went_away_is_an_error_result(http_server: HttpServe
     assert "ConnectError" in result.text
 
 
+async def test_a_key_in_the_url_is_not_in_the_message(http_server: HttpServer) -> None:
+    http_server.mode = "unauthorized"
+    server = McpServer(name="web", url=f"{http_server.url}?key=topsecret-123")
+    with pytest.raises(RunError) as caught:
+        async with open_mcp([server]):
+            pytest.fail("it opened")
+    assert "topsecret" not in str(caught.value) + repr(server)
+
+
 async def test_a_token_that_the_server_sends_back_is_hidden(
     http_server: HttpServer, caplog: pytest.LogCaptureFixture
 ) -> None:
