@@ -11,22 +11,17 @@ from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.sync import run_sync
 from flowengine.context import Context
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.engine.state import StateKey
-from flowengine.errors import DefinitionError
 from flowengine.journal.stores import Durability, open_store
 from flowengine.journal.tee import TeeStore
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.inputs import InputField
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.plan import FlowLimits, Plan, assemble
@@ -35,7 +30,12 @@ from flowengine.runners.run import Run
 
 __all__ = ["EventStream", "Flow"]
 
-Step = FlowNode | Agent | RoutingAgent | EvaluationAgent
+if TYPE_CHECKING:
+    from flowengine.agents.agent import Agent
+    from flowengine.agents.evaluation import EvaluationAgent
+    from flowengine.agents.routing import RoutingAgent
+
+Step: TypeAlias = "FlowNode | Agent | RoutingAgent | EvaluationAgent"
 Store = JournalStore | str | None
 F = TypeVar("F", bound="Flow")
 
@@ -256,20 +256,13 @@ class EventStream(AsyncIterator[Event]):
             raise failure
 
 
-def as_node(step: Step | Any) -> FlowNode:
+def as_node(step: Step) -> FlowNode:
     """A node as it is; an agent as the node that runs it."""
     if isinstance(step, FlowNode):
         return step
-    if isinstance(step, Agent):
-        routes = dict.fromkeys(step.router.routes) if step.router is not None else None
-        return AgentNode(step, targets=routes)
-    if isinstance(step, RoutingAgent):
-        return RoutingNode(step, dict.fromkeys(step.routes))
-    if isinstance(step, EvaluationAgent):
-        return EvaluationNode(step)
-    raise DefinitionError(
-        f"a flow is made of nodes and agents, found {type(step).__name__}; wrap a function in FunctionNode"
-    )
+    from flowengine.nodes.agent import node_of_agent  # A flow without agents need not load their column.
+
+    return node_of_agent(step)
 
 
 class _opened:  # noqa: N801 - used as a statement, like `open`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import subject_of
@@ -23,7 +23,7 @@ from flowengine.nodes.function import source_of
 from flowengine.nodes.node import FlowNode, Value
 from flowengine.records import Gateway
 
-__all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated"]
+__all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated", "node_of_agent"]
 
 
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
@@ -222,6 +222,18 @@ def gateway_of(context: Context) -> Gateway:
 def _model_name(model: str | Model | None) -> str:
     """The model as fingerprints have it: the same in every process."""
     return str(model) if model is None or isinstance(model, str) else f"{model.provider}/{model.name}"
+
+
+def node_of_agent(agent: Agent | RoutingAgent | EvaluationAgent) -> FlowNode:
+    """The node that runs an agent; its routes, where it has any, lead nowhere."""
+    if isinstance(agent, Agent):
+        return AgentNode(agent, targets=dict.fromkeys(agent.router.routes) if agent.router is not None else None)
+    if isinstance(agent, RoutingAgent):
+        return RoutingNode(agent, dict.fromkeys(agent.routes))
+    if isinstance(cast(Any, agent), EvaluationAgent):
+        return EvaluationNode(agent)
+    found = type(cast(Any, agent)).__name__
+    raise DefinitionError(f"a flow is made of nodes and agents, found {found}; wrap a function in FunctionNode")
 
 
 def user_input(context: Context) -> str:
