@@ -22,13 +22,14 @@ def assert_path(run: Run, expected: Sequence[Step]) -> None:
     """
     __tracebackhide__ = True
     difference = path_difference(run, expected)
-    assert not difference, f"the run took another path\n{difference}"
+    if difference:
+        raise AssertionError(f"the run took another path\n{difference}")
 
 
 def assert_skipped(run: Run, node: str, cause: SkipCause | None = None) -> None:
     """The node was skipped; with `cause`, for that reason."""
     __tracebackhide__ = True
     part = run.nodes.get(node)
-    assert part is not None, f"'{node}' was to be skipped; it {fate(run, node)}"
-    assert part.status == "skipped", f"'{node}' was to be skipped; it {fate(run, node)}"
-    assert cause in (None, part.cause), f"'{node}' was to be skipped ({cause}); it {fate(run, node)}"
+    if part is None or part.status != "skipped" or cause not in (None, part.cause):
+        wanted = "" if cause is None else f" ({cause})"
+        raise AssertionError(f"'{node}' was to be skipped{wanted}; it {fate(run, node)}")

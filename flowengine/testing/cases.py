@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import Any, NamedTuple, cast
 
-from flowengine.errors import DefinitionError, Diagnostic, FlowError
+from flowengine.errors import DefinitionError, Diagnostic, FlowError, InputError
+from flowengine.llm.messages import ToolRequest
 from flowengine.spec.positions import KeyPath
+from flowengine.spec.shapes import is_map
 from flowengine.testing.cassette import Cassette
 from flowengine.testing.expectations import unmet
 from flowengine.testing.flowtest import CaseSpec, FlowTest
@@ -45,7 +48,8 @@ def run_case(test: FlowTest, number: int, mode: Mode | None = None) -> list[Find
     try:
         run = source.around(test.flow).run_sync(case.inputs)
     except DefinitionError as error:
-        return [_finding(test, ("cases", number, "inputs"), str(error))]
+        key = "inputs" if isinstance(error, InputError) else "name"
+        return [_finding(test, ("cases", number, key), str(error))]
     if source.misses:
         # The run may have found a way to go on, but not with what this case says.
         key = "cassette" if case.cassette is not None else "answers"
@@ -57,11 +61,25 @@ def run_case(test: FlowTest, number: int, mode: Mode | None = None) -> list[Find
 def _source(test: FlowTest, case: CaseSpec, mode: Mode | None) -> Script | Cassette | FlowError:
     """Where the answers of a case come from."""
     if case.cassette is None:
-        return Script(case.answers)
+        return Script({node: _answers(given) for node, given in case.answers.items()})
     try:
         return Cassette(test.path.parent / case.cassette, mode)
     except FlowError as error:
         return error
+
+
+def _answers(given: Any) -> Any:
+    """Answers as scripts have them."""
+    if isinstance(given, list):
+        return [_answer(each, number) for number, each in enumerate(cast("list[Any]", given), 1)]
+    return _answer(given, 1)
+
+
+def _answer(given: Any, number: int) -> Any:
+    if is_map(given) and "tool" in given and given.keys() <= {"tool", "arguments"}:
+        arguments = json.dumps(given.get("arguments", {}), ensure_ascii=False)
+        return ToolRequest(f"call_{number}", str(given["tool"]), arguments)
+    return given
 
 
 def _finding(test: FlowTest, at: KeyPath, message: str) -> Finding:

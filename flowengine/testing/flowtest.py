@@ -122,7 +122,10 @@ class CaseSpec(Keys):
     inputs: dict[str, Any] = Field(default_factory=dict[str, Any])
     """The run's inputs."""
     answers: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Node → what its model answers: a text, an object, or a list of these for one call after the other."""
+    """Node → what its model answers: a text, an object, or a list of these for one call after the other.
+
+    `{tool: name, arguments: {…}}` is the wish to have a tool called.
+    """
     cassette: Maybe[str] = None
     """File with recorded answers, in place of `answers`; relative to this file."""
     expect: ExpectSpec = ExpectSpec()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
@@ -20,7 +20,7 @@ from flowengine.context import Context
 from flowengine.flow import Flow
 from flowengine.llm.model import Model
 from flowengine.llm.retrying import RetryingModel
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrapped
 
@@ -59,25 +59,26 @@ def with_models(flow: Flow, choose: Choose) -> Flow:
 
 
 def seat_names(flow: Flow) -> Iterator[str]:
-    """Every seat of the flow that may be taken, by name."""
+    """Every seat of the flow, by name."""
     for name, node in flow.plan.definitions.items():
-        found = _agent_of(node)
-        if found is not None:
+        agent = _prototype(_agent_of(node))
+        if agent is not None:
             yield name
-        if isinstance(node, AgentNode):
-            # An agent that is made during the run may have any of the parts.
-            agent = found if isinstance(found, Agent) else None
-            if agent is None or agent.evaluator is not None:
-                yield f"{name}.evaluation"
-            if agent is None or agent.router is not None:
-                yield f"{name}.routing"
+        if isinstance(agent, Agent):
+            yield from [f"{name}.evaluation"] if agent.evaluator is not None else []
+            yield from [f"{name}.routing"] if agent.router is not None else []
 
 
 def _agent_of(node: FlowNode) -> Any:
-    """The agent of a node, or the function that makes it; None where it asks no model."""
+    """The agent of a node, which may be templated; None where it asks no model."""
     if isinstance(node, EvaluationNode):
         return node.judge
     return node.agent if isinstance(node, AgentNode | RoutingNode) else None
+
+
+def _prototype(agent: Any) -> Any:
+    templated = cast("Templated[Any]", agent)
+    return templated.prototype if isinstance(agent, Templated) else agent
 
 
 def _node(name: str, node: FlowNode, choose: Choose) -> FlowNode:
@@ -90,18 +91,11 @@ def _node(name: str, node: FlowNode, choose: Choose) -> FlowNode:
 
 
 def _seated(node: str, agent: Any, choose: Choose) -> Any:
-    """The agent with other models; of a function that makes agents, one that makes them so."""
-    if isinstance(agent, Agent):
-        return _whole(node, agent, choose)
-    if isinstance(agent, RoutingAgent):
-        return _part(Seat(node), agent, choose)
-    if isinstance(agent, EvaluationAgent):
-        return _part(Seat(node), agent, choose)
-
-    def make(context: Context) -> Any:
-        return _seated(node, agent(context), choose)
-
-    return make
+    """The agent with other models; of a templated one, each that is made from it."""
+    if isinstance(agent, Templated):
+        make: Callable[[Context], Any] = agent.__call__
+        return Templated(_seated(node, _prototype(agent), choose), lambda context: _seated(node, make(context), choose))
+    return _whole(node, agent, choose) if isinstance(agent, Agent) else _part(Seat(node), agent, choose)
 
 
 def _whole(node: str, agent: Agent, choose: Choose) -> Agent:
