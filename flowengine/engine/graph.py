@@ -52,7 +52,22 @@ class Graph:
     (('a', 'b'), (0,))
     """
 
-    __slots__ = ("_ancestry", "_digraph", "children", "edges", "gates", "ids", "index", "parents", "routes", "vertices")
+    __slots__ = (
+        "_ancestry",
+        "_digraph",
+        "children",
+        "degrees",
+        "edges",
+        "gates",
+        "ids",
+        "index",
+        "leaves",
+        "parents",
+        "plain",
+        "roots",
+        "routes",
+        "vertices",
+    )
 
     ids: tuple[str, ...]
     index: Mapping[str, int]
@@ -65,6 +80,14 @@ class Graph:
     """Node → (child, the labels that open it), for nodes that have routes."""
     parents: Sequence[tuple[int, ...]]
     """Node → all its parents, ascending."""
+    degrees: Sequence[int]
+    """Node → how many parents it waits for."""
+    roots: Sequence[int]
+    """Nodes without parents."""
+    leaves: Sequence[int]
+    """Nodes that lead nowhere."""
+    plain: bytearray
+    """Node → 1 where it has no gate and its join is `some`."""
     gates: Mapping[int, tuple[tuple[int, frozenset[str]], ...]]
     """Node → (parent, labels) of the routes that lead to it; it runs only if one was taken."""
 
@@ -117,6 +140,11 @@ class Graph:
         self.parents = [tuple(each) for each in parents]
         self.routes = {node: tuple(each) for node, each in routes.items()}
         self.gates = {node: tuple(each) for node, each in gates.items()}
+        # What every walk begins with, worked out once.
+        self.degrees = [len(each) for each in parents]
+        self.roots = [node for node, each in enumerate(parents) if not each]
+        self.leaves = [node for node, each in enumerate(children) if not each and node not in routes]
+        self.plain = bytearray(vertex.join == "some" and node not in gates for node, vertex in enumerate(self.vertices))
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -104,7 +104,7 @@ class Walk:
         self.attempts = Attempts()
         """What nodes recorded that have not finished."""
         self._statuses = bytearray(size)
-        self._waiting = [len(parents) for parents in graph.parents]
+        self._waiting = list(graph.degrees)
         self._seen: list[Layer] = [store.root] * size
         """The state that a node sees; a fresh node's is known once it is decided."""
         self._left: list[Layer] = [store.root] * size
@@ -118,15 +118,11 @@ class Walk:
         self._unsettled = size
         self._halted = self._stopped = False
         # Bound once: these are read for every node.
-        self._parents, self._children = graph.parents, graph.children
-        self._plain = bytearray(
-            vertex.join == "some" and number not in graph.gates for number, vertex in enumerate(graph.vertices)
-        )
+        self._parents, self._children, self._plain = graph.parents, graph.children, graph.plain
         told: set[Decision] = set()
         kept = self._fold(restored, told) if restored else {}
-        stack = [number for number in range(size) if not self._waiting[number]]
-        for number in list(stack):
-            self._decide(number, stack)
+        for number in graph.roots:
+            self._decide(number, [])
         if restored:
             self._restore(kept)
             self.decided = [each for each in self.decided if each not in told]
@@ -455,8 +451,7 @@ class Walk:
 
     def final(self) -> Layer:
         """Where the states that all nodes left behind meet."""
-        last = [number for number in range(len(self.graph)) if not self._children[number]]
-        return self.store.meet(len(self.graph), [self._left[number] for number in last] or [self.store.root])
+        return self.store.meet(len(self.graph), [self._left[number] for number in self.graph.leaves])
 
     def _named(self, conflict: Conflict) -> StateConflictError:
         first, second = (self.graph.ids[number] for number in conflict.numbers)

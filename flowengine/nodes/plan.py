@@ -81,11 +81,6 @@ class Plan:
     def _preparing(self) -> Sequence[FlowNode]:
         return [node for node in self.definitions.values() if type(node).prepare is not FlowNode.prepare]
 
-    def last_nodes(self) -> list[str]:
-        """Nodes that lead nowhere, in topological order."""
-        sources = {edge.source for edge in self.graph.edges}
-        return [name for name in self.graph.ids if name not in sources]
-
 
 def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> Plan:
     """The plan of a flow; `parts` are the other fields of `Plan`.

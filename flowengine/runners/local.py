@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from flowengine.context import EMPTY, Context, RunStatus, freeze
+from flowengine.context import EMPTY, RunStatus, freeze
 from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.scheduler import Scheduler, error_info
@@ -216,14 +216,15 @@ def _finish(plan: Plan, walk: Walk, timed_out: float | None) -> RunFinished:
         return RunFinished(time(), "failed", None, error, node)
     status: RunStatus = "succeeded"
     try:
-        outputs = _outputs(plan, walk, FinalContext(walk))
+        outputs = _outputs(plan, walk)
     except Exception as error:
         return RunFinished(time(), "failed", None, error_info(error))
     return RunFinished(time(), status, outputs)
 
 
-def _outputs(plan: Plan, walk: Walk, context: Context) -> Mapping[str, Any]:
+def _outputs(plan: Plan, walk: Walk) -> Mapping[str, Any]:
     if plan.outputs is not None:
+        context = FinalContext(walk)
         return freeze({name: value(context) for name, value in plan.outputs.items()})
-    done = {name: walk.result_of(walk.graph.index[name]) for name in plan.last_nodes()}
+    done = {plan.graph.ids[leaf]: walk.result_of(leaf) for leaf in plan.graph.leaves}
     return {name: result.output for name, result in done.items() if result is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from flowengine.context import Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
@@ -53,7 +54,7 @@ class _NodeRuns(Mapping[str, NodeRun]):
 
 
 class Run:
-    """One run, ended or parked. `context` is what the flow's outputs saw.
+    """One run, ended or parked.
 
     `read` gets the journal, when somebody asks for it.
     """
@@ -67,7 +68,7 @@ class Run:
         """Path of the first node, in topological order, whose failure nobody handled."""
         self.nodes: Mapping[str, NodeRun] = _NodeRuns(walk)
         self.inputs = walk.inputs
-        self.context: Context = FinalContext(walk)
+        self._walk = walk
         self._read = read
 
     @property
@@ -79,6 +80,11 @@ class Run:
         """This run, with another way to its journal."""
         self._read = read
         return self
+
+    @cached_property
+    def context(self) -> Context:
+        """What the flow's outputs saw: every node, and the state where all meet."""
+        return FinalContext(self._walk)
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
