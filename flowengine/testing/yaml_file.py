@@ -5,7 +5,7 @@ Flow files, flowtest files and cassettes are read by one reader and speak of pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -45,7 +45,7 @@ def read_yaml(path: str | PathLike[str], model: type[M], what: str, error: type[
     try:
         return model.model_validate(parsed.data), source
     except ValidationError as invalid:
-        raise error(_sorted(_hinted(each, model) for each in problems_of(invalid, source))) from None
+        raise error(_told(problems_of(invalid, source), model)) from None
 
 
 def _text(path: Path) -> str | Diagnostic:
@@ -55,8 +55,12 @@ def _text(path: Path) -> str | Diagnostic:
         return Diagnostic("FE101", f"cannot read the file: {error.strerror or error}", str(path))
 
 
-def _sorted(problems: Iterator[Diagnostic]) -> list[Diagnostic]:
-    return sorted(problems, key=lambda each: (each.line or 0, each.column or 0))
+def _told(problems: Sequence[Problem], model: type[BaseModel]) -> list[Diagnostic]:
+    """The problems with their hints, by place; a missing key is not told where a misspelt one is."""
+    hinted = [(each, _hinted(each, model)) for each in problems]
+    meant = {(each.path[:-1], diagnostic.hint) for each, diagnostic in hinted if diagnostic.code == "FE201"}
+    told = [diagnostic for each, diagnostic in hinted if (each.path, f"; did you mean '{each.lacks}'?") not in meant]
+    return sorted(told, key=lambda each: (each.line or 0, each.column or 0))
 
 
 def _hinted(problem: Problem, model: type[BaseModel]) -> Diagnostic:

@@ -47,6 +47,11 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def tea_text() -> str:
+    return TEA
+
+
+@pytest.fixture
 def tea(tmp_path: Path) -> Flow:
     """A flow of four nodes whose models need keys that nobody has."""
     return Flow.from_text(TEA, tmp_path / "tea.yaml")
