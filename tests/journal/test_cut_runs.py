@@ -22,8 +22,8 @@ from flowengine.errors import EffectPendingError, JournalError, OutputError, Per
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Request
+from flowengine.llm.messages import Message, ToolRequest
+from flowengine.llm.model import Reply, Request
 from flowengine.llm.scripted import Answer, ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, gateway_of
 from flowengine.nodes.node import FlowNode
@@ -224,6 +224,30 @@ def researched(request: Request, before: int) -> Answer:
     return f"{request.messages[0].content}!"
 
 
+def helped(world: World) -> Flow:
+    """An agent that looks twice at once, sends a letter, and answers with what came of it."""
+
+    def look(at: int) -> str:
+        return f"seen {at}"
+
+    def send(text: str) -> str:
+        world.sent.append(text)
+        return "sent"
+
+    tools = [tool_of(look), tool_of(send, effect="external")]
+    clerk = Agent("clerk", "Help.", model=world.model(), tools=tools)
+    return Flow("helped", {"research": AgentNode(clerk, prompt=lambda _: "go")})
+
+
+def helping(request: Request, before: int) -> Answer:
+    results = [message.content for message in request.messages if message.role == "tool"]
+    if not results:
+        return Reply("", tuple(ToolRequest(str(at), "look", f'{{"at": {at}}}') for at in (1, 2)))
+    if len(results) == 2:
+        return ToolRequest("3", "send", '{"text": "hello"}')
+    return f"done: {', '.join(results)}"
+
+
 # --- properties ---------------------------------------------------------------------------------------
 
 
@@ -260,17 +284,18 @@ async def test_a_run_cut_twice_pays_for_nothing_twice_either() -> None:
         assert (last.outputs, paid(last.events)) == (run.outputs, paid(run.events))
 
 
-async def test_calls_at_the_same_time_and_tools_are_paid_once_too() -> None:
-    run = await whole(researching, researched)
+@pytest.mark.parametrize(("build", "answers"), [(researching, researched), (helped, helping)])
+async def test_calls_at_the_same_time_and_tools_are_paid_once_too(build: Build, answers: Answers) -> None:
+    run = await whole(build, answers)
     calls, letters = len(records(run.events, ModelCall)), 1
     for at in range(1, len(run.events) + 1):
         past = run.events[:at]
         tools = records(past, ToolCall)
         began = any(call.started for call in tools)
         ended = any(call.name == "send" and not call.started for call in tools)
-        world = World(researched, past)
+        world = World(answers, past)
         store = cut_off(run.events, at)
-        again = await researching(world).resume("r1", store=store, retry_effects=["research"] if began > ended else [])
+        again = await build(world).resume("r1", store=store, retry_effects=["research"] if began > ended else [])
         assert again.outputs == run.outputs
         assert world.calls == calls - len(records(past, ModelCall))
         assert len(world.sent) == letters - ended
