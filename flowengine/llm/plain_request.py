@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from flowengine.llm.messages import from_dict
 from flowengine.llm.model import Request
 
-__all__ = ["MASKED", "plain_request", "request_of", "without_secrets"]
+__all__ = ["MASKED", "as_json", "plain_request", "request_of", "without_secrets"]
 
 MASKED: Final = "***"
 
@@ -37,7 +37,7 @@ def plain_request(request: Request) -> dict[str, Any]:
         "response_name": request.response_name if request.response_schema is not None else None,
         "extra": without_secrets(request.extra),
     }
-    return {name: _json(value) for name, value in shape.items() if name == "model" or value not in (None, [], {})}
+    return {name: as_json(value) for name, value in shape.items() if name == "model" or value not in (None, [], {})}
 
 
 def request_of(shape: Mapping[str, Any], messages: Iterable[Mapping[str, Any]]) -> Request:
@@ -55,7 +55,7 @@ def without_secrets(extra: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """The value as JSON has it; text that no encoding can carry is mended."""
     text = json.dumps(value, default=_plain, ensure_ascii=False)
     return json.loads(text.encode("utf-8", "replace"))

@@ -20,7 +20,7 @@ from pydantic import Field
 from flowengine.errors import FlowError
 from flowengine.llm.messages import Message, Role, ToolRequest, as_dict
 from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.plain_request import plain_request, request_of
+from flowengine.llm.plain_request import as_json, plain_request, request_of
 from flowengine.spec.fields import Keys
 from flowengine.testing.yaml_file import read_yaml
 from flowengine.testing.yaml_writer import to_yaml
@@ -54,7 +54,7 @@ class Call:
 
 def normal(request: Request) -> Request:
     """The request as it comes back from a file."""
-    return request_of(plain_request(request), [as_dict(each) for each in request.messages])
+    return request_of(plain_request(request), as_json([as_dict(each) for each in request.messages]))
 
 
 # --- the form --------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def write_cassette(path: Path, calls: Sequence[Call]) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
+            file.write(text.encode())
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:
@@ -166,7 +166,7 @@ def cassette_text(calls: Sequence[Call]) -> str:
     """The file's text, one paragraph a call."""
     if not calls:
         return f"{_HEAD}calls: []\n"
-    return f"{_HEAD}calls:\n" + "\n".join(to_yaml([_written(each)]) for each in calls)
+    return f"{_HEAD}calls:\n" + "\n".join(to_yaml([as_json(_written(each))]) for each in calls)
 
 
 def request_text(request: Request) -> str:

@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from model_server import ModelServer
 
 from flowengine.agents.agent import Agent
-from flowengine.errors import DefinitionError, PermanentModelError, TransientModelError
+from flowengine.errors import DefinitionError, ModelConfigError, TransientModelError
 from flowengine.flow import Flow
 from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.messages import Message, ToolRequest
 from flowengine.llm.model import Model, Reply, Request, Usage
+from flowengine.llm.outbound import check_outbound
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.testing.cassette import Cassette
-from flowengine.testing.cassette_file import CassetteError, cassette_text, read_cassette, write_cassette
+from flowengine.testing.cassette_file import Call, CassetteError, cassette_text, read_cassette, write_cassette
 from flowengine.testing.mismatch import CassetteMismatchError
 from flowengine.testing.scripted import scripted
 from flowengine.testing.seats import with_models
@@ -298,9 +301,34 @@ async def test_a_file_that_cannot_be_replaced_stays_as_it_was(path: Path, monkey
     assert files_beside(path) == [path]
 
 
+class Away(ScriptedModel):
+    """A model that leads away from this machine."""
+
+    async def complete(self, request: Request) -> Reply:
+        check_outbound(self.name, {"api_base": "https://models.example"})
+        return await super().complete(request)
+
+
 async def test_recording_is_meant_where_requests_are_forbidden(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWENGINE_ALLOW_MODEL_REQUESTS", "0")
-    # Port 9 of an address that no route leads to: refused by the network, and not by us.
-    model = LiteLLMModel("m", "openai", settings={"api_base": "http://255.255.255.255:9", "api_key": "x"})
-    with pytest.raises((TransientModelError, PermanentModelError)):
-        await Cassette(path, "once").model(model, max_retries=0).complete(asking(timeout=20))
+    with pytest.raises(ModelConfigError):
+        await Away(["x"]).complete(asking())
+    assert (await Cassette(path, "once").model(Away(["x"])).complete(asking())).content == "x"
+    with pytest.raises(ModelConfigError):
+        await Away(["x"]).complete(asking())
+
+
+TEXTS = st.text(st.characters()) | st.text("ab \n:#-\r\t\x85\u2028\ufeff\ud800\x00", max_size=30)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXTS, TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=2), st.none() | st.floats(0, 1e9))
+def test_every_call_is_found_again_whatever_its_texts_are(
+    tmp_path: Path, question: str, answer: str, schema: dict[str, str], cost: float | None
+) -> None:
+    extra = {"stop": [question], "user": answer}
+    request = asking(question, response_schema={"enum": schema, "type": "object"}, extra=extra)
+    write_cassette(tmp_path / "a.yaml", [Call(request, Reply(answer, cost_usd=cost), "n")])
+    (found,) = read_cassette(tmp_path / "a.yaml")
+    assert found.key == Call(request, Reply("")).key
+    assert found.reply == Reply(answer.encode("utf-8", "replace").decode(), cost_usd=cost)
