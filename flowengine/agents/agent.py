@@ -29,6 +29,7 @@ from flowengine.agents.settings import (
     check_share,
 )
 from flowengine.agents.structured import OutputModel, shape_of
+from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
 from flowengine.agents.tooling import ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import Response, Turn
@@ -88,6 +89,7 @@ class Agent:
         session_history: list[str] | None = None,
         history_size: int = 10,
         locale: str = "en",
+        surroundings: Surroundings = PROCESS,
         **options: Any,
     ) -> None:
         """Settings of the parts, checked here; no model is looked for before the first run.
@@ -103,6 +105,7 @@ class Agent:
           which it answers with what it has. `max_parallel_tools` calls run at once.
         - `session_history`: a list that the caller owns. Its newest `history_size` entries enter the
           prompt, and each exchange is appended to it. Without one the agent remembers nothing.
+        - `surroundings`: where keys and servers' secrets are looked up, and what holds for the vendors.
         - `options`: further keyword arguments of the model call.
         """
         with naming(name):
@@ -117,6 +120,7 @@ class Agent:
                 max_tokens=max_tokens,
                 timeout=timeout,
                 max_retries=max_retries,
+                surroundings=surroundings,
             )
             self.generation = Generation(
                 instructions=generation_instructions,
@@ -138,6 +142,7 @@ class Agent:
             "timeout": timeout,
             "fallbacks": self.settings.fallbacks,
             "locale": locale,
+            "surroundings": surroundings,
         }
         # Options go with the model that they were given for: another one for judging gets none of them.
         judge: dict[str, Any] = {"model": model, **options} if evaluation_model is None else {"model": evaluation_model}

@@ -16,6 +16,7 @@ from flowengine.agents.catalogue import catalogue
 from flowengine.agents.prompt import Subject, evaluation_messages
 from flowengine.agents.settings import CallSettings, ModelChoice, arguments_of, call_settings, check_share
 from flowengine.agents.structured import Shape, UnfitError, error_lines
+from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
 from flowengine.context import Context, EvaluationResult
 from flowengine.llm.model import Model
@@ -59,6 +60,7 @@ class EvaluationAgent:
         timeout: float = 120.0,
         fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
+        surroundings: Surroundings = PROCESS,
         **options: Any,
     ) -> None:
         """Without criteria it judges accuracy, relevance and completeness. `options` reach the model call."""
@@ -75,6 +77,7 @@ class EvaluationAgent:
                 max_tokens=max_tokens,
                 timeout=timeout,
                 max_retries=max_retries,
+                surroundings=surroundings,
             )
             self.words = catalogue(locale)
             self.criteria = dict(evaluation_criteria or self.words.section("criteria"))

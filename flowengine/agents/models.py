@@ -6,11 +6,15 @@ are the model column's matter.
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from flowengine.agents.settings import CallSettings
-from flowengine.llm.detect import default_model, get_llm
+from flowengine.agents.surroundings import Surroundings
+from flowengine.llm.detect import default_model, detect, get_llm
 from flowengine.llm.fallback import FallbackModel
 from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.model import Model
+from flowengine.llm.provider import ProviderSettings
 from flowengine.llm.retrying import RetryingModel
 
 __all__ = ["open_model", "prepare_model"]
@@ -22,8 +26,9 @@ def open_model(settings: CallSettings) -> tuple[Model, str | None]:
     >>> open_model(CallSettings("offline"))[0].name
     'offline'
     """
-    first, notice = (settings.model, None) if settings.model is not None else default_model()
-    models = [_opened(each, settings.max_retries) for each in (first, *settings.fallbacks)]
+    around = settings.surroundings
+    first, notice = (settings.model, None) if settings.model is not None else default_model(around.environ)
+    models = [_opened(each, settings.max_retries, around) for each in (first, *settings.fallbacks)]
     return (models[0] if len(models) == 1 else FallbackModel(models)), notice
 
 
@@ -35,9 +40,20 @@ def prepare_model(settings: CallSettings) -> None:
         LiteLLMModel.preload()
 
 
-def _opened(model: str | Model, max_retries: int) -> Model:
+def _opened(model: str | Model, max_retries: int, around: Surroundings) -> Model:
     if isinstance(model, str):
-        return get_llm(model, max_retries=max_retries)
+        return _named(model, max_retries, around)
     # A model that comes with a policy of its own keeps it: retries of retries would multiply.
     has_policy = isinstance(model, RetryingModel | FallbackModel)
     return model if has_policy or not max_retries else RetryingModel(model, max_retries)
+
+
+def _named(model: str, max_retries: int, around: Surroundings) -> Model:
+    """The model of a name, with what is said of its vendor here. All models of a vendor share its limits."""
+    provider, _ = detect(model, environ=around.environ)
+    said = around.providers.get(provider, _NOTHING)
+    address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
+    return get_llm(model, environ=around.environ, max_retries=max_retries, limits=said.limits, **address)
+
+
+_NOTHING: Final = ProviderSettings()

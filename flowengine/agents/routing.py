@@ -16,6 +16,7 @@ from flowengine.agents.catalogue import catalogue
 from flowengine.agents.prompt import Subject, routing_messages
 from flowengine.agents.settings import CallSettings, ModelChoice, arguments_of, call_settings, check_labels, check_share
 from flowengine.agents.structured import Answer, Shape, UnfitError, UnusableAnswerError, error_lines
+from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
 from flowengine.context import Context, RoutingResult
 from flowengine.errors import DefinitionError, RouteError
@@ -58,6 +59,7 @@ class RoutingAgent:
         timeout: float = 120.0,
         fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
+        surroundings: Surroundings = PROCESS,
         **options: Any,
     ) -> None:
         """`routes` are label → description; `fallback` is taken where no answer can be used or trusted, and may
@@ -77,6 +79,7 @@ class RoutingAgent:
                 max_tokens=max_tokens,
                 timeout=timeout,
                 max_retries=max_retries,
+                surroundings=surroundings,
             )
             self.words = catalogue(locale)
             self._shape = _choice_shape(self.routes)

@@ -15,6 +15,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from flowengine.agents.structured import Shape
+from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.context import EvaluationResult, LLMResult
 from flowengine.errors import DefinitionError
 from flowengine.llm.model import Model
@@ -56,6 +57,8 @@ class CallSettings:
     """Of a call that failed and may work when tried again, and of an answer that does not fit its shape."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further keyword arguments of the model call."""
+    surroundings: Surroundings = PROCESS
+    """Where keys, addresses and limits come from, for models that are given by name."""
 
     def __post_init__(self) -> None:
         if self.temperature is not None and not 0 <= self.temperature <= 2:
@@ -85,7 +88,8 @@ class CallSettings:
         return replace(self, **own, extra={**self.extra, **further})
 
 
-_OVERRIDES: Final = frozenset(each.name for each in fields(CallSettings)) - {"extra", "fallbacks", "max_retries"}
+_OF_ALL_RUNS: Final = frozenset({"extra", "fallbacks", "max_retries", "surroundings"})
+_OVERRIDES: Final = frozenset(each.name for each in fields(CallSettings)) - _OF_ALL_RUNS
 
 
 @dataclass(frozen=True, slots=True)

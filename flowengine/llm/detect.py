@@ -15,7 +15,8 @@ from flowengine.errors import ModelConfigError, did_you_mean
 from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.model import Model
 from flowengine.llm.offline import OfflineModel
-from flowengine.llm.rate import RateLimitedModel, RateLimits, limiter_for
+from flowengine.llm.provider import RateLimits
+from flowengine.llm.rate import RateLimitedModel, limiter_for
 from flowengine.llm.retrying import RetryingModel
 from flowengine.llm.vendors import ALIASES, OTHERS, VENDORS, Vendor
 

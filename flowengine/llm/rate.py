@@ -18,27 +18,12 @@ from typing import Final
 import anyio
 
 from flowengine.llm.model import Model, Reply, Request
+from flowengine.llm.provider import RateLimits
 from flowengine.llm.schema_support import supports_schema
 from flowengine.llm.slots import Slots
 from flowengine.llm.tokens import estimate_tokens
 
-__all__ = ["RateLimitedModel", "RateLimiter", "RateLimits", "limiter_for"]
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """What a vendor allows; None means no limit."""
-
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    """Of prompts and answers together."""
-    max_parallel: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("requests_per_minute", "tokens_per_minute", "max_parallel"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is at least 1, not {value}")
+__all__ = ["RateLimitedModel", "RateLimiter", "limiter_for"]
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.catalogue import catalogue
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.surroundings import Surroundings
 from flowengine.agents.tooling import ToolChoice
 from flowengine.nodes.agent import Templated
 from flowengine.spec.project import Project
@@ -35,10 +36,11 @@ _AS_THEY_ARE: Final = ("temperature", "max_tokens", "max_retries", "locale", "ti
 class AgentMaker:
     """Makes the agents of one flow. `model` goes before every model that the file names."""
 
-    def __init__(self, spec: FlowSpec, project: Project, model: str | None) -> None:
+    def __init__(self, spec: FlowSpec, project: Project, model: str | None, surroundings: Surroundings) -> None:
         self._spec = spec
         self._project = project
         self._model = model
+        self._surroundings = surroundings
 
     def generating(self, name: str, node: AgentNodeSpec) -> Agent | Templated[Agent]:
         settings = settings_of(self._spec, node)
@@ -77,7 +79,7 @@ class AgentMaker:
         return _made(partial(EvaluationAgent, name), given)
 
     def _calls(self, settings: AgentSpec) -> dict[str, Any]:
-        given = {key: getattr(settings, key) for key in _AS_THEY_ARE}
+        given = {key: getattr(settings, key) for key in _AS_THEY_ARE} | {"surroundings": self._surroundings}
         if self._model is not None:
             return {**given, "model": self._model}
         return {**given, "model": settings.model, "fallbacks": settings.fallbacks}

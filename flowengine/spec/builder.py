@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Final
 
+from flowengine.agents.surroundings import Surroundings
 from flowengine.engine.state import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, ProjectError
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
@@ -68,7 +69,7 @@ class _Builder:
         self._spec = spec
         self._project = project
         self._model = model
-        self._agents = AgentMaker(spec, project, model)
+        self._agents = AgentMaker(spec, project, model, Surroundings(providers=project.providers))
         self._reads: dict[str, list[str]] = {}
         for source, target, route in edges_of(spec):
             if route is None:

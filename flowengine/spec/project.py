@@ -18,8 +18,10 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.llm.provider import ProviderSettings
 from flowengine.spec.defined import names_in
 from flowengine.spec.imports import load_module
+from flowengine.spec.providers import read_providers
 from flowengine.spec.shapes import is_map
 
 __all__ = ["Problem", "Project", "find_project", "project_of"]
@@ -52,8 +54,8 @@ class Project:
     """Folders where modules are looked for, before the installed ones."""
     store: str | None = None
     """Where runs are recorded."""
-    providers: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Provider → its settings (rate limits, bases)."""
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+    """Provider → its address and limits."""
     memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of memory."""
 
@@ -198,6 +200,11 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
             problems.append(Diagnostic("FE502", f"'{key}' is {expected}", str(file)))
         else:
             sound[key] = tuple(value) if expected is _LIST else value
+
+    def tell(message: str, hint: str) -> None:
+        problems.append(Diagnostic("FE502", message, str(file), hint=hint))
+
+    sound["providers"] = read_providers(sound.get("providers", {}), tell)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
     return Project(file.parent, file, **sound), problems
 

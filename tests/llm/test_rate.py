@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.rate import RateLimitedModel, RateLimiter, RateLimits, _Minute, limiter_for
+from flowengine.llm.provider import RateLimits
+from flowengine.llm.rate import RateLimitedModel, RateLimiter, _Minute, limiter_for
 from flowengine.llm.scripted import ScriptedModel
 
 REQUEST = Request("m", (Message("user", "hi"),))

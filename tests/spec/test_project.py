@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import ProjectError
+from flowengine.llm.provider import ProviderSettings, RateLimits
 from flowengine.spec.loader import check_file
 from flowengine.spec.project import Project, find_project, project_of
 
@@ -26,14 +27,14 @@ def test_the_table_of_the_nearest_pyproject_is_the_project_file(tmp_path: Path) 
     write(
         tmp_path,
         pyproject_dot_toml="[project]\nname = 'x'\n[tool.flowengine]\nallow_calls = ['tools']\nallow_env = ['USER']\n"
-        "pythonpath = ['src']\nstore = 'runs.db'\n[tool.flowengine.providers.openai]\nrpm = 60\n",
+        "pythonpath = ['src']\nstore = 'runs.db'\n[tool.flowengine.providers.openai]\nmax_parallel = 60\n",
         flows__deep__a_dot_yaml="",
     )
     found = find_project(tmp_path / "flows" / "deep" / "a.yaml")
     assert (found.root, found.file) == (tmp_path, tmp_path / "pyproject.toml")
     assert (found.allow_calls, found.allow_env, found.store) == (("tools",), ("USER",), "runs.db")
     assert found.pythonpath == (tmp_path / "src",)
-    assert found.providers == {"openai": {"rpm": 60}}
+    assert found.providers == {"openai": ProviderSettings(limits=RateLimits(max_parallel=60))}
 
 
 def test_a_pyproject_without_the_table_is_passed_over(tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+"""What agents find where they run: the environment with its keys, and what a project says of the vendors.
+
+Data only. Who runs an agent hands it on; an agent that is given nothing looks at the process's own
+environment, at the time when it needs it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from flowengine.llm.provider import ProviderSettings
+
+__all__ = ["PROCESS", "Surroundings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The environment, and provider → its settings.
+
+    >>> Surroundings({"OPENAI_API_KEY": "sk-1"})
+    Surroundings(providers={})
+    """
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Holds keys, so it is not shown."""
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+
+
+PROCESS: Final = Surroundings()
+"""The process's own environment, and nothing said of any vendor."""
