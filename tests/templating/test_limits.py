@@ -12,6 +12,7 @@ from flowengine.errors import TemplateError
 from flowengine.templating.compile import compile_expression, compile_template
 from flowengine.templating.limits import FUEL
 from flowengine.templating.text import to_text
+from tests.support.pace import slowness
 
 
 def shared(depth: int, width: int) -> list[Any]:
@@ -142,7 +143,7 @@ def test_a_hostile_expression_is_stopped_in_time(source: str) -> None:
     started = time.thread_time()
     with pytest.raises(TemplateError):
         evaluate(SCOPE)
-    assert time.thread_time() - started < 0.5
+    assert time.thread_time() - started < 0.5 * slowness()
 
 
 @pytest.mark.parametrize("source", TEMPLATES)
@@ -151,7 +152,7 @@ def test_a_hostile_template_is_stopped_in_time(source: str) -> None:
     started = time.thread_time()
     with pytest.raises(TemplateError):
         render(SCOPE)
-    assert time.thread_time() - started < 0.5
+    assert time.thread_time() - started < 0.5 * slowness()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_compiling_evaluates_nothing() -> None:
     for source in ("2 ** 3999 ** 2", "'x' * 10**9", "1 / 0", "[1] * 10**9", "range(10**9)", "'a' | center(10**9)"):
         started = time.thread_time()
         compile_expression(source)
-        assert time.thread_time() - started < 0.1
+        assert time.thread_time() - started < 0.1 * slowness()
 
 
 def test_ordinary_work_is_far_from_the_limits() -> None:
