@@ -15,34 +15,50 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
-from flowengine.engine.events import Event
+from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.journal.codec import encode
 from flowengine.journal.database import SPAN, Durability, connect, grow_log
-from flowengine.journal.ownership import Ownership, claim
+from flowengine.journal.ownership import is_alive, process_of
 from flowengine.journal.reference import no_such_run, resolve
-from flowengine.journal.tables import RUN_EVENTS, Tables, change_of_run
+from flowengine.journal.tables import Held, Tables, finishing, releasing, resuming, run_row
 from flowengine.journal.writer import Writer
 
 __all__ = ["Durability", "SQLiteJournal", "SQLiteStore"]
 
+_RUN_EVENTS: Final[frozenset[type[Any]]] = frozenset({RunFinished, RunResumed})
+"""Events that change the run's row."""
+
 
 class SQLiteJournal:
-    """The record of one run; made by `SQLiteStore.create` and `open`, for one event loop."""
+    """The record of one run; made by `SQLiteStore.create` and `open`, for one event loop.
+
+    The first event of a new run is committed as it is appended: until then there is no row to belong to.
+    """
 
     flush_interval: float | None = 0.05
 
     def __init__(
-        self, run_id: str, number: int, length: int, writer: Writer, waits: bool, release: Callable[[], None]
+        self,
+        run_id: str,
+        held: Held | None,
+        length: int,
+        writer: Writer,
+        owner: str,
+        waits: bool,
+        release: Callable[[], None],
     ) -> None:
         self._run_id = run_id
-        self._number = number
-        self._next = number * SPAN + length
+        self._held = held
+        self._is_ours = held is not None
+        """Whether the run's row names us as its writer."""
+        self._next = length if held is None else held.number * SPAN + length
         self._writer = writer
+        self._owner = owner
         self._waits = waits
         self._release = release
 
@@ -51,10 +67,35 @@ class SQLiteJournal:
         writer = self._writer
         if writer.failure is not None:
             raise writer.refusal()
-        writer.rows.append((self._next, body))
+        if type(event) in _RUN_EVENTS or self._held is None:
+            self._append_of_run(event, body)
+            return
+        writer.add(self._next, body)
         self._next += 1
-        if type(event) in RUN_EVENTS:
-            writer.changes.append(change_of_run(self._number, event))
+
+    def _append_of_run(self, event: Event, body: str) -> None:
+        """The first event, or one that changes the run's row."""
+        if self._held is None:
+            self._held = self._begun(event, body)
+            self._next = self._held.number * SPAN
+            self._is_ours = True
+        else:
+            self._writer.add(self._next, body)
+            if isinstance(event, RunFinished):
+                self._writer.changes.append(finishing(self._held, event))
+                self._is_ours = False
+            elif isinstance(event, RunResumed):
+                self._writer.changes.append(resuming(self._held, self._owner))
+                self._is_ours = True
+        self._next += 1
+
+    def _begun(self, event: Event, body: str) -> Held:
+        if not isinstance(event, RunStarted):
+            raise JournalError(f"the first event of a run is a RunStarted, not a {type(event).__name__}")
+        held = self._writer.begin(run_row(self._run_id, event, self._owner), body)
+        if held is None:  # since `create` looked
+            raise _exists_already(self._run_id, self._writer.tables.path)
+        return held
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
         if not self._waits:
@@ -69,15 +110,17 @@ class SQLiteJournal:
 
     def read(self, after: int = 0, /) -> Sequence[Event]:
         self._writer.write()
-        if after >= self._next - self._number * SPAN:
+        if self._held is None or after >= self._next - self._held.number * SPAN:
             return []
-        return self._writer.tables.events(self._run_id, self._number, after)
+        return self._writer.tables.events(self._run_id, self._held.number, after)
 
     async def close(self) -> None:
         writer, self._writer = self._writer, self._writer.ended(f"the journal of run '{self._run_id}' is closed")
         release, self._release = self._release, _nothing
         if release is not _nothing:
             try:
+                if self._held is not None and self._is_ours:
+                    writer.changes.append(releasing(self._held))
                 writer.write()
             finally:
                 release()
@@ -101,36 +144,44 @@ class SQLiteStore:
             raise StoreUnavailableError(f"a store is a file, found the folder '{path}'")
         self.durability: Durability = durability
         self._patience = patience
-        self._locks = self.path.with_name(f"{self.path.name}.locks")
+        self._locks = Path(f"{os.path.realpath(path)}.locks")  # the same one by every way to the file
         self._writers: dict[tuple[int, int], Writer] = {}
-        self._owned: dict[str, Ownership] = {}
+        """By process and thread."""
+        self._open: dict[tuple[int, str], object] = {}
+        """Runs that are written here, by process."""
 
     def create(self, run_id: str, /) -> SQLiteJournal:
-        writer = self._writer()
-        number = writer.tables.reserve(run_id)
-        self._claim(run_id, number)
+        release = self._reserve(run_id)
         try:
-            if writer.tables.number(run_id) is not None:
-                raise JournalError(f"run '{run_id}' exists already in {self.path}; open it to continue it")
-            return self._journal(run_id, number, 0, writer)
+            writer = self._writer()
+            owner = writer.claim(self._locks)
+            known = writer.tables.held(run_id)
+            if known is not None:
+                self._refuse_if_written(run_id, known[1])
+                raise _exists_already(run_id, self.path)
+            return self._journal(run_id, None, 0, writer, owner, release)
         except BaseException:
-            self._release(run_id)
+            release()
             raise
 
     def open(self, run_id: str, /) -> SQLiteJournal:
-        number = self._number(run_id)
-        self._claim(run_id, number)
+        known = self._known(run_id)
+        release = self._reserve(run_id)
         try:
             writer = self._writer()
-            writer.tables.count_writer(number)
-            return self._journal(run_id, number, writer.tables.length(number), writer)
+            owner = writer.claim(self._locks)
+            self._refuse_if_written(run_id, known[1])
+            held = writer.tables.take_over(*known, owner)
+            if held is None:
+                raise StoreUnavailableError(f"run '{run_id}' is being written by another process, which has just begun")
+            return self._journal(run_id, held, writer.tables.length(held.number), writer, owner, release)
         except BaseException:
-            self._release(run_id)
+            release()
             raise
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
-        number = self._number(run_id)
-        return self._writer().tables.events(run_id, number, after)
+        held, _ = self._known(run_id)
+        return self._writer().tables.events(run_id, held.number, after)
 
     def list(self) -> Sequence[RunInfo]:
         return self._writer().tables.runs() if self.path.exists() else ()
@@ -146,40 +197,62 @@ class SQLiteStore:
                 if process == os.getpid():  # a connection must not be used, nor closed, by a forked child
                     writer.close()
         finally:
-            for run_id in tuple(self._owned):
-                self._release(run_id)
+            self._open.clear()
 
     def _writer(self) -> Writer:
         """This thread's own; a new one where the last has failed."""
         key = (os.getpid(), threading.get_ident())
         writer = self._writers.get(key)
         if writer is not None and writer.failure is not None:
-            writer.tables.connection.close()
+            writer.close()
             writer = None
         if writer is None:
             connection = connect(self.path, self.durability, self._patience)
             writer = self._writers[key] = Writer(Tables(self.path, connection))
         return writer
 
-    def _journal(self, run_id: str, number: int, length: int, writer: Writer) -> SQLiteJournal:
+    def _journal(
+        self, run_id: str, held: Held | None, length: int, writer: Writer, owner: str, release: Callable[[], None]
+    ) -> SQLiteJournal:
         if self.durability == "full":
             grow_log(self.path, writer.tables.connection)
-        waits = self.durability != "memory"
-        return SQLiteJournal(run_id, number, length, writer, waits, partial(self._release, run_id))
+        return SQLiteJournal(run_id, held, length, writer, owner, self.durability != "memory", release)
 
     def _run_ids(self) -> Sequence[str]:
         return self._writer().tables.run_ids() if self.path.exists() else ()
 
-    def _number(self, run_id: str) -> int:
-        number = self._writer().tables.number(run_id) if self.path.exists() else None
-        if number is None:
+    def _known(self, run_id: str) -> tuple[Held, str | None]:
+        known = self._writer().tables.held(run_id) if self.path.exists() else None
+        if known is None:
             raise no_such_run(run_id, self._run_ids(), str(self.path))
-        return number
+        return known
 
-    def _claim(self, run_id: str, number: int) -> None:
-        self._owned[run_id] = claim(self._locks / str(number), run_id)
+    def _reserve(self, run_id: str) -> Callable[[], None]:
+        """Be the only one in this process that writes the run, until what is returned is called."""
+        key, mine = (os.getpid(), run_id), object()
+        if self._open.setdefault(key, mine) is not mine:
+            raise _is_written(run_id, str(os.getpid()))
 
-    def _release(self, run_id: str) -> None:
-        ownership = self._owned.pop(run_id, None)
-        if ownership is not None:
-            ownership.release()
+        def release() -> None:
+            self._open.pop(key, None)
+
+        return release
+
+    def _refuse_if_written(self, run_id: str, owner: str | None) -> None:
+        """By another process or store; what our own writers write, `_reserve` knows better."""
+        if owner is not None and owner not in self._names() and is_alive(self._locks, owner):
+            raise _is_written(run_id, process_of(owner))
+
+    def _names(self) -> Sequence[str | None]:
+        """Of the writers of this process; a forked child has those of its parent too."""
+        return [writer.name for (process, _), writer in tuple(self._writers.items()) if process == os.getpid()]
+
+
+def _exists_already(run_id: str, path: Path) -> JournalError:
+    return JournalError(f"run '{run_id}' exists already in {path}; open it to continue it")
+
+
+def _is_written(run_id: str, process: str) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process"
+    )

@@ -1,5 +1,8 @@
 """What is read from and written to the tables of the SQLite file: runs and events as rows.
 
+A row of events is one event, or several that follow each other, one on a line; its position is that of the
+last one. So a run's length is the position of its last row, and no reader needs to decode to count.
+
 It knows SQL, the codec and one open connection; what SQLite complains of leaves here as an error of ours.
 Which rows to write, and when, is the writer's matter.
 """
@@ -9,28 +12,50 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, NamedTuple, TypeAlias
 
-from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.codec import decode
 from flowengine.journal.database import SPAN, SQLITE_ERRORS, store_error
 
-__all__ = ["RUN_EVENTS", "Tables", "change_of_run"]
+__all__ = ["Change", "Held", "Row", "Tables", "finishing", "releasing", "resuming", "run_row"]
 
-RUN_EVENTS: Final[frozenset[type[Any]]] = frozenset({RunStarted, RunResumed, RunFinished})
-"""Events that change the run's row."""
+Change: TypeAlias = tuple[str, Sequence[Any]]
+"""A statement on a run's row. It finds none, and that is an error, where another writer has taken the run."""
+
+Row: TypeAlias = tuple[int, str]
+"""Position and body of a row of events."""
 
 
-def change_of_run(number: int, event: Event) -> tuple[str, Sequence[Any]]:
-    """The statement that one of `RUN_EVENTS` makes on the table of runs."""
-    if isinstance(event, RunStarted):
-        values = (_storable(event.flow), event.at, _storable(event.path), number)
-        return "UPDATE run SET flow = ?, status = 'running', started = ?, path = ? WHERE number = ?", values
-    if isinstance(event, RunFinished):
-        return "UPDATE run SET status = ?, finished = ? WHERE number = ?", (event.status, event.at, number)
-    return "UPDATE run SET status = 'running', finished = NULL WHERE number = ?", (number,)
+class Held(NamedTuple):
+    """A run as its writer knows it."""
+
+    number: int
+    epoch: int
+    """Grows with each writer."""
+
+
+def run_row(run_id: str, event: RunStarted, owner: str) -> Sequence[Any]:
+    return run_id, _storable(event.flow), "running", event.at, _storable(event.path), owner
+
+
+def finishing(held: Held, event: RunFinished) -> Change:
+    """The run's end, and that nobody writes it any more."""
+    statement = "UPDATE run SET status = ?, finished = ?, owner = NULL WHERE number = ? AND epoch = ?"
+    return statement, (event.status, event.at, *held)
+
+
+def resuming(held: Held, owner: str) -> Change:
+    return "UPDATE run SET status = 'running', finished = NULL, owner = ? WHERE number = ? AND epoch = ?", (
+        owner,
+        *held,
+    )
+
+
+def releasing(held: Held) -> Change:
+    return "UPDATE run SET owner = NULL WHERE number = ? AND epoch = ?", held
 
 
 def _storable(text: str | None) -> str | None:
@@ -45,19 +70,20 @@ class Tables:
         self.path = path
         self.connection = connection
 
-    def reserve(self, run_id: str) -> int:
-        """The number of a row for that id, made where there is none."""
-        self._query("INSERT OR IGNORE INTO run (run_id) VALUES (?)", run_id)
-        return self._query("SELECT number FROM run WHERE run_id = ?", run_id)[0][0]
+    def held(self, run_id: str) -> tuple[Held, str | None] | None:
+        """The run, and the name of the writer that it has or had; None where there is no such run."""
+        for number, epoch, owner in self._query("SELECT number, epoch, owner FROM run WHERE run_id = ?", run_id):
+            return Held(number, epoch), owner
+        return None
 
-    def number(self, run_id: str) -> int | None:
-        """The number of a run that has begun."""
-        rows = self._query("SELECT number FROM run WHERE run_id = ? AND flow IS NOT NULL", run_id)
-        return rows[0][0] if rows else None
-
-    def count_writer(self, number: int) -> None:
-        """One more writer of the run: its epoch outranks those before it."""
-        self._query("UPDATE run SET epoch = epoch + 1 WHERE number = ?", number)
+    def take_over(self, held: Held, before: str | None, owner: str) -> Held | None:
+        """The run with a new writer; None where another was faster."""
+        statement = "UPDATE run SET owner = ?, epoch = epoch + 1 WHERE number = ? AND epoch = ? AND owner IS ?"
+        try:
+            taken = self.connection.execute(statement, (owner, *held, before)).rowcount
+        except SQLITE_ERRORS as error:
+            raise store_error(self.path, error) from error
+        return Held(held.number, held.epoch + 1) if taken else None
 
     def length(self, number: int) -> int:
         """How many events the run has."""
@@ -70,34 +96,38 @@ class Tables:
         """The run's events from `after` on; a gap, or what is no event, is a `StoreCorruptError`."""
         first = number * SPAN
         query = "SELECT position, CAST(body AS BLOB) FROM event WHERE position >= ? AND position < ? ORDER BY position"
-        rows = self._query(query, first + after, first + SPAN)
-        if rows and rows[-1][0] != first + after + len(rows) - 1:
-            raise StoreCorruptError(f"{self.path} is damaged: events of run '{run_id}' are missing")
         events: list[Event] = []
-        for position, body in rows:
-            try:
-                events.append(decode(body))
-            except JournalError as error:
-                raise type(error)(f"{self.path}, run '{run_id}', event {position - first}: {error}") from error
+        for position, body in self._query(query, first + after, first + SPAN):
+            lines = body.split(b"\n")
+            begin, expected = position - first - len(lines) + 1, after + len(events)
+            if begin > expected or (events and begin < expected):
+                raise StoreCorruptError(f"{self.path} is damaged: events of run '{run_id}' are missing")
+            for index, line in enumerate(lines[expected - begin :], expected):
+                events.append(self._decoded(run_id, index, line))
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
             raise StoreCorruptError(f"{self.path} is damaged: run '{run_id}' has no beginning")
         return events
 
     def runs(self) -> list[RunInfo]:
-        """All runs that have begun, the newest first; no event is decoded."""
+        """All runs, the newest first; no event is decoded."""
         rows = self._query(f"""
             SELECT run_id, flow, status, started, finished,
                 (SELECT max(position) + 1 - number * {SPAN} FROM event
                  WHERE position >= number * {SPAN} AND position < (number + 1) * {SPAN}),
                 path
-            FROM run WHERE flow IS NOT NULL ORDER BY started DESC, number DESC
+            FROM run ORDER BY started DESC, number DESC
         """)
         return [RunInfo(*row) for row in rows]
 
     def run_ids(self) -> list[str]:
-        """All runs that have begun, the newest first."""
-        query = "SELECT run_id FROM run WHERE flow IS NOT NULL ORDER BY started DESC, number DESC"
-        return [run_id for (run_id,) in self._query(query)]
+        """All runs, the newest first."""
+        return [run_id for (run_id,) in self._query("SELECT run_id FROM run ORDER BY started DESC, number DESC")]
+
+    def _decoded(self, run_id: str, index: int, line: bytes) -> Event:
+        try:
+            return decode(line)
+        except JournalError as error:
+            raise type(error)(f"{self.path}, run '{run_id}', event {index}: {error}") from error
 
     def _query(self, statement: str, *values: Any) -> list[Any]:
         try:

@@ -182,13 +182,12 @@ async def sqlite_full() -> Row:
 
 
 def _payloads(path: str) -> Sequence[bytes | str]:
-    """The bytes of each commit of the newest run: 100 of them, one a node."""
+    """The bytes of each commit of the only run: one a node, which is one row, one for its start and one for its end."""
     connection = sqlite3.connect(path)
     table, column = EVENTS_TABLE
     rows = [row[0] for row in connection.execute(f"SELECT {column} FROM {table}")]
     connection.close()
-    joined = [rows[at : at + 2] for at in range(0, len(rows), 2)]
-    return ["".join(str(each) for each in pair) for pair in joined]
+    return rows
 
 
 EVENTS_TABLE = ("event", "body")
