@@ -13,8 +13,8 @@ import os
 import threading
 import warnings
 from concurrent.futures import Future
-from contextlib import suppress
-from functools import partial
+from contextvars import ContextVar
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -106,8 +106,18 @@ def mute_background_logging(litellm: Any) -> None:
     """
     if litellm.callbacks or litellm.success_callback or litellm._async_success_callback or litellm.cache is not None:
         return
-    with suppress(ImportError):  # not every version of litellm has the switch
-        import_module("litellm._internal_context").is_internal_call.set(True)
+    switch = _logging_switch()
+    if switch is not None:
+        switch.set(True)
+
+
+@cache
+def _logging_switch() -> ContextVar[bool] | None:
+    """The context variable, where this version of litellm has it."""
+    try:
+        return import_module("litellm._internal_context").is_internal_call
+    except (ImportError, AttributeError):
+        return None
 
 
 async def _close_clients() -> None:

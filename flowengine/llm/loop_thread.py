@@ -19,9 +19,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, Generic, TypeVar, cast
 
-import anyio
-
-from flowengine.llm.wakeup import post_to_this_loop
+from flowengine.llm.wakeup import event_of_this_loop
 
 __all__ = ["Job", "LoopThread"]
 
@@ -34,8 +32,7 @@ class Job(Generic[T]):
     def __init__(self, loop: asyncio.AbstractEventLoop, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._loop = loop
         self._start = start
-        self._post = post_to_this_loop()
-        self._ended = anyio.Event()
+        self._post, self._ended = event_of_this_loop()
         self._task: asyncio.Task[None] | None = None
         self._value: T | None = None
         self._error: BaseException | None = None

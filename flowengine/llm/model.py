@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from flowengine.llm.messages import Message, ToolRequest, as_dict
 
@@ -59,14 +59,16 @@ class Request:
             "response_name": self.response_name,
             "extra": self.extra,
         }
-        canonical = json.dumps(shape, sort_keys=True, separators=(",", ":"), default=_plain)
-        return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+        return hashlib.sha256(_CANONICAL.encode(shape).encode()).hexdigest()[:32]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     return repr(value)
+
+
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_plain)
 
 
 class Usage(NamedTuple):

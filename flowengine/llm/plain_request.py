@@ -57,6 +57,8 @@ def without_secrets(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_json(value: Any) -> Any:
     """The value as JSON has it; text that no encoding can carry is mended."""
+    if value is None or type(value) in (bool, int, float) or (type(value) is str and value.isascii()):
+        return value
     text = json.dumps(value, default=_plain, ensure_ascii=False)
     return json.loads(text.encode("utf-8", "replace"))
 

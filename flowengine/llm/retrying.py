@@ -5,12 +5,13 @@ When and how long is decided here; the failures themselves are told apart by the
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 import anyio
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from flowengine.errors import TransientModelError
 from flowengine.llm.model import Model, Reply, Request
@@ -35,7 +36,8 @@ class RetryingModel:
     def __init__(self, model: Model, max_retries: int = 3, *, first_wait: float = 1.0, longest_wait: float = 60.0):
         self._model = model
         self._max_retries = max_retries
-        self._backoff = wait_random_exponential(multiplier=first_wait, max=longest_wait)
+        self._first_wait = first_wait
+        self._longest_wait = longest_wait
 
     @property
     def name(self) -> str:
@@ -49,10 +51,7 @@ class RetryingModel:
         return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
-        async def ask() -> Reply:
-            return await self._model.complete(request)
-
-        reply, failed = await self._attempts(ask)
+        reply, failed = await self._attempts(partial(self._model.complete, request))
         return reply._replace(attempts=reply.attempts + failed) if failed else reply
 
     @asynccontextmanager
@@ -67,32 +66,23 @@ class RetryingModel:
             pieces, failed = await self._attempts(ask)
             yield pieces
 
-    async def _attempts(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, int]:
-        """What the first attempt that works returns, and how many failed before it.
+    async def _attempts(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, int]:
+        """What the first attempt that works returns, and how many failed before it."""
+        failed = 0
+        while True:
+            try:
+                return await attempt(), failed
+            except TransientModelError as error:
+                failed += 1
+                pause = self._pause(error, failed)
+            await anyio.sleep(pause)
 
-        tenacity tells by the function itself whether to await it: it has to be an `async def`.
-        """
-        retrying = AsyncRetrying(
-            sleep=anyio.sleep,
-            stop=stop_after_attempt(self._max_retries + 1),
-            wait=self._wait,
-            retry=retry_if_exception(_may_work_later),
-            reraise=True,
-        )
-        try:
-            result: T = await retrying(attempt)
-        except TransientModelError as error:
-            attempts = retrying.statistics["attempt_number"]
-            if attempts == 1:
-                raise
-            raise TransientModelError(f"{error} (gave up after {attempts} attempts)", error.retry_after) from error
-        return result, retrying.statistics["attempt_number"] - 1
-
-    def _wait(self, state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        asked = error.retry_after if isinstance(error, TransientModelError) else None
-        return max(self._backoff(state), asked or 0.0)
-
-
-def _may_work_later(error: BaseException) -> bool:
-    return isinstance(error, TransientModelError) and (error.retry_after or 0.0) <= LONGEST_WAIT
+    def _pause(self, error: TransientModelError, failed: int) -> float:
+        """Seconds until the next attempt; where none is left, the error that ends it is raised."""
+        asked = error.retry_after or 0.0
+        if failed <= self._max_retries and asked <= LONGEST_WAIT:
+            highest = min(self._longest_wait, self._first_wait * 2 ** min(failed - 1, 64))
+            return max(random.uniform(0, highest), asked)
+        if failed == 1:
+            raise error
+        raise TransientModelError(f"{error} (gave up after {failed} attempts)", error.retry_after) from error
