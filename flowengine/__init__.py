@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flowengine.nodes.function import FunctionNode as FunctionNode
     from flowengine.nodes.inputs import InputField as InputField
     from flowengine.nodes.plan import FlowLimits as FlowLimits
-    from flowengine.nodes.policy import Retry as Retry
+    from flowengine.nodes.retry import Retry as Retry
     from flowengine.runners.run import Run as Run
 
 _PUBLIC = {
@@ -46,7 +46,7 @@ _PUBLIC = {
     "AgentNode": "flowengine.nodes.agent",
     "RoutingNode": "flowengine.nodes.agent",
     "EvaluationNode": "flowengine.nodes.agent",
-    "Retry": "flowengine.nodes.policy",
+    "Retry": "flowengine.nodes.retry",
     # Agents and models
     "Agent": "flowengine.agents.agent",
     "RoutingAgent": "flowengine.agents.routing",

@@ -30,7 +30,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.nodes.inputs import InputField
 from flowengine.nodes.plan import FlowLimits
-from flowengine.nodes.policy import Retry
+from flowengine.nodes.retry import Retry
 
 pytestmark = pytest.mark.anyio
 

@@ -117,6 +117,10 @@ class Graph:
             self._digraph = lean_digraph(self.ids, ((edge.source, edge.target) for edge in self.edges))
         return self._digraph
 
+    def is_ancestor(self, ancestor: int, node: int) -> bool:
+        """Whether one node comes before another on some path; a question about a parent costs nothing."""
+        return ancestor in self.parents[node] or self.ancestry.holds(ancestor, node)
+
     def _number_edges(self) -> None:
         index = self.index
         labels: dict[tuple[int, int], set[str]] = {}

@@ -35,7 +35,7 @@ class NodeContext(Context):
 
     @property
     def result(self) -> Any:
-        return self._walk.received(self._number)
+        return self._walk.passing.received(self._number)
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class _Outputs(Mapping[str, Any]):
         return result.output
 
     def _sees(self, number: int) -> bool:
-        return self._walk.is_ancestor(number, self._number)
+        return self._walk.graph.is_ancestor(number, self._number)
 
     def _all(self) -> Iterator[int]:
         return self._walk.graph.ancestry.of(self._number)
@@ -155,13 +155,13 @@ class _Nodes(Mapping[str, NodeView]):
         error = walk.error_of(number)
         return NodeView(
             None if result is None else result.output,
-            walk.passed_result(number),
+            walk.passing.handed_on(number),
             walk.status_of(number),
             None if error is None else error.message,
         )
 
     def _sees(self, number: int) -> bool:
-        return self._walk.is_ancestor(number, self._number)
+        return self._walk.graph.is_ancestor(number, self._number)
 
     def __iter__(self) -> Iterator[str]:
         ids = self._walk.graph.ids

@@ -9,8 +9,9 @@ Theory of operation:
 3. A failure that nobody handles halts the walk: only `join: always` nodes become ready after it;
    what would have been ready is skipped (`cancelled`). `stop` ends it: nothing becomes ready.
 4. A failed node taints what is skipped because of it, so a failure reaches a join through skips.
-5. `restore` folds a journal: what had settled for good and has only such parents stays settled;
-   everything else is decided again from the same facts, and so with the same outcome.
+5. An earlier run's journal is folded (`restoring`): what had settled for good and has only such
+   parents stays settled; everything else is decided again from the same facts, and so with the same
+   outcome.
 
 Status of a node, and what leads from one to the next:
 
@@ -26,25 +27,16 @@ Source of the rules: rules 2, 3, 4 and 7 of the flow format.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.context import EMPTY, NodeResult, NodeStatus, SkipCause, freeze
-from flowengine.engine.attempts import Attempts
-from flowengine.engine.events import (
-    ErrorInfo,
-    Event,
-    NodeCancelled,
-    NodeFailed,
-    NodeFinished,
-    NodeRecorded,
-    NodeSkipped,
-    NodeStarted,
-    RunResumed,
-)
+from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph
+from flowengine.engine.passing import Passing
+from flowengine.engine.restoring import past_of
 from flowengine.engine.state import ENGINE_OWNED, Conflict, Layer, StateStore
-from flowengine.errors import AmbiguousResultError, StateConflictError
+from flowengine.errors import StateConflictError
 
 __all__ = ["Decision", "Walk"]
 
@@ -101,8 +93,11 @@ class Walk:
         self.run_id = run_id
         self.ready: deque[int] = deque()
         self.decided: list[Decision] = []
-        self.attempts = Attempts()
+        past = past_of(graph, restored)
+        self.attempts = past.attempts
         """What nodes recorded that have not finished."""
+        self.passing = Passing(graph, self.result_of)
+        """What each node receives as `result`."""
         self._statuses = bytearray(size)
         self._waiting = list(graph.degrees)
         self._seen: list[Layer] = [store.root] * size
@@ -114,18 +109,15 @@ class Walk:
         self._errors: dict[int, ErrorInfo] = {}
         self._causes: dict[int, SkipCause] = {}
         self._conflicts: list[Conflict] = []
-        self._received: dict[int, Any] = {}
         self._unsettled = size
         self._halted = self._stopped = False
         # Bound once: these are read for every node.
         self._parents, self._children, self._plain = graph.parents, graph.children, graph.plain
-        told: set[Decision] = set()
-        kept = self._fold(restored, told) if restored else {}
         for number in graph.roots:
             self._decide(number, [])
         if restored:
-            self._restore(kept)
-            self.decided = [each for each in self.decided if each not in told]
+            self._restore(past.settled)
+            self.decided = [each for each in self.decided if each not in past.told]
 
     # --- what runs next -------------------------------------------------------------------------
 
@@ -297,94 +289,17 @@ class Walk:
         self._left[number] = self._seen[number]
         self.decided.append((number, cause))
 
-    # --- going on with an earlier run --------------------------------------------------------------
-
-    def _fold(self, events: Iterable[Event], told: set[Decision]) -> dict[int, Event]:
-        """Node → the event that settled it for good; records of unfinished attempts and skips told go aside."""
-        index = self.graph.index
-        settled: dict[int, Event] = {}
-        for event in events:
-            if type(event) is NodeStarted:
-                if event.node in index:
-                    settled.pop(index[event.node], None)
-            elif type(event) is NodeFinished or type(event) is NodeFailed or type(event) is NodeSkipped:
-                # A node that was interrupted and then called off (skipped) keeps what it recorded.
-                if type(event) is NodeFinished:
-                    self.attempts.finish(event.node)
-                elif type(event) is NodeFailed:
-                    self.attempts.fail(event.node)
-                if event.node in index:
-                    settled[index[event.node]] = event
-                    if type(event) is NodeSkipped:
-                        told.add((index[event.node], event.cause))
-            elif type(event) is NodeRecorded:
-                self.attempts.add(event.node, event.record)
-            elif type(event) is RunResumed:
-                settled = {n: event for n, event in settled.items() if self._for_good(n, event)}
-                told.clear()
-        return {n: event for n, event in settled.items() if self._for_good(n, event)}
-
-    def _for_good(self, number: int, event: Event) -> bool:
-        """Successes, failures that were handled, and conditions that were false are not decided again."""
-        if isinstance(event, NodeFailed):
-            return self.graph.vertices[number].on_error != "fail"
-        return isinstance(event, NodeFinished) or (isinstance(event, NodeSkipped) and event.cause == "condition_false")
-
-    def _restore(self, kept: Mapping[int, Event]) -> None:
-        """Settle again, in topological order, every kept node that becomes ready."""
-        for number in sorted(kept):
-            # A kept node with a parent that runs again (a clean-up after a failure) is not ready
-            # here, and so runs again too.
+    def _restore(self, settled: Mapping[int, Event]) -> None:
+        """Settle again, in topological order, every node that had settled for good and becomes ready."""
+        for number in sorted(settled):
+            # One with a parent that runs again (a clean-up after a failure) is not ready here, and so
+            # runs again too.
             if self._statuses[number] == READY:
                 self.attempts.finish(self.graph.ids[number])
-                self.apply(kept[number])
+                self.apply(settled[number])
         self.ready = deque(number for number in self.ready if self._statuses[number] == READY)
 
     # --- what a node sees ---------------------------------------------------------------------------
-
-    def received(self, number: int) -> Any:
-        """`result` as a node gets it: what its one live predecessor passes on (rule 7).
-
-        Where one predecessor comes after the others, the last speaks. Raises `AmbiguousResultError`
-        where several that are not ordered pass on different things.
-        """
-        todo = [number]
-        while todo:
-            at = todo[-1]
-            through = [p for p in self._live(at) if self.graph.vertices[p].transparent and p not in self._received]
-            if through and at not in self._received:
-                todo.extend(through)
-                continue
-            todo.pop()
-            if at not in self._received:
-                self._received[at] = self._pass_on(at)
-        value = self._received[number]
-        if isinstance(value, _Several):
-            raise AmbiguousResultError(
-                f"'{self.graph.ids[number]}' follows several nodes that ran ({', '.join(value)}): "
-                f"there is no one `result`; read nodes.<id>.output, or prev_outputs[...]"
-            )
-        return value
-
-    def _live(self, number: int) -> list[int]:
-        return [p for p in self._parents[number] if self._statuses[p] == SUCCEEDED]
-
-    def _pass_on(self, number: int) -> Any:
-        live = self._live(number)
-        values = [self._passed(parent) for parent in live]
-        if all(value is values[0] for value in values):
-            return values[0] if values else None
-        last = live[-1]
-        if all(self.is_ancestor(parent, last) for parent in live[:-1]):
-            return values[-1]
-        return next((each for each in values if isinstance(each, _Several)), _Several(self.graph.ids[p] for p in live))
-
-    def _passed(self, parent: int) -> Any:
-        if self.graph.vertices[parent].transparent:
-            return self._received[parent]
-        result = self._results[parent]
-        assert result is not None  # It succeeded.
-        return result.output if result.result is None else result.result
 
     def handled_error(self, number: int) -> str | None:
         """Message of the failure that a node handles, where an `on_error: {then}` led to it."""
@@ -395,10 +310,6 @@ class Walk:
 
     def seen(self, number: int) -> Layer:
         return self._seen[number]
-
-    def is_ancestor(self, ancestor: int, number: int) -> bool:
-        parents = self._parents[number]
-        return ancestor in parents or self.graph.ancestry.holds(ancestor, number)
 
     # --- what became of a node, and of the run ---------------------------------------------------------
 
@@ -411,17 +322,6 @@ class Walk:
     def result_of(self, number: int) -> NodeResult | None:
         """What a node returned; None unless it succeeded."""
         return self._results[number] if self._statuses[number] == SUCCEEDED else None
-
-    def passed_result(self, number: int) -> Any:
-        """What a succeeded node hands to its successors as `result`; None where that is ambiguous."""
-        if self._statuses[number] != SUCCEEDED:
-            return None
-        if not self.graph.vertices[number].transparent:
-            return self._passed(number)
-        try:
-            return self.received(number)
-        except AmbiguousResultError:
-            return None
 
     def cause_of(self, number: int) -> SkipCause | None:
         return self._causes.get(number)
@@ -446,7 +346,7 @@ class Walk:
         key = min(conflict.key for conflict in self._conflicts)
         writers = sorted({number for each in self._conflicts if each.key == key for number in each.numbers})
         pairs = ((one, two) for at, two in enumerate(writers) for one in writers[:at])
-        first, second = next(pair for pair in pairs if not self.is_ancestor(*pair))
+        first, second = next(pair for pair in pairs if not self.graph.is_ancestor(*pair))
         return Conflict(key, first, second)
 
     def final(self) -> Layer:
@@ -456,10 +356,6 @@ class Walk:
     def _named(self, conflict: Conflict) -> StateConflictError:
         first, second = (self.graph.ids[number] for number in conflict.numbers)
         return StateConflictError(conflict.key, (first, second))
-
-
-class _Several(list[str]):
-    """The names of predecessors that pass on different results."""
 
 
 _new: Final[Any] = vars(tuple)["__new__"]

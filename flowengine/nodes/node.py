@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from flowengine.context import Context, NodeResult
 from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
-from flowengine.nodes.policy import Retry
+from flowengine.nodes.retry import Retry
 
 __all__ = ["FlowNode", "Value"]
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from flowengine.context import Context
+from flowengine.context import Context, freeze
 from flowengine.engine.graph import Edge, Graph
 from flowengine.engine.ports import Node
 from flowengine.engine.scheduler import OnFailure
@@ -51,6 +52,9 @@ class Plan:
     limits: FlowLimits = FlowLimits()
     description: str = ""
     allow_env: Sequence[str] = ()
+    """Environment values that templates may read; they are kept in the journal."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Where they are read from."""
     path: str | None = None
     source: str | None = None
 
@@ -61,16 +65,21 @@ class Plan:
 
     @cached_property
     def skeleton(self) -> Mapping[str, Any]:
-        """Nodes with kinds and edges with labels, so that a run can be drawn without its flow."""
+        """Nodes with kinds and edges with labels, so that a run can be drawn without its flow.
+
+        Frozen, so that a journal may keep the text of it from one run to the next.
+        """
         labels: dict[tuple[str, str], list[str]] = {}
         for source, target, route in self.graph.edges:
             opened = labels.setdefault((source, target), [])
             if route is not None:
                 opened.append(route)
-        return {
-            "nodes": [[vertex.id, vertex.kind] for vertex in self.graph.vertices],
-            "edges": [[source, target, opened] for (source, target), opened in labels.items()],
-        }
+        return freeze(
+            {
+                "nodes": [[vertex.id, vertex.kind] for vertex in self.graph.vertices],
+                "edges": [[source, target, opened] for (source, target), opened in labels.items()],
+            }
+        )
 
     def prepare(self) -> None:
         """Let every node say now what would fail later (a missing key), before anything is paid."""

@@ -7,42 +7,20 @@ attempt, a retry repeats the node and its timeout, and `set` sees the output tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from inspect import isawaitable
 from random import random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import anyio
 
 from flowengine.context import Context, NodeResult, shown
 from flowengine.engine.ports import Node, Skip
-from flowengine.errors import NodeTimeoutError, OutputError, TemplateError
+from flowengine.errors import NodeTimeoutError, TemplateError
+from flowengine.nodes.node import FlowNode
+from flowengine.nodes.retry import Retry
 from flowengine.records import Retry as RetryRecord
 
-if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["Retry", "wrapped"]
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """When and how often a failed node is run again (rule 19)."""
-
-    attempts: int = 3
-    """Counts the first."""
-    backoff: Literal["fixed", "exponential"] = "exponential"
-    initial: float = 1.0
-    """Seconds before the second attempt."""
-    max: float = 60.0
-    """Seconds, at most, before any attempt."""
-    jitter: bool = True
-    """Shorten each pause at random, by up to half, so that many nodes do not come back at once."""
-    on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
-
-    def covers(self, error: BaseException) -> bool:
-        """`invalid_output` is an output that does not fit its shape; `error` is everything else."""
-        return ("invalid_output" if isinstance(error, OutputError) else "error") in self.on
+__all__ = ["wrapped"]
 
 
 def wrapped(node: FlowNode) -> Node:

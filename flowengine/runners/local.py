@@ -6,7 +6,6 @@ outputs); what happens between them is the scheduler's, and which of them run is
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -52,7 +51,7 @@ async def start(
     """
     given = checked_inputs(plan.inputs, inputs)
     plan.prepare()
-    env = {name: os.environ[name] for name in plan.allow_env if name in os.environ}
+    env = {name: plan.environ[name] for name in plan.allow_env if name in plan.environ}
     run_id = run_id or new_run_id()
     journal = store.create(run_id)
     started = RunStarted(

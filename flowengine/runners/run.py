@@ -41,7 +41,7 @@ class _NodeRuns(Mapping[str, NodeRun]):
         return NodeRun(
             walk.status_of(number),
             None if result is None else result.output,
-            walk.passed_result(number),
+            walk.passing.handed_on(number),
             None if error is None else error.message,
             walk.cause_of(number),
         )

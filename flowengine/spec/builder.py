@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Final
@@ -10,13 +11,14 @@ from typing import Any, Final
 from flowengine.agents.surroundings import Surroundings
 from flowengine.engine.state import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, ProjectError
+from flowengine.llm.dotenv import read_environment
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.condition import CasesNode, ConditionNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.inputs import REQUIRED, InputField
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.plan import FlowLimits, Plan, assemble
-from flowengine.nodes.policy import Retry
+from flowengine.nodes.retry import Retry
 from flowengine.spec.agents import AgentMaker
 from flowengine.spec.fields import Route
 from flowengine.spec.loader import load_flow
@@ -38,15 +40,30 @@ from flowengine.spec.settings import retry_of, settings_of, timeout_of
 __all__ = ["build", "load_plan"]
 
 
-def load_plan(path: str | PathLike[str], *, text: str | None = None, model: str | None = None) -> Plan:
-    """The plan of a flow file, or of its text. `FlowError` holds every problem."""
+def load_plan(
+    path: str | PathLike[str],
+    *,
+    text: str | None = None,
+    model: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Plan:
+    """The plan of a flow file, or of its text. `FlowError` holds every problem.
+
+    `environ` goes before the `.env` file of the project's root.
+    """
     project = find_project(path)
-    return build(load_flow(path, text=text, project=project), project, model=model)
+    spec = load_flow(path, text=text, project=project)
+    return build(spec, project, model=model, environ=read_environment(project.root, environ))
 
 
-def build(spec: FlowSpec, project: Project, *, model: str | None = None) -> Plan:
-    """The plan of a checked spec. Imports what `call:` and `output:` name; `FlowError` where that fails."""
-    builder = _Builder(spec, project, model)
+def build(
+    spec: FlowSpec, project: Project, *, model: str | None = None, environ: Mapping[str, str] = os.environ
+) -> Plan:
+    """The plan of a checked spec. Imports what `call:` and `output:` name; `FlowError` where that fails.
+
+    `environ`: where keys, addresses and the values of `allow_env` are looked up while the plan runs.
+    """
+    builder = _Builder(spec, project, model, Surroundings(environ, project.providers))
     nodes = builder.nodes()
     return assemble(
         spec.name,
@@ -57,6 +74,7 @@ def build(spec: FlowSpec, project: Project, *, model: str | None = None) -> Plan
         limits=FlowLimits(spec.limits.concurrency, spec.limits.timeout, spec.limits.on_failure),
         description=spec.description,
         allow_env=project.allow_env,
+        environ=environ,
         path=None if spec.path is None else str(spec.path),
         source=spec.text,
     )
@@ -65,11 +83,11 @@ def build(spec: FlowSpec, project: Project, *, model: str | None = None) -> Plan
 class _Builder:
     """Makes the nodes of one flow, and collects what is wrong with what they import."""
 
-    def __init__(self, spec: FlowSpec, project: Project, model: str | None) -> None:
+    def __init__(self, spec: FlowSpec, project: Project, model: str | None, surroundings: Surroundings) -> None:
         self._spec = spec
         self._project = project
         self._model = model
-        self._agents = AgentMaker(spec, project, model, Surroundings(providers=project.providers))
+        self._agents = AgentMaker(spec, project, model, surroundings)
         self._reads: dict[str, list[str]] = {}
         for source, target, route in edges_of(spec):
             if route is None:

@@ -27,7 +27,7 @@ from flowengine.llm.model import Reply, Request
 from flowengine.llm.scripted import Answer, ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, gateway_of
 from flowengine.nodes.node import FlowNode
-from flowengine.nodes.policy import Retry
+from flowengine.nodes.retry import Retry
 from flowengine.records import EffectDecided, ModelCall, Notice, Round, ToolCall
 from flowengine.records import Retry as RetryRecord
 from flowengine.tools.function import tool_of

@@ -10,7 +10,7 @@ import pytest
 
 from flowengine.errors import FlowError
 from flowengine.flow import Flow
-from flowengine.nodes.policy import Retry
+from flowengine.nodes.retry import Retry
 from flowengine.runners.run import Run
 
 CODE = """
