@@ -6,6 +6,7 @@ a runner runs it, a journal store keeps its runs. No run's state is kept here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -88,21 +89,32 @@ class Flow:
         return flow
 
     @classmethod
-    def from_yaml(cls: type[F], path: str | PathLike[str], *, model: str | None = None) -> F:
+    def from_yaml(
+        cls: type[F], path: str | PathLike[str], *, model: str | None = None, environ: Mapping[str, str] = os.environ
+    ) -> F:
         """Load a flow file; `model` goes before every model that the file names.
 
-        Raises `FlowError` with every problem of the file, each with its place.
+        Keys and addresses are looked up in `environ`, and then in the `.env` file of the project's root
+        (`.env.NAME` where FLOWENGINE_ENV is NAME). Raises `FlowError` with every problem of the file, each
+        with its place.
         """
         from flowengine.spec.builder import load_plan  # A flow built in Python needs no YAML.
 
-        return cls.of(load_plan(path, model=model))
+        return cls.of(load_plan(path, model=model, environ=environ))
 
     @classmethod
-    def from_text(cls: type[F], text: str, path: str | PathLike[str], *, model: str | None = None) -> F:
+    def from_text(
+        cls: type[F],
+        text: str,
+        path: str | PathLike[str],
+        *,
+        model: str | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> F:
         """As `from_yaml`, with the file's text given; `path` tells its folder and stands in messages."""
         from flowengine.spec.builder import load_plan  # A flow built in Python needs no YAML.
 
-        return cls.of(load_plan(path, text=text, model=model))
+        return cls.of(load_plan(path, text=text, model=model, environ=environ))
 
     @classmethod
     def sequential(cls: type[F], steps: Mapping[str, Step], *, name: str = "flow", **settings: Any) -> F:

@@ -241,7 +241,8 @@ class Agent:
             with naming(self.name):
                 settings = self.settings.changed(options, arguments_of(Agent))
                 await check_guardrails(self.generation.input_guardrails, "input", input_text)
-                loop = await stack.enter_async_context(self.tooling.open(self.words))
+                tools = self.tooling.open(self.words, settings.surroundings.environ)
+                loop = await stack.enter_async_context(tools)
                 caller = await open_caller(settings, gateway, self.words, loop)
             yield Turn(
                 input_text=input_text,

@@ -50,15 +50,18 @@ class Tooling:
             raise DefinitionError(f"two MCP servers are named '{twice}'; rename one of them")
 
     @asynccontextmanager
-    async def open(self, words: Catalogue) -> AsyncGenerator[Callable[[], ToolLoop]]:
-        """Start the servers, for as long as the block lasts. Each call of what it gives is one generation's loop."""
+    async def open(self, words: Catalogue, environ: Mapping[str, str]) -> AsyncGenerator[Callable[[], ToolLoop]]:
+        """Start the servers, for as long as the block lasts. Each call of what it gives is one generation's loop.
+
+        `environ` is where the servers' secrets are.
+        """
         if not self.servers:
             yield self._loops(self.sets, words)
             return
         # The library behind it is slow to import, and most agents name no server.
         from flowengine.tools.mcp_client import open_mcp
 
-        async with open_mcp(self.servers) as served:
+        async with open_mcp(self.servers, environ=environ) as served:
             yield self._loops((*self.sets, *served), words)
 
     def names(self) -> list[str]:

@@ -3,15 +3,17 @@
 It looks in the folder it is given and in no other, and never writes to `os.environ`: the merged
 settings are a mapping that the caller passes on. `FLOWENGINE_ENV=production` names the file
 `.env.production`, which is then read instead of `.env`, so that a development key is never used
-in production by accident.
+in production by accident. No file can choose itself: the variable counts in the real environment only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
+from flowengine.errors import DefinitionError
 
 __all__ = ["parse_dotenv", "read_environment"]
 
@@ -26,13 +28,45 @@ _ASSIGNMENT: Final = re.compile(
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-def read_environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` and, for the names it lacks, the folder's `.env` (or `.env.NAMESPACE`) file."""
-    namespace = environ.get("FLOWENGINE_ENV", "")
+def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """`environ` and, for the names it lacks, the folder's `.env` (or `.env.NAMESPACE`) file.
+
+    The file is read now; `environ` is looked at whenever a name is asked for.
+    """
+    namespace = environ.get(_CHOICE, "")
     file = folder / (f".env.{namespace}" if namespace else ".env")
     if "/" in namespace or "\\" in namespace or not file.is_file():
-        return dict(environ)
-    return {**parse_dotenv(file.read_text("utf-8-sig")), **environ}
+        return environ
+    try:
+        text = file.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DefinitionError(f"{file} is not UTF-8") from None  # The error would hold the file's bytes.
+    except OSError as error:
+        raise DefinitionError(f"{file} cannot be read: {error.strerror}") from error
+    return _Merged(environ, {name: value for name, value in parse_dotenv(text).items() if name != _CHOICE})
+
+
+_CHOICE: Final = "FLOWENGINE_ENV"
+
+
+class _Merged(Mapping[str, str]):
+    """One environment over another; its values are not shown."""
+
+    def __init__(self, over: Mapping[str, str], under: Mapping[str, str]) -> None:
+        self._over = over
+        self._under = under
+
+    def __getitem__(self, name: str) -> str:
+        return self._over[name] if name in self._over else self._under[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._under, **self._over})
+
+    def __len__(self) -> int:
+        return len(self._under.keys() | self._over.keys())
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} variables>"
 
 
 def parse_dotenv(text: str) -> dict[str, str]:

@@ -106,15 +106,15 @@ class _CassetteModel:
     def name(self) -> str:
         model = self._settings.model
         if model is None:
-            return next((call.request.model for call in self._cassette.calls), detect(default_model().name)[1])
-        return detect(model)[1] if isinstance(model, str) else model.name
+            return next((call.request.model for call in self._cassette.calls), self._detected()[1])
+        return self._detected(model)[1] if isinstance(model, str) else model.name
 
     @property
     def provider(self) -> str:
         model = self._settings.model
         if model is None:
-            return next((call.reply.provider for call in self._cassette.calls), detect(default_model().name)[0])
-        return detect(model)[0] if isinstance(model, str) else model.provider
+            return next((call.reply.provider for call in self._cassette.calls), self._detected()[0])
+        return self._detected(model)[0] if isinstance(model, str) else model.provider
 
     async def supports_schema(self) -> bool:
         """As it was when the calls were recorded: what the prompts say depends on it."""
@@ -148,6 +148,11 @@ class _CassetteModel:
 
         reply = await self.complete(request)
         yield pieces()
+
+    def _detected(self, model: str | None = None) -> tuple[str, str]:
+        """Provider and name of the model, or of the default one."""
+        environ = self._settings.surroundings.environ
+        return detect(default_model(environ).name if model is None else model, environ=environ)
 
     def _names(self, name: str) -> tuple[str, ...]:
         """A seat whose model nobody chose takes what was recorded with any: the default depends on the machine."""

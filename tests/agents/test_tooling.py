@@ -11,12 +11,14 @@ import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.surroundings import Surroundings
 from flowengine.errors import DefinitionError, GuardrailError, PermanentModelError, RunError
 from flowengine.llm.messages import ToolRequest
 from flowengine.llm.model import Request
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.records import ToolCall
 from flowengine.tools.mcp_server import McpServer
+from tests.support.mcp_http_server import HttpServer
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 
@@ -177,3 +179,32 @@ async def test_an_error_in_the_block_of_a_stream_comes_out_as_it_is(settings: di
 def test_servers_work_from_synchronous_code(settings: dict[str, Any]) -> None:
     model = ScriptedModel([wish("test_echo", value="x"), "done"])
     assert str(Agent("a", "", model=model, mcp_servers=[settings]).run("x").result) == "done"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_secrets_of_servers_are_looked_up_in_the_agents_surroundings(
+    streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WEB_TOKEN", raising=False)
+    with HttpServer() as server:
+        web = {"name": "web", "url": server.url, "headers_env": {"Authorization": "WEB_TOKEN"}}
+        around = Surroundings({"WEB_TOKEN": "Bearer topsecret-123"})
+        agent = Agent("a", "", model=ScriptedModel(["done"]), mcp_servers=[web], surroundings=around)
+        if streamed:
+            async with agent.stream("x") as pieces:
+                assert await anext(pieces) == "done"
+        else:
+            await agent.run_async("x")
+        assert {headers["Authorization"] for headers in server.headers} == {"Bearer topsecret-123"}
+
+
+async def test_a_secret_of_the_process_is_not_sent_where_the_surroundings_lack_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WEB_TOKEN", "Bearer topsecret-123")
+    with HttpServer() as server:
+        web = {"name": "web", "url": server.url, "headers_env": {"Authorization": "WEB_TOKEN"}}
+        agent = Agent("a", "", model=ScriptedModel(["done"]), mcp_servers=[web], surroundings=Surroundings({}))
+        with pytest.raises(DefinitionError, match="WEB_TOKEN, which is not set"):
+            await agent.run_async("x")
+        assert server.headers == []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from flowengine.errors import DefinitionError
 from flowengine.llm.dotenv import parse_dotenv, read_environment
 
 
@@ -57,3 +58,32 @@ def test_nothing_is_read_where_there_is_no_such_file_in_the_folder(tmp_path: Pat
     (tmp_path / ".env").write_text("A=1")
     assert read_environment(folder, {"FLOWENGINE_ENV": namespace}) == {"FLOWENGINE_ENV": namespace}
     assert read_environment(folder, {}) == {}
+
+
+def test_a_file_does_not_choose_itself(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=development\nFLOWENGINE_ENV=production")
+    (tmp_path / ".env.production").write_text("A=production")
+    read = read_environment(tmp_path, {})
+    assert read == {"A": "development"}
+    assert read_environment(tmp_path, read) == read
+
+
+def test_the_real_environment_is_looked_at_when_a_name_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=file")
+    environ: dict[str, str] = {}
+    read = read_environment(tmp_path, environ)
+    environ |= {"A": "real", "B": "later"}
+    assert (read["A"], read.get("B"), "B" in read, len(read), sorted(read)) == ("real", "later", True, 2, ["A", "B"])
+
+
+def test_the_values_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=secret")
+    assert repr(read_environment(tmp_path, {"B": "secret"})) == "<2 variables>"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"KEY=secret\xff")
+    with pytest.raises(DefinitionError, match=r"\.env is not UTF-8") as caught:
+        read_environment(tmp_path, {})
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__

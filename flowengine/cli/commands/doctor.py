@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from flowengine.cli.environment import environment
 from flowengine.cli.store import chosen_store, journals, keeps, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results
@@ -62,9 +62,9 @@ def command(store: str | None) -> int:
 
 
 def _environment() -> Mapping[str, str]:
-    """The real one and the `.env` of the project, as runs see it."""
+    """As runs of the working folder's project see it."""
     project, _ = project_of(None)
-    return read_environment(project.root, os.environ)
+    return read_environment(project.root, environment())
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from flowengine.cli.environment import environment
 from flowengine.cli.execute import Execution
 from flowengine.cli.options import limits_of, reporting_of, running_options
 from flowengine.cli.outcome import outputs_text, run_object
@@ -91,7 +92,7 @@ def command(
 def _flow(started: RunStarted, file: str | None, model: Any) -> Flow:
     """From the file that is named, else from the run's own file, else from the text that the run keeps."""
     if file is not None:
-        return Flow.from_yaml(file, model=model)
+        return Flow.from_yaml(file, model=model, environ=environment())
     if started.path is None:
         raise DefinitionError(
             f"run {started.run_id} was started from a flow built in Python: resume it with Flow.resume(), "
@@ -99,11 +100,11 @@ def _flow(started: RunStarted, file: str | None, model: Any) -> Flow:
         )
     path = _where(started.path, str(started.settings.get("folder", "")))
     if os.path.exists(path):
-        return Flow.from_yaml(path, model=model)
+        return Flow.from_yaml(path, model=model, environ=environment())
     if started.source is None:
         raise DefinitionError(f"the flow file '{path}' of run {started.run_id} is gone: name it with --flow FILE")
     complain(f"notice: '{path}' is gone; the run goes on with the text that it was started with")
-    return Flow.from_text(started.source, path, model=model)
+    return Flow.from_text(started.source, path, model=model, environ=environment())
 
 
 def _where(path: str, folder: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from flowengine.cli.environment import environment
 from flowengine.cli.execute import Execution
 from flowengine.cli.inputs import gather
 from flowengine.cli.options import RUN_ID, limits_of, reporting_of, running_options
@@ -61,7 +62,7 @@ def command(
     reporting = reporting_of(as_json, events, quiet)
     results = Results()
     with results.alone():
-        loaded = Flow.from_yaml(flow, model=model)
+        loaded = Flow.from_yaml(flow, model=model, environ=environment())
     plan = loaded.plan
     inputs = gather(plan.inputs, pairs, file)
     limits = limits_of(plan.limits, concurrency, timeout)
