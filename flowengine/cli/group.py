@@ -17,6 +17,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),
     "test": ("flowengine.cli.commands.test", "Run flowtest files."),
     "record": ("flowengine.cli.commands.record", "Make a cassette for tests from a run."),
+    "explain": ("flowengine.cli.commands.explain", "Explain a code such as FE203."),
     "schema": ("flowengine.cli.commands.schema", "Print the JSON Schema of flow files, for editors."),
     "doctor": ("flowengine.cli.commands.doctor", "Say what is installed and which keys are set."),
 }
