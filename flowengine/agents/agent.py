@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
-from flowengine.agents.caller import naming, open_caller
+from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.catalogue import catalogue
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.gateway import DirectGateway, StreamingGateway
@@ -192,8 +192,12 @@ class Agent:
         """`run_async` without a context: for a caller that keeps its own state."""
         door = DirectGateway() if gateway is None else gateway
         with naming(self.name):
-            async with self._turn(input_text, earlier, door, options) as turn:
-                return await turn.respond()
+            if self.tooling.servers:
+                async with self._turn(input_text, earlier, door, options) as turn:
+                    return await turn.respond()
+            settings = await self._admitted(input_text, options)
+            caller = await open_caller(settings, door, self.words, self.tooling.loops(self.words))
+            return await self._turn_of(input_text, earlier, caller, options).respond()
 
     @asynccontextmanager
     async def stream(
@@ -236,24 +240,33 @@ class Agent:
     async def _turn(
         self, input_text: str, earlier: Sequence[Any], gateway: Gateway, options: Mapping[str, Any]
     ) -> AsyncGenerator[Turn]:
-        """All that this run needs, once the input has passed its guardrails; its servers end with the block."""
+        """All that this run needs; its servers end with the block."""
         async with AsyncExitStack() as stack:
             with naming(self.name):
-                settings = self.settings.changed(options, arguments_of(Agent))
-                await check_guardrails(self.generation.input_guardrails, "input", input_text)
+                settings = await self._admitted(input_text, options)
                 tools = self.tooling.open(self.words, settings.surroundings.environ)
                 loop = await stack.enter_async_context(tools)
                 caller = await open_caller(settings, gateway, self.words, loop)
-            yield Turn(
-                input_text=input_text,
-                messages=self.messages(input_text, earlier),
-                caller=caller,
-                generation=self.generation,
-                evaluator=self.evaluator,
-                improvement=self.improvement,
-                router=self.router,
-                stand_in=options.get("model"),
-            )
+                turn = self._turn_of(input_text, earlier, caller, options)
+            yield turn
+
+    async def _admitted(self, input_text: str, options: Mapping[str, Any]) -> CallSettings:
+        """The settings of this run, once the input has passed its guardrails."""
+        settings = self.settings.changed(options, arguments_of(Agent))
+        await check_guardrails(self.generation.input_guardrails, "input", input_text)
+        return settings
+
+    def _turn_of(self, input_text: str, earlier: Sequence[Any], caller: Caller, options: Mapping[str, Any]) -> Turn:
+        return Turn(
+            input_text=input_text,
+            messages=self.messages(input_text, earlier),
+            caller=caller,
+            generation=self.generation,
+            evaluator=self.evaluator,
+            improvement=self.improvement,
+            router=self.router,
+            stand_in=options.get("model"),
+        )
 
     async def _shown(self, pieces: AsyncIterator[str | Response], context: Context) -> AsyncGenerator[str | Context]:
         with naming(self.name):

@@ -6,8 +6,7 @@ agents' matter; retries of failed calls are the model's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,14 +112,20 @@ def subject_of(context: Context, input_text: str | None, target: Any) -> Subject
     )
 
 
-@contextmanager
-def naming(agent: str) -> Generator[None]:
+class naming:  # noqa: N801 - used as a statement, like `suppress`
     """Put the agent's name before the message of every error that passes, whatever its class and attributes."""
-    try:
-        yield
-    except (RunError, DefinitionError) as error:
-        _name(error, f"agent '{agent}': ")
-        raise
+
+    __slots__ = ("_agent",)
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+
+    def __enter__(self) -> None:
+        """Nothing to do before an error comes."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RunError | DefinitionError):
+            _name(error, f"agent '{self._agent}': ")
 
 
 def _name(error: FlowEngineError, prefix: str) -> None:

@@ -59,11 +59,12 @@ class DirectGateway:
             reply = _signed(await model.complete(request), model)
         except ModelError as error:
             failed = Reply("", finish_reason="", seconds=time.perf_counter() - start)
-            record = model_call(model, request, failed, purpose=purpose, error=str(error))
-            await self.note(record._replace(key=key, occurrence=occurrence))
+            record = model_call(
+                model, request, failed, purpose=purpose, key=key, occurrence=occurrence, error=str(error)
+            )
+            await self._listener(record)
             raise
-        record = model_call(model, request, reply, purpose=purpose)
-        await self.note(record._replace(key=key, occurrence=occurrence))
+        await self._listener(model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence))
         return reply
 
     @asynccontextmanager
@@ -76,8 +77,8 @@ class DirectGateway:
         async def pieces(source: AsyncIterator[str | Reply]) -> AsyncGenerator[str | Reply]:
             async for piece in source:
                 if isinstance(piece, Reply):
-                    record = model_call(model, request, piece, purpose=purpose)
-                    await self.note(record._replace(key=key, occurrence=occurrence))
+                    record = model_call(model, request, piece, purpose=purpose, key=key, occurrence=occurrence)
+                    await self._listener(record)
                 yield piece
 
         async with model.stream(request) as source, aclosing(pieces(source)) as noted:
@@ -104,8 +105,9 @@ class DirectGateway:
 
     def _counted(self, key: str) -> tuple[str, int]:
         """The call's key, and how many equal calls came before."""
-        self.seen[key] += 1
-        return key, self.seen[key] - 1
+        before = self.seen.get(key, 0)
+        self.seen[key] = before + 1
+        return key, before
 
 
 async def ask(gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Reply:
@@ -128,8 +130,17 @@ def check_refusal(reply: Reply, request: Request) -> None:
         raise PermanentModelError(f"model '{reply.model or request.model}' refused to answer (content filter)")
 
 
-def model_call(model: Model, request: Request, reply: Reply, *, purpose: str, error: str | None = None) -> ModelCall:
-    """The record of one call; its key and occurrence are the gateway's to fill in."""
+def model_call(
+    model: Model,
+    request: Request,
+    reply: Reply,
+    *,
+    purpose: str,
+    key: str = "",
+    occurrence: int = 0,
+    error: str | None = None,
+) -> ModelCall:
+    """The record of one call; `key` and `occurrence` are counted by the gateway."""
     return ModelCall(
         model=reply.model or model.name,
         provider=reply.provider or model.provider,
@@ -142,6 +153,8 @@ def model_call(model: Model, request: Request, reply: Reply, *, purpose: str, er
         cached_tokens=reply.usage.cached_tokens,
         cost_usd=reply.cost_usd,
         seconds=reply.seconds,
+        key=key,
+        occurrence=occurrence,
         attempts=reply.attempts,
         finish_reason=reply.finish_reason,
         error=error,

@@ -50,8 +50,10 @@ def _opened(model: str | Model, max_retries: int, around: Surroundings) -> Model
 
 def _named(model: str, max_retries: int, around: Surroundings) -> Model:
     """The model of a name, with what is said of its vendor here. All models of a vendor share its limits."""
-    provider, _ = detect(model, environ=around.environ)
-    said = around.providers.get(provider, _NOTHING)
+    said = _NOTHING
+    if around.providers:
+        provider, _ = detect(model, environ=around.environ)
+        said = around.providers.get(provider, said)
     address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
     return get_llm(model, environ=around.environ, max_retries=max_retries, limits=said.limits, **address)
 

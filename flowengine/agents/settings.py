@@ -77,6 +77,8 @@ class CallSettings:
         Another model stands alone, without the fallbacks; a `model` that is None changes nothing.
         """
         given = {name: value for name, value in options.items() if name != "model" or value is not None}
+        if not given:
+            return self
         own = {name: value for name, value in given.items() if name in _OVERRIDES}
         further = {name: value for name, value in given.items() if name not in _OVERRIDES}
         for option in further:

@@ -89,7 +89,8 @@ class ToolLoop:
             current = following
 
     def _offered(self, request: Request) -> Request:
-        return replace(request, tools=self._schemas if self.is_open else ())
+        tools = self._schemas if self.is_open else ()
+        return request if request.tools == tools else replace(request, tools=tools)
 
     async def _following(self, gateway: Gateway, request: Request, reply: Reply) -> Request | None:
         """The request after a round of tools; None where the reply is the answer."""

@@ -56,13 +56,13 @@ class Tooling:
         `environ` is where the servers' secrets are.
         """
         if not self.servers:
-            yield self._loops(self.sets, words)
+            yield self.loops(words)
             return
         # The library behind it is slow to import, and most agents name no server.
         from flowengine.tools.mcp_client import open_mcp
 
         async with open_mcp(self.servers, environ=environ) as served:
-            yield self._loops((*self.sets, *served), words)
+            yield self.loops(words, served)
 
     def names(self) -> list[str]:
         """Tools and servers by name."""
@@ -72,8 +72,9 @@ class Tooling:
         """Names of tools whose call is a deed in the world. What servers have is not known before they run."""
         return [tool.name for each in self.sets for tool in each.tools if tool.effect == "external"]
 
-    def _loops(self, sets: Iterable[ToolSet], words: Catalogue) -> Callable[[], ToolLoop]:
-        offer = Offer(sets)
+    def loops(self, words: Catalogue, served: Iterable[ToolSet] = ()) -> Callable[[], ToolLoop]:
+        """Makes the loop of one generation, with what running servers have; an agent without any need not `open`."""
+        offer = Offer((*self.sets, *served))
         if not len(offer):
             return without_tools
         return partial(ToolLoop, offer, words, max_rounds=self.max_rounds, max_parallel=self.max_parallel)

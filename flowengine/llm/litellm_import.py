@@ -34,6 +34,7 @@ __all__ = [
 _lock: Final = threading.Lock()
 _import: Future[Any] | None = None
 _thread: ImportThread | None = None
+_ready: Any = None
 
 _OWN_WARNINGS: Final = (
     (r"", r"litellm(\.|$)"),
@@ -50,7 +51,7 @@ def preload() -> None:
 
 def litellm_ready() -> Any | None:
     """The module, or None while it is not imported yet."""
-    return _import.result() if _import is not None and _import.done() and _import.exception() is None else None
+    return _ready
 
 
 async def wait_for_litellm() -> Any:
@@ -68,6 +69,7 @@ def _begin() -> Future[Any]:
 
 
 def _do_import(future: Future[Any]) -> None:
+    global _ready
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches prices from the network
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it reads every .env it finds into os.environ
     silence_warnings()
@@ -75,6 +77,7 @@ def _do_import(future: Future[Any]) -> None:
         litellm: Any = import_module("litellm")
         import_module("litellm.main")
         litellm.suppress_debug_info = True  # else each failure prints an advertisement for its issue tracker
+        _ready = litellm
         future.set_result(litellm)
         import_module("openai.resources")  # a second that the first call to most vendors would wait for
     except BaseException as error:  # in a thread of its own: whoever waits has to learn of it

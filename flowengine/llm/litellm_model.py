@@ -58,14 +58,15 @@ class LiteLLMModel:
         litellm = await self._litellm()
         started = time.perf_counter()
 
+        arguments = self._arguments(litellm, request)
+
         async def call() -> Any:
             mute_background_logging(litellm)
-            return await litellm.acompletion(**arguments)
+            async with asyncio.timeout(request.timeout):
+                return await litellm.acompletion(**arguments)
 
-        arguments = self._arguments(litellm, request)
         try:
-            with anyio.fail_after(request.timeout):
-                response = await LITELLM_LOOP.call(call)
+            response = await LITELLM_LOOP.call(call)
         except TimeoutError as error:
             raise self._timed_out(request) from error
         except Exception as error:  # foreign code
