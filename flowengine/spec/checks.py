@@ -10,6 +10,7 @@ from flowengine.errors import Diagnostic
 from flowengine.spec.check_code import check_code, code_of
 from flowengine.spec.check_names import check_names
 from flowengine.spec.check_runs import check_runs
+from flowengine.spec.check_servers import check_servers, servers_of
 from flowengine.spec.check_structure import check_structure
 from flowengine.spec.check_unused import check_unused
 from flowengine.spec.project import Project, project_of
@@ -30,6 +31,7 @@ def check(spec: FlowSpec, project: Project | None, *, whole: bool, warnings: boo
         if project is None:
             project, problems = project_of(spec.path)
         check_code(spec, project, report)
+        check_servers(spec, project, report)
     check_names(spec, () if project is None else project.allow_env, report)
     if whole and not report.failed:
         check_runs(spec, report, warnings=warnings)
@@ -57,4 +59,4 @@ def _refuse_braces(text: Text, report: Report) -> None:
 def _needs_project(spec: FlowSpec) -> bool:
     if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
         return True
-    return any(True for _ in code_of(spec))
+    return any(True for _ in (*code_of(spec), *servers_of(spec)))

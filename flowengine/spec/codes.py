@@ -272,6 +272,13 @@ CODES: Final[Mapping[str, Code]] = {
     "FE508": Code(
         "not callable", "The name exists in the module, but it is no function or class.", "call: tools:VERSION"
     ),
+    "FE509": Code(
+        "MCP server that is not allowed",
+        "A server's command is run as it stands, and the variables of `headers_env` are sent to its URL. So the "
+        "project file has to allow it: `allow_mcp` lists beginnings of command lines (`uvx mcp-server-time`; the "
+        "server's `env` in front, as in a shell: `TZ=UTC uvx mcp-server-time`, or `TZ=*` for any value) and of URLs.",
+        "mcp_servers: [{name: time, command: uvx, args: [mcp-server-time]}]",
+    ),
     # --- FE9xx: warnings
     "FE901": Code(
         "a route that its siblings reach too",

@@ -1,4 +1,4 @@
-"""The project file, and what it allows: which code flows may call, which environment they may read.
+"""The project file, and what it allows: code that flows may call, environment that they may read, MCP servers.
 
 `[tool.flowengine]` in the nearest pyproject.toml that has it, else flowengine.toml; its folder is the
 root, and paths in flows stay under it. Without one, the flow's folder is the root, and only modules in
@@ -50,6 +50,8 @@ class Project:
     """Modules that may be called, with everything below them."""
     allow_env: tuple[str, ...] = ()
     """Environment variables that flows may read."""
+    allow_mcp: tuple[str, ...] = ()
+    """MCP servers that flows may use: beginnings of command lines and of URLs."""
     pythonpath: tuple[Path, ...] = ()
     """Folders where modules are looked for, before the installed ones."""
     store: str | None = None
@@ -178,6 +180,7 @@ _LIST: Final = "a list of strings"
 _EXPECTED: Final = {
     "allow_calls": _LIST,
     "allow_env": _LIST,
+    "allow_mcp": _LIST,
     "pythonpath": _LIST,
     "store": "a string",
     "providers": "a table",

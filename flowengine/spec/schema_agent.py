@@ -116,7 +116,7 @@ class McpServerSpec(Keys):
     """A server of tools that speaks the Model Context Protocol: a command that is started, or a URL.
 
     It runs while the node runs. The command is run as it stands and the variables named are sent to the
-    URL, so a flow that names servers is to be trusted like code.
+    URL, so the project file has to allow the server (`allow_mcp`).
     """
 
     name: Identifier

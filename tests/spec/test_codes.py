@@ -428,6 +428,16 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "3:52: FE411 two MCP servers are named 't'; rename one of them",
         ),
     ],
+    "FE509": [
+        (
+            "nodes: {a: {prompt: x, mcp_servers: [{name: t, command: uvx, args: [a b, --c]}]}}",
+            "3:57: FE509 node 'a': the MCP server 't' is not allowed; add \"uvx 'a b' --c\" to `allow_mcp` in /",
+        ),
+        (
+            "defaults: {agent: {mcp_servers: [{name: t, url: 'http://h/m?key=s3cret'}]}}\nnodes: {a: {prompt: x}}",
+            "3:49: FE509 the MCP server 't' is not allowed; add \"http://h/m\" to `allow_mcp` in /",
+        ),
+    ],
     # --- warnings
     "FE901": [
         (

@@ -57,6 +57,10 @@ def flow_in(folder: Path, nodes: str) -> Path:
     return file
 
 
+def allow(folder: Path, *servers: str) -> None:
+    (folder / "flowengine.toml").write_text(f"allow_calls = ['web']\nallow_mcp = {json.dumps(servers)}")
+
+
 def agent_of(folder: Path, nodes: str, name: str = "a") -> Any:
     node = load_plan(flow_in(folder, nodes)).definitions[name]
     assert isinstance(node, AgentNode)
@@ -95,6 +99,7 @@ def test_servers_come_with_all_their_settings(folder: Path) -> None:
         "      - {name: time, command: python, args: [-m, clock], env: {TZ: UTC}, allow: [now], timeout: 5s}\n"
         "      - {name: docs, url: 'https://example.org/mcp', headers_env: {X-Key: DOCS_KEY}, start_timeout: 1m}\n"
     )
+    allow(folder, "TZ=UTC python -m clock", "https://example.org")
     time, docs = agent_of(folder, nodes).tooling.servers
     assert (time.name, time.command, time.args, time.env) == ("time", "python", ("-m", "clock"), {"TZ": "UTC"})
     assert (time.allow, time.timeout, time.start_timeout) == (("now",), 5.0, 30.0)
@@ -121,6 +126,8 @@ def test_routing_and_evaluation_nodes_take_no_tools_from_their_agent(folder: Pat
     ],
 )
 def test_a_change_of_the_tools_changes_the_node(change: str, folder: Path) -> None:
+    allow(folder, "c")
+
     def fingerprint(settings: str) -> str:
         return load_plan(flow_in(folder, f"nodes: {{a: {{prompt: x{settings}}}}}")).fingerprints["a"]
 
@@ -194,6 +201,7 @@ def test_a_node_whose_tools_do_deeds_takes_no_retry(folder: Path) -> None:
 
 def test_a_server_that_cannot_start_fails_its_node_by_name(folder: Path) -> None:
     nodes = "nodes: {a: {prompt: x, model: offline, mcp_servers: [{name: shop, command: no-such-program}]}}"
+    allow(folder, "no-such-program")
     run = Flow.from_yaml(flow_in(folder, nodes)).run_sync()
     assert (run.status, run.failed_node) == ("failed", "a")
     assert run.error is not None
