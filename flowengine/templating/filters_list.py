@@ -121,10 +121,15 @@ def dictsort(meter: Meter, value: Any, case_sensitive: Any = False, by: Any = "k
     return ordered(meter, [(_key(meter, pair[side], None, case_sensitive), pair) for pair in pairs], bool(reverse))
 
 
+_LIST: Final = 4
+"""Steps that making a list costs beside its items: it is an object that the garbage collector tracks."""
+
+
 def batch(meter: Meter, value: Any, linecount: Any, fill_with: Any = None) -> list[list[Any]]:
     """Lists of `linecount` items, the last one filled up."""
     size = whole(linecount, "linecount", 1, MAX_ITEMS)
     source = sequence(meter, value)
+    meter.spend(_LIST * (len(source) // size + 1))
     rows = [list(source[at : at + size]) for at in range(0, len(source), size)]
     return _filled(meter, rows, size, fill_with, rows[-1:])
 
@@ -134,6 +139,7 @@ def slice_(meter: Meter, value: Any, slices: Any, fill_with: Any = None) -> list
     count = whole(slices, "slices", 1, MAX_ITEMS)
     source = sequence(meter, value)
     meter.items(count)
+    meter.spend(_LIST * count)
     size, longer = divmod(len(source), count)
     starts = [at * size + min(at, longer) for at in range(count + 1)]
     rows = [list(source[start:stop]) for start, stop in pairwise(starts)]

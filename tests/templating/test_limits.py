@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -135,6 +137,15 @@ TEMPLATES = [
     "{% set x = {'a': 1} %}" + "{% set x = {'a': x, 'b': x} %}" * 50 + "{{ x == {'a': x.b, 'b': 1} }}{{ x | tojson }}",
     "{% for a in range(300) %}{{ 'x' * 10000 }}{% endfor %}",
 ]
+
+
+@pytest.fixture(autouse=True)
+def own_garbage() -> Iterator[None]:
+    """What other tests have left in memory is not collected on these tests' time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("source", EXPRESSIONS)
