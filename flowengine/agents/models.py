@@ -1,13 +1,15 @@
 """From an agent's settings to the model that answers: by name or as given, with retries and fallbacks.
 
 It knows which wrappers an agent's settings ask for, and in which order. Vendors, keys and waiting
-are the model column's matter.
+are the model column's matter. Models keep no state of their calls, so one that was opened by name is
+taken again for as long as the environment says the same.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from flowengine.agents.readings import Readings
 from flowengine.agents.settings import CallSettings
 from flowengine.agents.surroundings import Surroundings
 from flowengine.llm.detect import default_model, detect, get_llm
@@ -27,17 +29,53 @@ def open_model(settings: CallSettings) -> tuple[Model, str | None]:
     'offline'
     """
     around = settings.surroundings
-    first, notice = (settings.model, None) if settings.model is not None else default_model(around.environ)
-    models = [_opened(each, settings.max_retries, around) for each in (first, *settings.fallbacks)]
-    return (models[0] if len(models) == 1 else FallbackModel(models)), notice
+    if not _is_by_name(settings):
+        return _all_opened(settings, around)
+    question = (settings.model, settings.fallbacks, settings.max_retries, id(around))
+    known = _known.get(question)
+    if known is not None and known.readings.still_hold():
+        return known.model, known.notice
+    readings = Readings(around.environ)
+    model, notice = _all_opened(settings, Surroundings(readings, around.providers))
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[question] = _Known(model, notice, readings, around)
+    return model, notice
+
+
+class _Known(NamedTuple):
+    """What was opened for a question, and what that was read from."""
+
+    model: Model
+    notice: str | None
+    readings: Readings
+    around: Surroundings
+    """Kept, so that no other has its id."""
+
+
+_known: Final[dict[tuple[Any, ...], _Known]] = {}
+_MOST_KNOWN: Final = 1000
 
 
 def prepare_model(settings: CallSettings) -> None:
     """Raise now what opening the model would raise later (a missing key), and start the slow import of its library."""
     model, _ = open_model(settings)
-    is_named = settings.model is None or isinstance(settings.model, str)
-    if is_named and model.provider != "offline":
+    if _is_name(settings.model) and model.provider != "offline":
         LiteLLMModel.preload()
+
+
+def _is_by_name(settings: CallSettings) -> bool:
+    return _is_name(settings.model) and all(isinstance(each, str) for each in settings.fallbacks)
+
+
+def _is_name(model: str | Model | None) -> bool:
+    return model is None or isinstance(model, str)
+
+
+def _all_opened(settings: CallSettings, around: Surroundings) -> tuple[Model, str | None]:
+    first, notice = (settings.model, None) if settings.model is not None else default_model(around.environ)
+    models = [_opened(each, settings.max_retries, around) for each in (first, *settings.fallbacks)]
+    return (models[0] if len(models) == 1 else FallbackModel(models)), notice
 
 
 def _opened(model: str | Model, max_retries: int, around: Surroundings) -> Model:

@@ -9,6 +9,7 @@ import pytest
 from flowengine.agents.agent import Agent
 from flowengine.agents.models import open_model
 from flowengine.agents.settings import CallSettings
+from flowengine.agents.surroundings import Surroundings
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.llm.fallback import FallbackModel
 from flowengine.llm.retrying import RetryingModel
@@ -81,3 +82,32 @@ def test_a_model_with_a_policy_of_its_own_keeps_it() -> None:
     assert open_model(CallSettings(fallback))[0] is fallback
     assert open_model(CallSettings(bare, max_retries=0))[0] is bare
     assert isinstance(open_model(CallSettings(bare))[0], RetryingModel)
+
+
+def test_a_model_is_opened_once_for_as_long_as_the_environment_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = CallSettings("openai/gpt-4o-mini")
+    monkeypatch.setenv("OPENAI_API_KEY", "first")
+    first, _ = open_model(settings)
+    assert open_model(CallSettings("openai/gpt-4o-mini", temperature=0.5))[0] is first
+    assert open_model(CallSettings("openai/gpt-4o-mini", max_retries=1))[0] is not first
+    monkeypatch.setenv("UNRELATED", "x")
+    assert open_model(settings)[0] is first
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9")  # was looked for, and not there
+    second, _ = open_model(settings)
+    assert second is not first
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ModelConfigError, match="needs a key"):
+        open_model(settings)
+
+
+def test_a_default_that_is_chosen_later_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_model(CallSettings())[1] is not None
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    model, notice = open_model(CallSettings())
+    assert (model.provider, notice) == ("openai", None)
+
+
+def test_models_of_different_surroundings_are_different() -> None:
+    keys = [Surroundings({"OPENAI_API_KEY": key}) for key in ("a", "b")]
+    first, second = [open_model(CallSettings("openai/gpt-4o-mini", surroundings=each))[0] for each in keys]
+    assert first is not second
