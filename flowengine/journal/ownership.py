@@ -15,13 +15,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from flowengine.errors import StoreUnavailableError
 
 __all__ = ["Ownership", "claim", "is_alive", "process_of"]
+
+_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{12}")
+"""A store may be damaged or hostile: what it calls a writer must not lead to any other file."""
 
 
 class Ownership:
@@ -62,7 +67,9 @@ def claim(folder: Path) -> Ownership:
 
 
 def is_alive(folder: Path, name: str) -> bool:
-    """Whether the writer of that name may still write."""
+    """Whether the writer of that name may still write. The file of one that is dead is removed."""
+    if not _NAME.fullmatch(name):
+        return False
     try:
         descriptor = os.open(folder / name, os.O_RDONLY)
     except OSError as error:

@@ -72,7 +72,8 @@ class Tables:
 
     def held(self, run_id: str) -> tuple[Held, str | None] | None:
         """The run, and the name of the writer that it has or had; None where there is no such run."""
-        for number, epoch, owner in self._query("SELECT number, epoch, owner FROM run WHERE run_id = ?", run_id):
+        query = "SELECT number, CAST(epoch AS INTEGER), CAST(owner AS TEXT) FROM run WHERE run_id = ?"
+        for number, epoch, owner in self._query(query, run_id):
             return Held(number, epoch), owner
         return None
 

@@ -32,6 +32,7 @@ from flowengine.context import (
     LLMResult,
     NodeResult,
     RoutingResult,
+    freeze,
 )
 from flowengine.engine.events import (
     ErrorInfo,
@@ -272,6 +273,18 @@ def test_the_events_of_a_run_come_back_frozen() -> None:
     for shared in (event.result.output, event.result.output[0], event.result.output[0]["a"], event.result.state["k"]):
         with pytest.raises(TypeError, match="shared"):
             shared.clear()
+
+
+def test_a_graph_that_is_frozen_is_written_as_any_other() -> None:
+    for text in ("plain", "lone \ud800"):
+        for graph in ({"nodes": [["a", text]]}, {"nodes": []}, {}):
+            start = RunStarted("r1", "flow", 1.0, {}, {}, {"a": "1"}, None, None, "0", {}, graph)
+            frozen = start._replace(graph=freeze(graph))
+            for each in (frozen, frozen._replace(run_id="r2"), frozen._replace(run_id="\udfff")):
+                assert encode(each) == encode(each) == encode(start._replace(run_id=each.run_id))
+                assert decode(encode(each)) == each
+    with pytest.raises(NotJournalableError, match=r"graph\.nodes"):
+        encode(start._replace(graph=freeze({"nodes": object()})))
 
 
 def test_defaults_at_the_end_cost_nothing() -> None:

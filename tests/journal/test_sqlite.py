@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.context import NodeResult
-from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunStarted
+from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunResumed, RunStarted
 from flowengine.errors import (
     JournalError,
     NotJournalableError,
@@ -28,7 +28,9 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from flowengine.journal.database import connect
 from flowengine.journal.sqlite import Durability, SQLiteJournal, SQLiteStore
+from flowengine.journal.tables import Held, Tables
 
 STARTED = RunStarted("r1", "flow", 1.0, {}, {}, {})
 
@@ -340,6 +342,214 @@ def test_a_run_belongs_to_its_process_until_that_is_dead(store: SQLiteStore) -> 
     assert list(Path(f"{store.path}.locks").iterdir()) == []
 
 
+@pytest.fixture
+def other(store: SQLiteStore) -> Iterator[SQLiteStore]:
+    """Another store of the same file: as another process, as far as locks can tell."""
+    made = SQLiteStore(store.path, patience=0.05)
+    yield made
+    made.close()
+
+
+async def test_another_store_may_write_what_is_finished_or_closed(store: SQLiteStore, other: SQLiteStore) -> None:
+    done = write_run(store, "done", [STARTED, RunFinished(2.0, "failed")])
+    stopped = write_run(store, "stopped", [STARTED])
+    for run_id in ("stopped", "done"):
+        if run_id == "stopped":
+            with pytest.raises(StoreUnavailableError, match=f"'stopped' is being written by process {os.getpid()};"):
+                other.open(run_id)
+            await stopped.close()
+        await other.open(run_id).close()
+    mine = other.open("done")
+    done.append(RunResumed(3.0))
+    with pytest.raises(StoreUnavailableError, match="taken over by another writer"):
+        done.commit()
+    mine.append(RunResumed(4.0))
+    mine.commit()
+    assert list(store.events("done", 2)) == [RunResumed(4.0)]
+
+
+async def test_a_run_that_goes_on_in_its_journal_is_held_again(store: SQLiteStore, other: SQLiteStore) -> None:
+    journal = write_run(store, "r1", [STARTED, RunFinished(2.0, "failed"), RunResumed(3.0)])
+    with pytest.raises(StoreUnavailableError, match="is being written"):
+        other.open("r1")
+    await journal.close()
+    await other.open("r1").close()
+
+
+def test_the_same_id_made_twice_at_once_is_one_run_and_one_error(store: SQLiteStore, other: SQLiteStore) -> None:
+    first, second, third = store.create("r1"), other.create("r1"), other.create("r2")
+    first.append(STARTED)
+    with pytest.raises(JournalError, match="run 'r1' exists already"):
+        second.append(STARTED)
+    first.append(finished("a"))
+    first.commit()
+    third.append(STARTED)
+    third.commit()
+    assert list(store.events("r1")) == [STARTED, finished("a")]
+    assert list(store.events("r2")) == [STARTED]
+
+
+def test_a_run_begins_with_its_start(store: SQLiteStore) -> None:
+    journal = store.create("r1")
+    with pytest.raises(JournalError, match="RunStarted, not a NodeStarted"):
+        journal.append(NodeStarted("a", 1.0))
+    journal.append(STARTED)
+    assert on_disk(store.path) == 1
+
+
+def test_a_writer_that_failed_lets_others_go_on_with_its_runs(store: SQLiteStore, other: SQLiteStore) -> None:
+    journal = write_run(store, "r1", [STARTED])
+    journal.append(finished("a"))
+    with locked(store.path), pytest.raises(StoreUnavailableError, match="locked"):
+        journal.commit()
+    again = other.open("r1")
+    again.append(finished("b"))
+    again.commit()
+    with pytest.raises(StoreUnavailableError, match="locked"):
+        journal.append(finished("c"))
+    assert list(other.events("r1", 1)) == [finished("b")]
+
+
+def test_a_writer_whose_lock_was_removed_does_not_end_a_run_that_another_has(
+    store: SQLiteStore, other: SQLiteStore
+) -> None:
+    journal = write_run(store, "r1", [STARTED])
+    shutil.rmtree(f"{store.path}.locks")
+    again = other.open("r1")
+    again.append(finished("b"))
+    again.commit()
+    journal.append(RunFinished(2.0, "failed"))
+    with pytest.raises(StoreUnavailableError):
+        journal.commit()
+    assert list(other.events("r1", 1)) == [finished("b")]
+
+
+def test_a_store_is_the_same_by_every_way_to_its_file(store: SQLiteStore, tmp_path: Path) -> None:
+    write_run(store, "r1", [STARTED])
+    (tmp_path / "link.db").symlink_to(store.path)
+    linked = SQLiteStore(tmp_path / "link.db")
+    with pytest.raises(StoreUnavailableError, match="is being written"):
+        linked.open("r1")
+    linked.close()
+
+
+@pytest.mark.parametrize("owner", ["../../victim", "victim", "", 7, b"\xff"])
+def test_a_hostile_name_of_a_writer_leads_to_no_file(owner: object, store: SQLiteStore, tmp_path: Path) -> None:
+    write_run(store, "r1", [STARTED])
+    store.close()
+    for victim in (tmp_path / "victim", tmp_path.parent / "victim", Path(f"{store.path}.locks") / "victim"):
+        victim.write_text("mine")
+    connection = sqlite3.connect(store.path)
+    connection.execute("UPDATE run SET owner = ?", (owner,))
+    connection.commit()
+    connection.close()
+    with suppress(JournalError):
+        store.open("r1")
+    for victim in (tmp_path / "victim", tmp_path.parent / "victim", Path(f"{store.path}.locks") / "victim"):
+        assert victim.read_text() == "mine"
+
+
+OPENER = """
+import sys
+from flowengine.errors import StoreUnavailableError
+from flowengine.journal.sqlite import SQLiteStore
+
+store = SQLiteStore(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    store.open("r1")
+    print("mine", flush=True)
+except StoreUnavailableError as error:
+    print("refused" if "is being written by" in str(error) else error, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_of_several_that_open_a_dead_run_at_once_one_gets_it(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    run_and_kill(path, "process", 1)
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPENER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    answers: list[str] = []
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    for child in children:
+        assert child.stdout is not None
+        answers.append(child.stdout.readline().strip())
+    for child in children:
+        child.communicate(timeout=60)
+    assert sorted(answers) == ["mine", "refused", "refused", "refused"]
+
+
+def test_of_two_that_saw_the_same_writer_gone_one_takes_its_place(store: SQLiteStore) -> None:
+    write_run(store, "r1", [STARTED])
+    connection = connect(store.path, "process", 1.0)
+    tables = Tables(store.path, connection)
+    known = tables.held("r1")
+    assert known is not None
+    held, before = known
+    assert tables.take_over(held, before, "first") == (held.number, held.epoch + 1)
+    assert tables.take_over(held, before, "second") is None  # the epoch has grown
+    assert tables.take_over(Held(held.number, held.epoch + 1), before, "second") is None  # the writer is another
+    assert tables.held("r1") == ((held.number, held.epoch + 1), "first")
+    connection.close()
+
+
+FORKS = """
+import os, sys
+from flowengine.engine.events import RunFinished, RunStarted
+from flowengine.errors import StoreUnavailableError
+from flowengine.journal.sqlite import SQLiteStore
+
+def begun(run_id):
+    journal = store.create(run_id)
+    journal.append(RunStarted(run_id, "flow", 1.0, {}, {}, {}))
+    journal.commit()
+    return journal
+
+store = SQLiteStore(sys.argv[1])
+journal = begun("parent")
+child = os.fork()
+if child == 0:
+    try:
+        store.open("parent")
+    except StoreUnavailableError as error:
+        assert f"process {os.getppid()};" in str(error), error
+        begun("child")
+        store.close()
+        os._exit(0)
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+try:
+    SQLiteStore(sys.argv[1]).open("parent")
+except StoreUnavailableError:
+    journal.append(RunFinished(2.0, "succeeded"))
+    journal.commit()
+    print(sorted((run.run_id, run.events) for run in store.list()))
+"""
+
+
+def test_a_forked_child_writes_runs_of_its_own_and_leaves_its_parents(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", FORKS, str(tmp_path / "runs.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert child.stdout == "[('child', 1), ('parent', 2)]\n", child
+
+
 def test_a_closed_store_lets_go_of_its_runs(store: SQLiteStore) -> None:
     journal = store.create("r1")
     journal.append(STARTED)
@@ -484,6 +694,47 @@ def test_missing_events_are_not_passed_over(store: SQLiteStore) -> None:
     for run_id in ("r1", "r2"):
         with pytest.raises(StoreCorruptError, match=f"run '{run_id}'"):
             store.events(run_id)
+
+
+def test_events_that_follow_each_other_share_a_row_and_are_still_counted(store: SQLiteStore) -> None:
+    events: list[Event] = [STARTED]
+    journal = write_run(store, "r1", [STARTED])
+    for index in range(50):
+        for event in (NodeStarted(f"n{index}", 1.0), finished(f"n{index}", "x" * (index * 40))):
+            journal.append(event)
+            events.append(event)
+        if index % 5 == 4:
+            journal.commit()
+    connection = sqlite3.connect(store.path)
+    (rows,) = connection.execute("SELECT count(*) FROM event").fetchone()
+    connection.close()
+    assert rows < 75
+    assert store.list()[0].events == len(events)
+    for after in range(len(events) + 2):
+        assert list(store.events("r1", after)) == events[after:]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM event WHERE position % 4294967296 = 4",
+        "UPDATE event SET body = substr(body, 1, instr(body, char(10)) - 1) WHERE position % 4294967296 = 4",
+        "UPDATE event SET body = body || char(10) || body WHERE position % 4294967296 = 4",
+        "UPDATE event SET body = body || char(10) WHERE position % 4294967296 = 4",
+    ],
+)
+def test_a_row_with_more_or_fewer_events_than_it_should_have_is_damage(damage: str, store: SQLiteStore) -> None:
+    journal = write_run(store, "r1", [STARTED])
+    for name in ("a", "b", "c"):
+        journal.append(NodeStarted(name, 1.0))
+        journal.append(finished(name))
+        journal.commit()
+    connection = sqlite3.connect(store.path)
+    assert connection.execute(damage).rowcount == 1
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreCorruptError, match="run 'r1'"):
+        store.events("r1")
 
 
 def served(path: Path, runs: dict[str, list[Event]]) -> dict[str, int]:
