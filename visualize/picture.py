@@ -7,25 +7,13 @@ the skeleton of the graph. Events that make no sense (of unknown nodes, out of o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from flowengine.context import NodeStatus, RunStatus
-from flowengine.engine.events import (
-    Event,
-    NodeCancelled,
-    NodeFailed,
-    NodeFinished,
-    NodeRecorded,
-    NodeSkipped,
-    NodeStarted,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-)
+from flowengine.engine.events import Event
 from flowengine.engine.graph import ON_ERROR, Graph
-from flowengine.records import ModelCall, Retry
+from visualize.progress import NodeRow, Progress
 
 __all__ = ["EdgeState", "Picture", "PictureEdge", "PictureNode", "RunHead", "picture_of_flow", "picture_of_run"]
 
@@ -103,112 +91,61 @@ def picture_of_flow(name: str, graph: Graph) -> Picture:
     return Picture(name, nodes, tuple(PictureEdge(*ends, tuple(each)) for ends, each in labels.items()))
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What the events so far say of one node."""
-
-    kind: str
-    status: NodeStatus = "pending"
-    cause: str | None = None
-    started: float | None = None
-    ended: float | None = None
-    calls: list[ModelCall] = field(default_factory=list[ModelCall])
-    retries: int = 0
-    error: str | None = None
-    route: str | None = None
-
-
 def picture_of_run(events: Sequence[Event]) -> Picture:
     """The picture of a run, finished or not, from its journal."""
-    seen: dict[str, _Seen] = {}
-    begun, edges, finished = _first(events, seen)
+    progress = Progress()
     for event in events:
-        if isinstance(event, RunFinished):
-            finished = event
-        elif isinstance(event, RunResumed):
-            finished = None
-        elif not isinstance(event, RunStarted) and event.node in seen:
-            _fold(seen[event.node], event)
-    drawn = tuple(_edge(seen, *each) for each in edges)
-    critical = _critical(seen, drawn)
+        progress.apply(event)
+    skeleton: Mapping[str, Any] = {} if progress.started is None else progress.started.graph
+    rows = {name: progress.nodes[name] for name, _ in skeleton.get("nodes", ())}
+    edges = [_edge(rows, *each) for each in skeleton.get("edges", ()) if each[0] in rows and each[1] in rows]
+    critical = _critical(rows, edges)
     on_path = set(pairwise(critical))
-    nodes = tuple(_node(name, each, name in critical) for name, each in seen.items())
-    marked = tuple(each._replace(critical=(each.source, each.target) in on_path) for each in drawn)
-    name = begun.flow if begun else "run"
-    return Picture(name, nodes, marked, _head(begun, finished, events, nodes))
+    nodes = tuple(_node(row, name in critical) for name, row in rows.items())
+    marked = tuple(each._replace(critical=(each.source, each.target) in on_path) for each in edges)
+    return Picture(progress.flow or "run", nodes, marked, _head(progress))
 
 
-_Edges = list[tuple[str, str, tuple[str, ...]]]
-
-
-def _first(events: Sequence[Event], seen: dict[str, _Seen]) -> tuple[RunStarted | None, _Edges, RunFinished | None]:
-    """The run's start, with its skeleton read into `seen`."""
-    begun = next((event for event in events if isinstance(event, RunStarted)), None)
-    if begun is None:
-        return None, [], None
-    skeleton: Mapping[str, Any] = begun.graph
-    for name, kind in skeleton.get("nodes", ()):
-        seen[name] = _Seen(kind)
-    edges = [(source, target, tuple(labels)) for source, target, labels in skeleton.get("edges", ())]
-    return begun, [each for each in edges if each[0] in seen and each[1] in seen], None
-
-
-def _fold(node: _Seen, event: Event) -> None:
-    match event:
-        case NodeStarted():
-            node.status, node.started, node.ended = "running", event.at, None
-            node.error = node.cause = node.route = None
-        case NodeFinished():
-            node.status, node.ended, node.route = "succeeded", event.at, event.result.route
-        case NodeFailed():
-            node.status, node.ended, node.error = "failed", event.at, event.error.message
-        case NodeSkipped():
-            node.status, node.cause = "skipped", event.cause
-        case NodeCancelled():
-            node.status, node.ended = "cancelled", event.at
-        case NodeRecorded():
-            if isinstance(event.record, ModelCall):
-                node.calls.append(event.record)
-            elif isinstance(event.record, Retry):
-                node.retries += 1
-        case _:
-            pass
-
-
-def _node(name: str, seen: _Seen, critical: bool) -> PictureNode:
-    costs = [call.cost_usd for call in seen.calls]
-    priced = [cost for cost in costs if cost is not None]
+def _node(row: NodeRow, critical: bool) -> PictureNode:
+    usage = row.usage
     return PictureNode(
-        name,
-        seen.kind,
-        seen.status,
-        seen.cause,
-        None if seen.started is None or seen.ended is None else max(0.0, seen.ended - seen.started),
-        sum((call.prompt_tokens or 0) + (call.completion_tokens or 0) for call in seen.calls),
-        sum(priced) if priced else None,
-        len(seen.calls),
-        len(costs) - len(priced),
-        seen.retries + 1,
-        seen.error,
-        seen.route,
+        row.id,
+        row.kind,
+        row.status,
+        row.cause,
+        _seconds(row),
+        usage.known_tokens,
+        usage.known_cost if usage.priced else None,
+        usage.calls,
+        usage.calls - usage.priced,
+        row.retries + 1,
+        None if row.error is None else row.error.message,
+        None if row.result is None else row.result.route,
         critical,
     )
 
 
-def _edge(seen: Mapping[str, _Seen], source: str, target: str, labels: tuple[str, ...]) -> PictureEdge:
+def _seconds(row: NodeRow) -> float | None:
+    """Never below 0, whatever a clock did."""
+    seconds = row.seconds()
+    return None if seconds is None else max(0.0, seconds)
+
+
+def _edge(rows: Mapping[str, NodeRow], source: str, target: str, labels: Sequence[str]) -> PictureEdge:
     """An edge is taken when its source let its target run; it is undecided while either may still change."""
-    before, after = seen[source], seen[target]
+    before, after = rows[source], rows[target]
     if before.status in ("pending", "running", "waiting") or after.status == "pending":
-        return PictureEdge(source, target, labels, "undecided")
-    opened = before.status == "succeeded" and (not labels or before.route in labels)
+        return PictureEdge(source, target, tuple(labels), "undecided")
+    route = None if before.result is None else before.result.route
+    opened = before.status == "succeeded" and (not labels or route in labels)
     handled = before.status == "failed" and ON_ERROR in labels
     taken = (opened or handled) and after.status in RAN
-    return PictureEdge(source, target, labels, "taken" if taken else "not_taken")
+    return PictureEdge(source, target, tuple(labels), "taken" if taken else "not_taken")
 
 
-def _critical(seen: Mapping[str, _Seen], edges: Iterable[PictureEdge]) -> list[str]:
+def _critical(rows: Mapping[str, NodeRow], edges: Iterable[PictureEdge]) -> list[str]:
     """From the node that ended last, back along the parents that ended last."""
-    ended = {name: node.ended for name, node in seen.items() if node.ended is not None and node.started is not None}
+    ended = {name: row.ended for name, row in rows.items() if row.ended is not None and row.started is not None}
     if not ended:
         return []
     parents: dict[str, list[str]] = {}
@@ -216,22 +153,20 @@ def _critical(seen: Mapping[str, _Seen], edges: Iterable[PictureEdge]) -> list[s
         if edge.state == "taken" and edge.source in ended:
             parents.setdefault(edge.target, []).append(edge.source)
     path = [max(ended, key=lambda name: ended[name] or 0.0)]
-    while len(path) <= len(seen) and path[-1] in parents:
+    while len(path) <= len(rows) and path[-1] in parents:
         path.append(max(parents[path[-1]], key=lambda name: ended[name] or 0.0))
     return path[::-1]
 
 
-def _head(
-    begun: RunStarted | None, finished: RunFinished | None, events: Sequence[Event], nodes: Iterable[PictureNode]
-) -> RunHead:
-    listed = list(nodes)
-    last = events[-1].at if events else None
+def _head(progress: Progress) -> RunHead:
+    usage, finished = progress.usage, progress.finished
+    seconds = progress.seconds(progress.last_at)
     return RunHead(
-        begun.run_id if begun else "",
-        finished.status if finished else "running",
-        None if begun is None or last is None else max(0.0, last - begun.at),
-        sum(node.tokens for node in listed),
-        sum(node.cost_usd or 0.0 for node in listed),
-        sum(node.unpriced for node in listed),
-        finished.error.message if finished and finished.error else None,
+        "" if progress.started is None else progress.started.run_id,
+        progress.status,
+        None if seconds is None else max(0.0, seconds),
+        usage.known_tokens,
+        usage.known_cost,
+        usage.calls - usage.priced,
+        None if finished is None or finished.error is None else finished.error.message,
     )

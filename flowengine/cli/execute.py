@@ -9,7 +9,6 @@ from typing import cast
 from flowengine.cli.failure import report
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.outcome import code_of, error_line, outputs_text, run_object
-from flowengine.cli.progress import Progress
 from flowengine.cli.store import again, chosen_store, journals, keeps
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
@@ -19,6 +18,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.journal.database import Durability
 from flowengine.journal.tee import TeeStore
 from flowengine.runners.run import Run
+from visualize.progress import Progress
 
 __all__ = ["Execution"]
 

@@ -9,8 +9,8 @@ from time import time
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 
-from flowengine.cli.progress import Progress
 from flowengine.cli.tree import draw
+from visualize.progress import Progress
 
 __all__ = ["live_tree"]
 

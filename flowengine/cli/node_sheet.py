@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from flowengine.cli.plain import shown
-from flowengine.cli.progress import NodeRow
 from flowengine.cli.sheet import cut, indented, usage_text
 from flowengine.cli.table import table
 from flowengine.cli.units import clock, dollars, span, tokens
@@ -21,6 +20,7 @@ from flowengine.records import (
     SkillLoad,
     ToolCall,
 )
+from visualize.progress import NodeRow
 
 __all__ = ["node_sheet"]
 

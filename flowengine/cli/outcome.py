@@ -7,10 +7,10 @@ from typing import Any
 
 from flowengine.cli.interrupt import INTERRUPTED
 from flowengine.cli.plain import dumps, shown
-from flowengine.cli.progress import NodeRow, Progress
 from flowengine.context import NodeStatus, RunStatus
 from flowengine.engine.events import ErrorInfo
 from flowengine.errors import LimitError
+from visualize.progress import NodeRow, Progress
 
 __all__ = ["code_of", "error_line", "node_object", "outputs_text", "run_object"]
 

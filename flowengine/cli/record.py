@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flowengine.cli.progress import Progress
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import RunNotFoundError, StoreCorruptError, did_you_mean
+from visualize.progress import Progress
 
 __all__ = ["beginning", "folded", "node_events", "read", "records_of"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from flowengine.cli.plain import shown
-from flowengine.cli.progress import NodeRow, Progress, Usage
 from flowengine.cli.table import table
 from flowengine.cli.units import clock, dollars, span, tokens
+from visualize.progress import NodeRow, Progress, Usage
 
 __all__ = ["LONGEST", "cut", "indented", "run_sheet", "usage_text"]
 

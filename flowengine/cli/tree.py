@@ -8,10 +8,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from flowengine.cli.progress import NodeRow, Progress
 from flowengine.cli.terminal import safe
 from flowengine.cli.units import dollars, span, tokens
 from flowengine.context import NodeStatus
+from visualize.progress import NodeRow, Progress
 
 __all__ = ["draw"]
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from flowengine.cli.plain import event_line
-from flowengine.cli.progress import Progress
 from flowengine.cli.terminal import Results, complain, has_live_stderr
 from flowengine.engine.events import Event
+from visualize.progress import Progress
 
 __all__ = ["Reporting", "watching"]
 

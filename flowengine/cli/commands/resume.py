@@ -12,7 +12,6 @@ from flowengine.cli.environment import environment
 from flowengine.cli.execute import Execution
 from flowengine.cli.options import limits_of, reporting_of, running_options
 from flowengine.cli.outcome import outputs_text, run_object
-from flowengine.cli.progress import Progress
 from flowengine.cli.record import beginning, read
 from flowengine.cli.store import chosen_store, journals
 from flowengine.cli.terminal import Results, complain
@@ -24,6 +23,7 @@ from flowengine.flow import Flow
 from flowengine.journal.database import Durability
 from flowengine.runners import local
 from flowengine.runners.run import Run
+from visualize.progress import Progress
 
 __all__ = ["command"]
 

@@ -1,4 +1,4 @@
-"""Where a run stands, folded from its events: what the live tree, `runs show` and `--json` are drawn from.
+"""Where a run stands, folded from its events: what pictures, the live tree, `runs show` and `--json` are drawn from.
 
 Pure: events in, rows out. It needs neither the flow nor the store.
 """

@@ -6,7 +6,6 @@ import io
 
 from rich.console import Console
 
-from flowengine.cli.progress import Progress
 from flowengine.cli.tree import draw
 from flowengine.context import NodeResult
 from flowengine.engine.events import (
@@ -23,6 +22,7 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.records import ModelCall, Notice, Retry
+from visualize.progress import Progress
 
 
 def started(*nodes: str) -> RunStarted:
