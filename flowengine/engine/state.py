@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from flowengine.context import FrozenDict, FrozenList, freeze, is_json_type, shown
 from flowengine.errors import StateConflictError, StateError, did_you_mean
+from flowengine.values import FrozenDict, FrozenList, freeze, is_json_type, shown
 
 __all__ = [
     "ENGINE_KEYS",

@@ -30,13 +30,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.context import EMPTY, NodeResult, NodeStatus, SkipCause, freeze
+from flowengine.context import EMPTY, NodeResult, NodeStatus, SkipCause
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph
 from flowengine.engine.passing import Passing
 from flowengine.engine.restoring import past_of
 from flowengine.engine.state import ENGINE_OWNED, Conflict, Layer, StateStore
 from flowengine.errors import StateConflictError
+from flowengine.values import freeze
 
 __all__ = ["Decision", "Walk"]
 

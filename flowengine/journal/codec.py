@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from flowengine.context import FrozenDict, NodeResult
+from flowengine.context import NodeResult
 from flowengine.engine.events import EVENTS, SCHEMA_VERSION, ErrorInfo, Event, NodeFinished, RunStarted
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
 from flowengine.journal.pack import UnpackableError, locate, pack, pack_fields, protect
 from flowengine.journal.unpack import unpack
 from flowengine.records import RECORDS
+from flowengine.values import FrozenDict
 
 __all__ = ["decode", "encode"]
 

@@ -30,10 +30,11 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from pydantic_core import TzInfo
 
-from flowengine.context import EMPTY, EvaluationResult, FrozenDict, FrozenList, LLMResult, NodeResult, RoutingResult
+from flowengine.context import EMPTY, EvaluationResult, LLMResult, NodeResult, RoutingResult
 from flowengine.engine.events import EVENTS, ErrorInfo
 from flowengine.journal.classes import class_name
 from flowengine.records import RECORDS
+from flowengine.values import FrozenDict, FrozenList
 
 __all__ = ["MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
 

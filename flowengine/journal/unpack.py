@@ -21,10 +21,11 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from pydantic_core import TzInfo
 
-from flowengine.context import EvaluationResult, FrozenDict, FrozenList, LLMResult, RoutingResult
+from flowengine.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.classes import find_class
 from flowengine.journal.pack import TUPLES
+from flowengine.values import FrozenDict, FrozenList
 
 __all__ = ["unpack"]
 

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, cast
 
-from flowengine.context import Context, NodeResult, shown
+from flowengine.context import Context, NodeResult
 from flowengine.errors import RouteError
 from flowengine.nodes.function import source_of
 from flowengine.nodes.node import FlowNode
+from flowengine.values import shown
 
 __all__ = ["CasesNode", "ConditionNode", "Otherwise"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flowengine.context import freeze, is_json_type, shown
 from flowengine.errors import InputError, did_you_mean
+from flowengine.values import freeze, is_json_type, shown
 
 __all__ = ["REQUIRED", "InputField", "checked_inputs"]
 

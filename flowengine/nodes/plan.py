@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from flowengine.context import Context, freeze
+from flowengine.context import Context
 from flowengine.engine.graph import Edge, Graph
 from flowengine.engine.ports import Node
 from flowengine.engine.scheduler import OnFailure
@@ -22,6 +22,7 @@ from flowengine.errors import Diagnostic, FlowError
 from flowengine.nodes.inputs import InputField
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrapped
+from flowengine.values import freeze
 
 __all__ = ["FlowLimits", "Plan", "assemble"]
 

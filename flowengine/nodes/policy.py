@@ -13,12 +13,13 @@ from typing import Any
 
 import anyio
 
-from flowengine.context import Context, NodeResult, shown
+from flowengine.context import Context, NodeResult
 from flowengine.engine.ports import Node, Skip
 from flowengine.errors import NodeTimeoutError, TemplateError
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.retry import Retry
 from flowengine.records import Retry as RetryRecord
+from flowengine.values import shown
 
 __all__ = ["wrapped"]
 

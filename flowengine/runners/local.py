@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from flowengine.context import EMPTY, RunStatus, freeze
+from flowengine.context import EMPTY, RunStatus
 from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.scheduler import Scheduler, error_info
@@ -26,6 +26,7 @@ from flowengine.journal.effects import decided_effects
 from flowengine.nodes.inputs import checked_inputs
 from flowengine.nodes.plan import FlowLimits, Plan
 from flowengine.runners.run import Run
+from flowengine.values import freeze
 from flowengine.version import __version__
 
 __all__ = ["changed_nodes", "new_run_id", "read_run", "resume", "start"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flowengine.context import FrozenDict
 from flowengine.templating.access import attribute, item
 from flowengine.templating.frame import UNSET, Closure, Frame, Slot
 from flowengine.templating.undefined import Missing
+from flowengine.values import FrozenDict
 
 __all__ = ["computed_path", "local_path", "outer_path"]
 

@@ -24,16 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel
 
-from flowengine.context import (
-    EMPTY,
-    EvaluationResult,
-    FrozenDict,
-    FrozenList,
-    LLMResult,
-    NodeResult,
-    RoutingResult,
-    freeze,
-)
+from flowengine.context import EMPTY, EvaluationResult, LLMResult, NodeResult, RoutingResult
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -59,6 +50,7 @@ from flowengine.records import (
     SkillLoad,
     ToolCall,
 )
+from flowengine.values import FrozenDict, FrozenList, freeze
 
 
 class Colour(Enum):

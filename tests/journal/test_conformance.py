@@ -9,7 +9,7 @@ from typing import get_args
 import anyio
 import pytest
 
-from flowengine.context import FrozenDict, NodeResult
+from flowengine.context import NodeResult
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -25,6 +25,7 @@ from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableEr
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite import Durability, SQLiteStore
 from flowengine.records import Notice
+from flowengine.values import FrozenDict
 
 NewStore = Callable[[], JournalStore]
 
