@@ -17,7 +17,6 @@ __all__ = [
     "EMPTY",
     "Context",
     "EvaluationResult",
-    "Fragment",
     "LLMResult",
     "NodeResult",
     "NodeStatus",
@@ -120,15 +119,6 @@ class NodeView(NamedTuple):
     result: Any
     status: NodeStatus
     error: str | None
-
-
-class Fragment(NamedTuple):
-    """A piece of prompt text, with where it came from."""
-
-    text: str
-    source: str
-    tokens: int = 0
-    priority: int = 0
 
 
 class Note(Protocol):
