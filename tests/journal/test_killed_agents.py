@@ -78,7 +78,7 @@ class Victim:
 def events_in(store: Path) -> int:
     try:
         with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
-            return connection.execute("SELECT count(*) FROM event").fetchone()[0]
+            return connection.execute("SELECT ifnull(max(position) % 4294967296 + 1, 0) FROM event").fetchone()[0]
     except sqlite3.OperationalError:  # it is not there yet
         return 0
 
