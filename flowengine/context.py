@@ -23,6 +23,7 @@ __all__ = [
     "NodeView",
     "RoutingResult",
     "RunStatus",
+    "Tell",
 ]
 
 NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
@@ -127,6 +128,16 @@ class Note(Protocol):
     async def __call__(self, record: Any) -> None: ...
 
 
+class Tell(Protocol):
+    """Where a node tells what it writes, piece by piece, to whoever follows the run. Nothing of it is kept.
+
+    `begins`: the piece is the first of a text; what was told before is no part of it. To be called on the
+    event loop that the node runs on.
+    """
+
+    def __call__(self, text: str, begins: bool = False, /) -> None: ...
+
+
 async def _unheard(record: Any) -> None:
     """Outside a run there is no journal to tell."""
 
@@ -181,6 +192,7 @@ class Context:
         variables: Mapping[str, Any] | None = None,
         note: Note = _unheard,
         recorded: Sequence[Any] = (),
+        tell: Tell | None = None,
     ) -> None:
         object.__setattr__(
             self,
@@ -201,6 +213,7 @@ class Context:
                 "variables": EMPTY if variables is None else variables,
                 "note": note,
                 "recorded": recorded,
+                "tell": tell,
             },
         )
 
@@ -278,6 +291,11 @@ class Context:
         """Records that an interrupted earlier attempt of this node left in the journal."""
         return self._given["recorded"]
 
+    @property
+    def tell(self) -> Tell | None:
+        """Tell what is being written; None where nobody listens."""
+        return self._given["tell"]
+
     def with_(self, **changes: Any) -> Context:
         """A new context that differs in the named attributes; this one stays as it is.
 
@@ -312,4 +330,5 @@ FIELDS: Final = (
     "variables",
     "note",
     "recorded",
+    "tell",
 )

@@ -7,7 +7,7 @@ a runner runs it, a journal store keeps its runs. No run's state is kept here.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -15,10 +15,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
+from anyio.streams.memory import MemoryObjectSendStream
 
 from flowengine.agents.sync import run_sync
 from flowengine.context import Context
-from flowengine.engine.events import Event
+from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.ports import JournalStore
 from flowengine.engine.state import StateKey
 from flowengine.journal.stores import Durability, open_store
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from flowengine.agents.routing import RoutingAgent
 
 Step: TypeAlias = "FlowNode | Agent | RoutingAgent | EvaluationAgent"
+Streamed: TypeAlias = Event | TokenStreamed
+"""What a stream yields."""
 Store = JournalStore | str | None
 F = TypeVar("F", bound="Flow")
 
@@ -201,18 +204,33 @@ class Flow:
         durability: Durability = "full",
         run_id: str | None = None,
         limits: FlowLimits | None = None,
+        tokens: bool = False,
     ) -> AsyncGenerator[EventStream]:
         """The run's events as they are journaled: `async with flow.stream(...) as events`.
 
+        `tokens`: also `TokenStreamed`, the pieces of what agents write while they write it; no journal has them.
+        Not streamed is what may still be taken back or has a shape: the answers of agents with an `output`,
+        with output guardrails or that improve, of judges and of routers. A call that breaks off and is made anew
+        begins its text anew (`TokenStreamed.begins`).
+
         Leaving the block early cancels the run. Reading slowly never slows it down.
         """
-        send, receive = anyio.create_memory_object_stream[Event](float("inf"))
+        send, receive = anyio.create_memory_object_stream[Streamed](float("inf"))
         stream = EventStream(receive)
         with _opened(store, durability) as journals:
             try:
                 async with anyio.create_task_group() as tasks:
                     teed = TeeStore(journals, send.send_nowait)
-                    tasks.start_soon(self._stream_into, stream, send, inputs or {}, teed, run_id, limits)
+                    start = partial(
+                        local.start,
+                        self.plan,
+                        inputs or {},
+                        teed,
+                        run_id=run_id,
+                        limits=limits,
+                        live=send.send_nowait if tokens else None,
+                    )
+                    tasks.start_soon(_run_into, stream, send, start)
                     try:
                         yield stream
                     except Exception as error:
@@ -223,30 +241,14 @@ class Flow:
                 send.close()
         stream.raise_failure()
 
-    async def _stream_into(
-        self,
-        stream: EventStream,
-        send: Any,
-        inputs: Mapping[str, Any],
-        store: JournalStore,
-        run_id: str | None,
-        limits: FlowLimits | None,
-    ) -> None:
-        """Run, and close the stream at the end; a failure is kept, to be raised once the tasks are closed."""
-        with send:
-            try:
-                stream.run = await local.start(self.plan, inputs, store, run_id=run_id, limits=limits)
-            except Exception as error:
-                stream.failure = error
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {len(self.plan.graph)} nodes>"
 
 
-class EventStream(AsyncIterator[Event]):
-    """The events of a run that goes on; `run` is there once they have ended."""
+class EventStream(AsyncIterator[Streamed]):
+    """The events of a run that goes on, and what is told beside them; `run` is there once they have ended."""
 
-    def __init__(self, receive: AsyncIterator[Event]) -> None:
+    def __init__(self, receive: AsyncIterator[Streamed]) -> None:
         self._receive = receive
         self.run: Run | None = None
         self.failure: Exception | None = None
@@ -254,7 +256,7 @@ class EventStream(AsyncIterator[Event]):
     def __aiter__(self) -> EventStream:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> Streamed:
         try:
             return await anext(self._receive)
         except StopAsyncIteration:
@@ -266,6 +268,15 @@ class EventStream(AsyncIterator[Event]):
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
+
+
+async def _run_into(stream: EventStream, send: MemoryObjectSendStream[Streamed], start: Callable[[], Awaitable[Run]]):
+    """Run, and close the stream at the end; a failure is kept, to be raised once the tasks are closed."""
+    with send:
+        try:
+            stream.run = await start()
+        except Exception as error:
+            stream.failure = error
 
 
 def as_node(step: Step) -> FlowNode:

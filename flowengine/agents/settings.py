@@ -31,6 +31,7 @@ __all__ = [
     "call_settings",
     "check_labels",
     "check_share",
+    "settles_late",
 ]
 
 ModelChoice: TypeAlias = str | Model | None
@@ -130,6 +131,11 @@ class Improvement:
     def __post_init__(self) -> None:
         if self.max_iterations < 0:
             raise DefinitionError(f"max_improvement_iterations must be 0 or more, not {self.max_iterations!r}")
+
+
+def settles_late(generation: Generation, improvement: Improvement | None) -> bool:
+    """Whether an answer counts only once all of it is there: then none of it is shown before."""
+    return generation.shape is not None or improvement is not None or bool(generation.output_guardrails)
 
 
 def check_share(name: str, value: float) -> float:

@@ -19,7 +19,7 @@ from flowengine.agents.guardrails import check_guardrails
 from flowengine.agents.orchestration import Attempt, Draft, improve, judged
 from flowengine.agents.prompt import Subject, exchange, guidance, improvement_messages, prompt_text, text_of
 from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import Generation, Improvement, ImprovementCallback
+from flowengine.agents.settings import Generation, Improvement, ImprovementCallback, settles_late
 from flowengine.agents.structured import Answer
 from flowengine.agents.tool_loop import Asked
 from flowengine.context import EvaluationResult, LLMResult, RoutingResult
@@ -62,7 +62,7 @@ class Turn:
 
     async def pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
         """The answer piece by piece and then the response; in one piece where it is settled only in the end."""
-        if self._settles_late():
+        if settles_late(self.generation, self.improvement):
             response = await self.respond()
             yield text_of(response.result)
             yield response
@@ -81,10 +81,6 @@ class Turn:
             answer = again._replace(added=(*added, *again.added))
             yield text_of(answer.value)
         yield await self._finish(Draft(self.messages, answer, answer.exchange))
-
-    def _settles_late(self) -> bool:
-        generation = self.generation
-        return generation.shape is not None or self.improvement is not None or bool(generation.output_guardrails)
 
     async def _draft(self, messages: tuple[Message, ...], purpose: str, before: tuple[Message, ...] = ()) -> Draft:
         """`before`: what passed between model and tools for earlier drafts."""

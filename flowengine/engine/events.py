@@ -26,6 +26,7 @@ __all__ = [
     "RunFinished",
     "RunResumed",
     "RunStarted",
+    "TokenStreamed",
 ]
 
 SCHEMA_VERSION: Final = 1
@@ -153,3 +154,18 @@ EVENTS: Final[dict[str, type[Any]]] = {
     )
 }
 """Class name → class, for the journal's codec."""
+
+
+class TokenStreamed(NamedTuple):
+    """A piece of the text that an agent is writing, for whoever follows the run live.
+
+    No letter of the alphabet: no journal has it and no reader of one meets it. What a node has written by
+    the end is in its `NodeFinished`.
+    """
+
+    node: str
+    at: float
+    text: str
+    begins: bool = False
+    """True for the first piece of an answer. What was told of the node before is then no part of it: it was said
+    before a tool was called, or the call broke off and is made anew."""

@@ -27,7 +27,7 @@ from typing import Any, Final, Literal
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.context import Note
+from flowengine.context import Note, Tell
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -37,6 +37,7 @@ from flowengine.engine.events import (
     NodeRecorded,
     NodeSkipped,
     NodeStarted,
+    TokenStreamed,
 )
 from flowengine.engine.ports import Journal, Node, Skip
 from flowengine.engine.view import NodeContext
@@ -58,7 +59,8 @@ class Scheduler:
     """Drives one walk to its end.
 
     `nodes` are in the graph's topological order. `concurrency` bounds the nodes in flight.
-    `on_failure`: after an unhandled failure nodes in flight finish (`drain`) or are cancelled.
+    `on_failure`: after an unhandled failure nodes in flight finish (`drain`) or are cancelled. `live` hears
+    what nodes tell while they write it; it must not block and must not raise.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Scheduler:
         *,
         concurrency: int | None = None,
         on_failure: OnFailure = "drain",
+        live: Callable[[TokenStreamed], None] | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._walk = walk
@@ -76,6 +79,7 @@ class Scheduler:
         self._journal = journal
         self._limit = concurrency or len(nodes) + 1
         self._cancels = on_failure == "cancel"
+        self._live = live
         self._clock = clock
         self._in_flight = 0
         self._on_their_way = 0
@@ -170,7 +174,7 @@ class Scheduler:
         event: Event
         try:
             own = self._own.copy()
-            steps = self._nodes[number].run(NodeContext(walk, number, self._note_to))
+            steps = self._nodes[number].run(NodeContext(walk, number, self))
             try:
                 waits_for = own.run(steps.send, None)
             except StopIteration as stop:
@@ -211,8 +215,11 @@ class Scheduler:
             self._journal.append(NodeSkipped(walk.graph.ids[number], self._clock(), cause))
         walk.decided.clear()
 
-    def _note_to(self, path: str) -> Note:
-        return partial(self._note, path)
+    def note_of(self, node: str, /) -> Note:
+        return partial(self._note, node)
+
+    def tell_of(self, node: str, /) -> Tell | None:
+        return None if self._live is None else partial(self._tell, self._live, node)
 
     async def _note(self, path: str, record: Any) -> None:
         """What a node tells is on record before the node goes on."""
@@ -222,6 +229,9 @@ class Scheduler:
         waiting = self._journal.commit(self._in_flight == 1)
         if waiting is not None:
             await waiting
+
+    def _tell(self, live: Callable[[TokenStreamed], None], path: str, text: str, begins: bool = False, /) -> None:
+        live(TokenStreamed(path, self._clock(), text, begins))
 
 
 def error_info(error: BaseException) -> ErrorInfo:

@@ -6,32 +6,41 @@ else, so that live, resumed and distributed runs give the same view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-from flowengine.context import Context, EvaluationResult, NodeView, Note, RoutingResult
+from flowengine.context import Context, EvaluationResult, NodeView, Note, RoutingResult, Tell
 from flowengine.engine.state import EVALUATION, ROUTING, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean
 
-__all__ = ["FinalContext", "NodeContext"]
+__all__ = ["FinalContext", "Listener", "NodeContext"]
 
-NoteTo = Callable[[str], Note]
-"""Node path → where that node tells its records."""
+
+class Listener(Protocol):
+    """Who hears what nodes tell while they run."""
+
+    def note_of(self, node: str, /) -> Note:
+        """Where a node tells its records."""
+        ...
+
+    def tell_of(self, node: str, /) -> Tell | None:
+        """Where a node tells what it is writing; None where nobody follows the run."""
+        ...
 
 
 class NodeContext(Context):
     """The view of one node, while it runs."""
 
-    __slots__ = ("_note_to", "_number", "_walk")
+    __slots__ = ("_listener", "_number", "_walk")
     _walk: Walk
     _number: int
-    _note_to: NoteTo
+    _listener: Listener
 
-    def __init__(self, walk: Walk, number: int, note_to: NoteTo) -> None:
+    def __init__(self, walk: Walk, number: int, listener: Listener) -> None:
         _set_walk(self, walk)
         _set_number(self, number)
-        _set_note_to(self, note_to)
+        _set_listener(self, listener)
 
     @property
     def result(self) -> Any:
@@ -90,16 +99,20 @@ class NodeContext(Context):
 
     @property
     def note(self) -> Note:
-        return self._note_to(self.current_node)
+        return self._listener.note_of(self.current_node)
 
     @property
     def recorded(self) -> Sequence[Any]:
         return self._walk.attempts.of(self.current_node)
 
+    @property
+    def tell(self) -> Tell | None:
+        return self._listener.tell_of(self.current_node)
+
 
 # The slots' own setters: a Context refuses attribute assignment, and only this module fills one.
 _slots: dict[str, Any] = dict(vars(NodeContext))
-_set_walk, _set_number, _set_note_to = (_slots[name].__set__ for name in ("_walk", "_number", "_note_to"))
+_set_walk, _set_number, _set_listener = (_slots[name].__set__ for name in ("_walk", "_number", "_listener"))
 
 
 class _Outputs(Mapping[str, Any]):

@@ -45,6 +45,10 @@ class FallbackModel:
                 return False
         return True
 
+    def around(self, change: Callable[[Model], Model]) -> FallbackModel:
+        """Other models in the same order, each made from the one in its place."""
+        return FallbackModel([change(each) for each in self._models])
+
     async def complete(self, request: Request) -> Reply:
         async def ask(model: Model, failed: int) -> Reply:
             return _signed(await model.complete(replace(request, model=model.name)), model, failed)

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -83,6 +83,10 @@ class LiteLLMModel:
         arguments = self._arguments(litellm, request)
         arguments |= {"stream": True, "stream_options": {"include_usage": True}}
 
+        def hand_on(piece: str | Reply) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader has left
+                send.send_nowait(piece)
+
         async def call() -> None:
             mute_background_logging(litellm)
             collector = PieceCollector(litellm, self.provider, self.name, arguments["model"])
@@ -90,8 +94,8 @@ class LiteLLMModel:
                 async with asyncio.timeout(request.timeout):
                     async for chunk in await litellm.acompletion(**arguments):
                         if piece := collector.add(chunk):
-                            post(send.send_nowait, piece)
-                post(send.send_nowait, collector.reply(time.perf_counter() - started))
+                            post(hand_on, piece)
+                post(hand_on, collector.reply(time.perf_counter() - started))
             finally:
                 post(send.close)
 
@@ -112,6 +116,7 @@ class LiteLLMModel:
                 yield iterator
         finally:
             job.cancel()
+            send.close()
             with anyio.CancelScope(shield=True):
                 await iterator.aclose()
 

@@ -50,6 +50,12 @@ class RetryingModel:
     async def supports_schema(self) -> bool:
         return await supports_schema(self._model)
 
+    def around(self, change: Callable[[Model], Model]) -> RetryingModel:
+        """The same policy round another model, made from the one inside."""
+        return RetryingModel(
+            change(self._model), self._max_retries, first_wait=self._first_wait, longest_wait=self._longest_wait
+        )
+
     async def complete(self, request: Request) -> Reply:
         reply, failed = await self._attempts(partial(self._model.complete, request))
         return reply._replace(attempts=reply.attempts + failed) if failed else reply

@@ -10,18 +10,17 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import subject_of
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.gateway import DirectGateway
 from flowengine.agents.models import prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.settings import settles_late
 from flowengine.context import Context, EvaluationResult, NodeResult
 from flowengine.engine.graph import FALLBACK
 from flowengine.errors import DefinitionError, OutputError, RouteError
-from flowengine.journal.recorded import RecordedGateway
 from flowengine.llm.model import Model
 from flowengine.nodes.function import source_of
+from flowengine.nodes.gateway import gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, Value
-from flowengine.records import Gateway
 
 __all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated", "node_of_agent"]
 
@@ -93,8 +92,9 @@ class AgentNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
+        door = gateway_of if settles_late(agent.generation, agent.improvement) else telling_gateway_of
         result, prompt, evaluation, routing = await agent.respond(
-            asked, earlier=context.messages, gateway=gateway_of(context)
+            asked, earlier=context.messages, gateway=door(context)
         )
         return NodeResult(
             output=result.content,
@@ -211,12 +211,6 @@ class EvaluationNode(FlowNode):
         if isinstance(self.judge, EvaluationAgent):
             return (self.judge.instructions, dict(self.judge.criteria), self.judge.pass_threshold)
         return ()
-
-
-def gateway_of(context: Context) -> Gateway:
-    """The door of a node's agent: each call is committed before its answer is used, and none is made twice."""
-    direct, recorded = DirectGateway(context.note), context.recorded
-    return RecordedGateway(direct, recorded) if recorded else direct
 
 
 def _model_name(model: str | Model | None) -> str:

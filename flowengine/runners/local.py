@@ -10,12 +10,12 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import time
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 
 from flowengine.context import EMPTY, RunStatus
-from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed, RunStarted
+from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
@@ -31,6 +31,9 @@ from flowengine.version import __version__
 
 __all__ = ["changed_nodes", "new_run_id", "read_run", "resume", "start"]
 
+Live: TypeAlias = Callable[[TokenStreamed], None]
+"""Hears what agents write while they write it; must not block and must not raise."""
+
 
 def new_run_id() -> str:
     """Twelve random hex digits: short enough to type a unique prefix of."""
@@ -45,10 +48,12 @@ async def start(
     run_id: str | None = None,
     limits: FlowLimits | None = None,
     settings: Mapping[str, Any] = EMPTY,
+    live: Live | None = None,
 ) -> Run:
     """A new run, to its end. A node's failure is told in the `Run`, not raised.
 
     `settings` are kept in the journal for whoever resumes the run (model override, concurrency, timeout).
+    `live` hears what agents write while they write it.
     """
     given = checked_inputs(plan.inputs, inputs)
     plan.prepare()
@@ -70,7 +75,7 @@ async def start(
     )
     walk = Walk(plan.graph, StateStore(plan.state), inputs=given, env=env, run_id=run_id)
     read = partial(store.events, run_id)
-    return await _drive(plan, walk, journal, [started], limits or plan.limits, read)
+    return await _drive(plan, walk, journal, [started], limits or plan.limits, read, live)
 
 
 async def resume(
@@ -159,16 +164,17 @@ async def _drive(
     first: Sequence[Event],
     limits: FlowLimits,
     read: Callable[[], Sequence[Event]],
+    live: Live | None = None,
 ) -> Run:
     """Journal the first events, run, journal the last one; the journal is closed whatever happens."""
     try:
         await _committed(journal, *first)  # From here on the run can be found and resumed.
         if limits.timeout is None:
             in_time = True
-            await _schedule(plan, walk, journal, limits)
+            await _schedule(plan, walk, journal, limits, live)
         else:
             with anyio.move_on_after(limits.timeout) as scope:
-                await _schedule(plan, walk, journal, limits)
+                await _schedule(plan, walk, journal, limits, live)
             in_time = not scope.cancelled_caught
         finished = _finish(plan, walk, None if in_time else limits.timeout)
         await _committed(journal, finished)
@@ -193,8 +199,10 @@ async def _committed(journal: Journal, *events: Event) -> None:
         await waiting
 
 
-async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits) -> None:
-    scheduler = Scheduler(walk, plan.nodes, journal, concurrency=limits.concurrency, on_failure=limits.on_failure)
+async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits, live: Live | None) -> None:
+    scheduler = Scheduler(
+        walk, plan.nodes, journal, concurrency=limits.concurrency, on_failure=limits.on_failure, live=live
+    )
     await scheduler.run()
 
 

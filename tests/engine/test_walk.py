@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.context import NodeResult
+from flowengine.context import NodeResult, Note
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -69,10 +69,18 @@ def skips(walk: Walk) -> dict[str, str]:
     return {walk.graph.ids[number]: cause for number, cause in walk.decided}
 
 
-def context(walk: Walk, node: str) -> NodeContext:
-    async def unheard(record: Any) -> None: ...
+class Nobody:
+    """A listener to whom nothing is told."""
 
-    return NodeContext(walk, walk.graph.index[node], lambda path: unheard)
+    def note_of(self, node: str, /) -> Note:
+        raise AssertionError("no node runs here")
+
+    def tell_of(self, node: str, /) -> None:
+        return None
+
+
+def context(walk: Walk, node: str) -> NodeContext:
+    return NodeContext(walk, walk.graph.index[node], Nobody())
 
 
 # --- order -------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.llm.messages import Message, ToolRequest
 from flowengine.llm.model import Reply, Request
 from flowengine.llm.scripted import Answer, ScriptedModel
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, gateway_of
+from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+from flowengine.nodes.gateway import gateway_of
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.retry import Retry
 from flowengine.records import EffectDecided, ModelCall, Notice, Round, ToolCall

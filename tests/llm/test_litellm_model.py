@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+import sniffio
 from model_server import Completion, Failure, Hang, ModelServer, ToolCall, Truncated
 
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
@@ -250,6 +252,19 @@ async def test_leaving_a_stream_early_closes_the_connection(server: ModelServer)
     async with model_of(server).stream(asking()) as stream:
         assert await anext(stream)
     await _abandoned(server)
+
+
+async def test_pieces_that_come_after_the_reader_has_left_are_dropped(server: ModelServer) -> None:
+    """Raised in a callback of the reader's loop, an error would be nobody's; a loop of trio would end."""
+    server.respond_with([Completion("word " * 2000)] * 3)
+    failures: list[Any] = []
+    if sniffio.current_async_library() == "asyncio":
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+    for _ in range(3):
+        async with model_of(server).stream(asking()) as stream:
+            assert await anext(stream)
+        await anyio.sleep(0.1)
+    assert failures == []
 
 
 # --- how it lives with its surroundings
