@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "content_route": {"topic": "Markets, sales and the strategy of a shop"},
     "quality_gate": {"brief": "Tea is a drink. It is made from leaves. Water is poured over them."},
     "tool_agent": {"message": "My teapot from order A-17 came broken."},
+    "draft_evaluate_improve": {"facts": "The shop moves on 3 May. Parking is free. Old vouchers stay valid."},
+    "multilingual_triage": {"message": "先月の料金が二重に請求されています。返金してください。"},
     "parallel_review": {"text": "Tea is the oldest drink. Everybody likes it. Nobody knows why."},
 }
 
@@ -97,6 +101,49 @@ def test_quality_gate_improves_what_does_not_pass_and_publishes_what_does():
     other = "improve" if poor.outputs["passed"] else "publish"
     assert poor.nodes[taken].status == "succeeded"
     assert poor.nodes[other].cause == "not_selected"
+
+
+def test_draft_evaluate_improve_writes_again_with_what_the_judge_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    poor = {"score": 0.2, "criteria_scores": {"complete": 0.2, "clear": 0.2, "short": 0.2}, "feedback": "No day."}
+    good = {"score": 0.9, "criteria_scores": {"complete": 0.9, "clear": 0.9, "short": 0.9}, "feedback": "Good."}
+    with ModelServer(["We move.", poor, "We move on 3 May.", good]) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        run = run_of("draft_evaluate_improve", model="openai/gpt-4o-mini")
+        bodies = [json.dumps(each.body, ensure_ascii=False) for each in server.requests]
+    assert run.outputs == {"text": "We move on 3 May.", "score": 0.9, "drafts": 2}
+    assert "at most five sentences for customers" in bodies[0]
+    assert "Every fact that was given is in the text" in bodies[1]
+    assert "No day." in bodies[2]
+    assert "We move." in bodies[2]
+    assert [call.purpose for call in calls_of(run)] == ["generation", "evaluation", "improvement", "evaluation"]
+
+
+def test_draft_evaluate_improve_offline_stops_after_its_rewritings() -> None:
+    run = run_of("draft_evaluate_improve")
+    assert 1 <= run.outputs["drafts"] <= 3
+    assert len(calls_of(run)) == 2 * run.outputs["drafts"]
+
+
+@pytest.mark.parametrize(
+    ("message", "team", "ran"),
+    [
+        ("先月の料金が二重に請求されています。返金してください。", "billing", "settle"),
+        ("アプリを開くとエラーが出てログインできません。", "technical", "solve"),
+        ("桜の写真を送ります。", "ask", "ask"),
+    ],
+)
+def test_multilingual_triage_finds_the_team_and_speaks_japanese_throughout(message: str, team: str, ran: str) -> None:
+    run = Flow.from_yaml(FLOWS / "multilingual_triage.yaml").run_sync({"message": message}).raise_for_status()
+    assert run.outputs["team"] == team
+    assert [name for name in ("settle", "solve", "ask") if run.nodes[name].status == "succeeded"] == [ran]
+    assert message.partition("。")[0] in run.outputs["reply"]
+    assert "オフラインの代役" in run.outputs["reply"]
+    for call in calls_of(run):
+        prompt = " ".join(str(each["content"]) for each in call.messages)
+        words = set(re.findall(r"[A-Za-z_]{2,}", prompt.partition("{")[0]))
+        labels_and_tags = {"billing", "technical", "next_route", "confidence", "reasoning", "prompt", "result"}
+        assert words <= {*labels_and_tags, "JSON", "Schema"}, call.purpose
 
 
 def test_parallel_review_merges_what_each_reviewer_found():
