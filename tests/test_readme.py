@@ -11,6 +11,7 @@ import pytest
 
 from flowengine.cli.main import main
 from flowengine.spec.loader import check_text
+from flowengine.spec.project import find_project
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -51,6 +52,14 @@ def test_a_flow_in_the_readme_has_neither_errors_nor_warnings(text: str):
 @pytest.mark.parametrize("text", blocks("python"))
 def test_python_in_the_readme_runs(text: str, checkout: Path):
     exec(compile(text, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("text", blocks("toml"))
+def test_a_project_file_in_the_readme_is_accepted(text: str, tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text(text)
+    project = find_project(tmp_path / "flow.yaml")
+    assert project.allow_calls == ("research_tools",)
+    assert set(project.providers) == {"openai"}
 
 
 def test_commands_in_the_readme_run(checkout: Path, capfd: pytest.CaptureFixture[str]):
