@@ -65,7 +65,7 @@ def prepare_model(settings: CallSettings) -> None:
 
 
 def _is_by_name(settings: CallSettings) -> bool:
-    return _is_name(settings.model) and all(isinstance(each, str) for each in settings.fallbacks)
+    return _is_name(settings.model) and (not settings.fallbacks or all(map(_is_name, settings.fallbacks)))
 
 
 def _is_name(model: str | Model | None) -> bool:

@@ -30,7 +30,10 @@ class Readings(Mapping[str, str]):
     def still_hold(self) -> bool:
         """Whether reading once more would give the same; not known where all names were asked for."""
         get = self._environ.get
-        return not self._all_names and all(get(name) == value for name, value in self._read.items())
+        for name, value in self._read.items():
+            if get(name) != value:
+                return False
+        return not self._all_names
 
     def __getitem__(self, name: str) -> str:
         value = self._read[name] = self._environ.get(name)

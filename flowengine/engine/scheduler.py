@@ -2,9 +2,10 @@
 
 Theory of operation:
 
-- Workers take nodes from the walk's ready queue. The first worker is the caller's own task; another
-  is hired only while nodes are waiting, at most two are on their way at once, and each may hire two
-  more. A chain, or a thousand nodes that never suspend, run on in one task.
+- Workers take nodes from the walk's ready queue. The first worker is the caller's own task; others
+  are hired only while nodes are waiting: two, and four more for each node that is in flight besides,
+  for that one has suspended. A chain, or a thousand nodes that never suspend, run on in one task;
+  a thousand that do suspend have all begun after a handful of turns of the loop.
 - A node's result is journaled, then applied, and only then can its successors start.
 - Each node runs in a copy of the run's context variables, as it would in a task of its own.
 - After a millisecond without a pause a worker lets others run, so that no flow starves its loop.
@@ -52,7 +53,10 @@ OnFailure = Literal["drain", "cancel"]
 BREATH: Final = 0.001
 """Seconds that a worker runs on before it lets other tasks of the loop run."""
 ON_THEIR_WAY: Final = 2
-"""Workers that are hired and have not begun yet, at most."""
+"""Workers that are hired and have not begun yet, at most, where no node is known to suspend."""
+FOR_EACH_SUSPENDED: Final = 4
+"""Workers on their way besides, for each node that has suspended. Nodes that begin together go on together,
+and what many do at the same time costs each of them less."""
 
 
 class Scheduler:
@@ -129,9 +133,8 @@ class Scheduler:
             while ready and self._in_flight < self._limit:
                 number = ready.popleft()
                 self._in_flight += 1
-                if ready and self._on_their_way < ON_THEIR_WAY and self._in_flight < self._limit:
-                    self._on_their_way += 1
-                    tasks.start_soon(self._hired, tasks)
+                if ready and self._on_their_way < ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1):
+                    self._hire(tasks, len(ready))
                 try:
                     if self._cancels:
                         await self._run_cancellable(number)
@@ -148,6 +151,13 @@ class Scheduler:
         except anyio.get_cancelled_exc_class():
             self._walk.stop()
             raise
+
+    def _hire(self, tasks: TaskGroup, waiting: int) -> None:
+        """Workers for the nodes that wait, as many as may be on their way and as there are slots for."""
+        most = ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1)
+        for _ in range(min(most, waiting, self._limit - self._in_flight) - self._on_their_way):
+            self._on_their_way += 1
+            tasks.start_soon(self._hired, tasks)
 
     def _give_up(self, error: JournalError) -> None:
         """Without a record nothing may go on: the first such error ends the run."""

@@ -41,6 +41,7 @@ class LiteLLMModel:
     ) -> None:
         self.name = name
         self.provider = provider
+        self._full_name = f"{provider}/{name}"
         self._prefix = provider if prefix is None else prefix
         self._settings = dict(settings or {})
 
@@ -121,7 +122,7 @@ class LiteLLMModel:
                 await iterator.aclose()
 
     def _check_outbound(self, request: Request) -> None:
-        check_outbound(f"{self.provider}/{self.name}", {**self._settings, **request.extra})
+        check_outbound(self._full_name, self._settings, request.extra)
 
     async def _litellm(self) -> Any:
         silence_warnings()
@@ -156,4 +157,4 @@ class LiteLLMModel:
         return bool(litellm.supports_response_schema(self.name, self._prefix))
 
     def _timed_out(self, request: Request) -> TransientModelError:
-        return TransientModelError(f"{self.provider}/{self.name} did not answer within {request.timeout:g} s")
+        return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")

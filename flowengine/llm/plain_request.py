@@ -28,16 +28,19 @@ def plain_request(request: Request) -> dict[str, Any]:
     >>> plain_request(Request("gpt-4o", (), 0.2, extra={"seed": 7, "api_key": "sk-1"}))
     {'model': 'gpt-4o', 'temperature': 0.2, 'extra': {'seed': 7, 'api_key': '***'}}
     """
-    shape = {
-        "model": request.model,
-        "temperature": request.temperature,
-        "max_tokens": request.max_tokens,
-        "tools": list(request.tools),
-        "response_schema": request.response_schema,
-        "response_name": request.response_name if request.response_schema is not None else None,
-        "extra": without_secrets(request.extra),
-    }
-    return {name: as_json(value) for name, value in shape.items() if name == "model" or value not in (None, [], {})}
+    shape: dict[str, Any] = {"model": as_json(request.model)}
+    if request.temperature is not None:
+        shape["temperature"] = as_json(request.temperature)
+    if request.max_tokens is not None:
+        shape["max_tokens"] = as_json(request.max_tokens)
+    if request.tools:
+        shape["tools"] = as_json(list(request.tools))
+    if request.response_schema is not None:
+        shape["response_schema"] = as_json(request.response_schema)
+        shape["response_name"] = as_json(request.response_name)
+    if request.extra:
+        shape["extra"] = as_json(without_secrets(request.extra))
+    return shape
 
 
 def request_of(shape: Mapping[str, Any], messages: Iterable[Mapping[str, Any]]) -> Request:
