@@ -115,8 +115,7 @@ class _Builder:
         return Diagnostic("FE403", str(error), file, line, column, node=name)
 
     def _node(self, name: str, node: NodeSpec) -> FlowNode:
-        make: Callable[[str, Any, dict[str, Any]], FlowNode] = _MAKERS[type(node)]
-        return make(self, name, node, self._common(name, node))  # type: ignore[call-arg]
+        return _MAKERS[type(node)](self, name, node, self._common(name, node))
 
     def _common(self, name: str, node: NodeSpec) -> dict[str, Any]:
         """What every node may say."""
@@ -191,7 +190,7 @@ class _Builder:
         return FunctionNode(self._project.import_callable(node.call), arguments=arguments, **common)
 
 
-_MAKERS: Final[Mapping[type[Any], Any]] = {
+_MAKERS: Final[Mapping[type[Any], Callable[[_Builder, str, Any, dict[str, Any]], FlowNode]]] = {
     AgentNodeSpec: _Builder._agent,  # pyright: ignore[reportPrivateUsage] - the table of this module's own class
     RoutingNodeSpec: _Builder._routing,  # pyright: ignore[reportPrivateUsage]
     ConditionNodeSpec: _Builder._condition,  # pyright: ignore[reportPrivateUsage]
