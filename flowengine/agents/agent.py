@@ -252,8 +252,9 @@ class Agent:
 
     async def _admitted(self, input_text: str, options: Mapping[str, Any]) -> CallSettings:
         """The settings of this run, once the input has passed its guardrails."""
-        settings = self.settings.changed(options, arguments_of(Agent))
-        await check_guardrails(self.generation.input_guardrails, "input", input_text)
+        settings = self.settings.changed(options, arguments_of(Agent)) if options else self.settings
+        if self.generation.input_guardrails:
+            await check_guardrails(self.generation.input_guardrails, "input", input_text)
         return settings
 
     def _turn_of(self, input_text: str, earlier: Sequence[Any], caller: Caller, options: Mapping[str, Any]) -> Turn:

@@ -7,7 +7,7 @@ listener is the journal, and round it is a gateway that serves what was recorded
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, Protocol, TypeAlias
@@ -48,7 +48,7 @@ class DirectGateway:
 
     def __init__(self, note: Listener = _unheard) -> None:
         self._listener = note
-        self.seen: Counter[str] = Counter()
+        self.seen: defaultdict[str, int] = defaultdict(int)
         """Key → how many equal calls have begun."""
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
@@ -105,7 +105,7 @@ class DirectGateway:
 
     def _counted(self, key: str) -> tuple[str, int]:
         """The call's key, and how many equal calls came before."""
-        before = self.seen.get(key, 0)
+        before = self.seen[key]
         self.seen[key] = before + 1
         return key, before
 

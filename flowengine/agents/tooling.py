@@ -74,7 +74,10 @@ class Tooling:
 
     def loops(self, words: Catalogue, served: Iterable[ToolSet] = ()) -> Callable[[], ToolLoop]:
         """Makes the loop of one generation, with what running servers have; an agent without any need not `open`."""
-        offer = Offer((*self.sets, *served))
+        sets = (*self.sets, *served)
+        if not sets:
+            return without_tools
+        offer = Offer(sets)
         if not len(offer):
             return without_tools
         return partial(ToolLoop, offer, words, max_rounds=self.max_rounds, max_parallel=self.max_parallel)

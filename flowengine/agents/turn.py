@@ -93,7 +93,8 @@ class Turn:
         content, metadata = response.result.content, response.result.metadata
         if metadata["finish_reason"] == "length":
             await self.caller.gateway.note(Notice("the answer was cut off: it reached the limit of max_tokens"))
-        await check_guardrails(self.generation.output_guardrails, "output", content)
+        if self.generation.output_guardrails:
+            await check_guardrails(self.generation.output_guardrails, "output", content)
         if self.router is not None:
             subject = Subject(content, response.prompt)
             routing = await self.router.route(subject, self.caller.gateway, model=self.stand_in)

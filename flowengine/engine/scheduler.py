@@ -136,13 +136,13 @@ class Scheduler:
                 if ready and self._on_their_way < ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1):
                     self._hire(tasks, len(ready))
                 try:
-                    if self._cancels:
-                        await self._run_cancellable(number)
-                    else:
-                        await self._run_node(number)
+                    run = self._run_cancellable if self._cancels else self._run_node
+                    suspended = await run(number)
                 finally:
                     self._in_flight -= 1
-                if perf_counter() - rested > BREATH:
+                if suspended:
+                    rested = perf_counter()
+                elif perf_counter() - rested > BREATH:
                     await anyio.lowlevel.checkpoint()
                     rested = perf_counter()
         except JournalError as error:
@@ -164,19 +164,23 @@ class Scheduler:
         self._fatal = self._fatal or error
         self._walk.stop()
 
-    async def _run_cancellable(self, number: int) -> None:
+    async def _run_cancellable(self, number: int) -> bool:
         """As `_run_node`, in a scope of its own that an unhandled failure elsewhere cancels."""
+        suspended = True
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
             try:
-                await self._run_node(number)
+                suspended = await self._run_node(number)
             finally:
                 self._scopes.discard(scope)
         if scope.cancelled_caught:
             self._walk.apply(NodeCancelled(self._walk.graph.ids[number], self._clock()))
             self._journal_decisions()
+        return suspended
 
-    async def _run_node(self, number: int) -> None:
+    async def _run_node(self, number: int) -> bool:
+        """Run a node and journal how it ended; whether it has let others run meanwhile."""
+        suspended = False
         walk, journal, clock = self._walk, self._journal, self._clock
         path = walk.graph.ids[number]
         walk.start(number)
@@ -190,6 +194,7 @@ class Scheduler:
             except StopIteration as stop:
                 result = stop.value  # It never suspended: there is nothing to drive.
             else:
+                suspended = True
                 result = await _driven(own, steps, waits_for)
             if type(result) is Skip:
                 event = NodeSkipped(path, clock(), result.cause)
@@ -217,6 +222,7 @@ class Scheduler:
         if self._cancels and type(event) is NodeFailed and walk.failure() is not None:
             for scope in list(self._scopes):
                 scope.cancel()
+        return suspended
 
     def _journal_decisions(self) -> None:
         """Skips that followed ride in the next commit: a crash before it decides them again, alike."""

@@ -8,7 +8,7 @@ what was in flight, and what was never asked, goes out. Which of the records cou
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ class CountingGateway(Gateway, Protocol):
     """A gateway that numbers equal calls, by their keys, in the order in which they begin."""
 
     @property
-    def seen(self) -> Counter[str]:
+    def seen(self) -> defaultdict[str, int]:
         """Key → calls begun."""
         ...
 

@@ -58,7 +58,6 @@ class LiteLLMModel:
         self._check_outbound(request)
         litellm = await self._litellm()
         started = time.perf_counter()
-
         arguments = self._arguments(litellm, request)
 
         async def call() -> Any:

@@ -96,10 +96,10 @@ async def at_once(count: int, call: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def measure_sequential() -> Row:
-    flow = agents(10, chained=True)
+    flow = agents(20, chained=True)
     async with bare() as call:
         name = "agent nodes in turn, against litellm"
-        return await ratio(name, 1.1, lambda: done(flow), lambda: one_by_one(10, call), rounds=151)
+        return await ratio(name, 1.1, lambda: done(flow), lambda: one_by_one(20, call), rounds=101)
 
 
 async def measure_parallel() -> Row:

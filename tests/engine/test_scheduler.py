@@ -105,6 +105,31 @@ async def test_independent_nodes_run_at_the_same_time():
     assert played.walk.done
 
 
+async def test_nodes_that_suspend_have_all_begun_after_a_few_turns_of_the_loop():
+    turns = started = 0
+    everybody = anyio.Event()
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while not everybody.is_set():
+            await lowlevel.checkpoint()
+            turns += 1
+
+    async def waits_for_all(context: Context) -> NodeResult:
+        nonlocal started
+        started += 1
+        if started == 1000:
+            everybody.set()
+        await everybody.wait()
+        return NodeResult()
+
+    played = flow(" ".join(f"n{i}" for i in range(1000)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count_turns)
+        await played.scheduler(waits_for_all).run()
+    assert turns <= 10
+
+
 async def test_no_more_nodes_run_at_once_than_the_limit():
     running = most = 0
 
