@@ -13,10 +13,14 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from flowengine.ledger import Ledger
+from flowengine.run_scope import RunScope
+
 __all__ = [
     "EMPTY",
     "Context",
     "EvaluationResult",
+    "Fragment",
     "LLMResult",
     "NodeResult",
     "NodeStatus",
@@ -111,6 +115,29 @@ class NodeResult(NamedTuple):
     """The generation prompt (`_last_prompt`); routing and evaluation nodes leave it None."""
     generation: Any = None
     """The generated content (`_last_generation`)."""
+    kept: Mapping[str, Any] | None = None
+    """What the node's providers, typed contexts and skills keep for its descendants: name → JSON value.
+    `conversation` and `skills` are lists that are added to what ancestors keep; every other name is replaced."""
+
+
+class Fragment(NamedTuple):
+    """A piece of text on its way into a prompt. Everything that enters one is such a piece."""
+
+    text: str
+    source: str
+    """Who brought it: `conversation`, `fixed_file`, `memory`, `skills`, …"""
+    tokens: int | None = None
+    """By real count; None where nobody has counted yet."""
+    priority: int = 0
+    """What is higher is dropped later."""
+    pinned: bool = False
+    """Never shortened and never dropped."""
+    order: int = 0
+    """Place in the prompt, ascending; equal places keep the order they came in."""
+    label: str = ""
+    """What it is within its source (a path, a turn, a section), for the receipt."""
+    group: str = ""
+    """Fragments of one group stay or go together (a tool call and its result)."""
 
 
 class NodeView(NamedTuple):
@@ -193,6 +220,9 @@ class Context:
         note: Note = _unheard,
         recorded: Sequence[Any] = (),
         tell: Tell | None = None,
+        kept: Mapping[str, Any] | None = None,
+        scope: RunScope | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         object.__setattr__(
             self,
@@ -214,6 +244,9 @@ class Context:
                 "note": note,
                 "recorded": recorded,
                 "tell": tell,
+                "kept": EMPTY if kept is None else kept,
+                "scope": scope,
+                "ledger": ledger,
             },
         )
 
@@ -296,6 +329,21 @@ class Context:
         """Tell what is being written; None where nobody listens."""
         return self._given["tell"]
 
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        """What the providers, typed contexts and skills of this node's ancestors keep (`NodeResult.kept`)."""
+        return self._given["kept"]
+
+    @property
+    def scope(self) -> RunScope | None:
+        """What the nodes of the run hold in common; None outside a run."""
+        return self._given["scope"]
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """Where calls are reserved and settled; None where nothing is bounded."""
+        return self._given["ledger"]
+
     def with_(self, **changes: Any) -> Context:
         """A new context that differs in the named attributes; this one stays as it is.
 
@@ -331,4 +379,7 @@ FIELDS: Final = (
     "note",
     "recorded",
     "tell",
+    "kept",
+    "scope",
+    "ledger",
 )

@@ -44,7 +44,9 @@ from flowengine.engine.ports import Journal, Node, Skip
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import FlowEngineError, JournalError, NotJournalableError
+from flowengine.ledger import Ledger
 from flowengine.records import Retry
+from flowengine.run_scope import RunScope
 
 __all__ = ["OnFailure", "Scheduler", "error_info"]
 
@@ -64,7 +66,8 @@ class Scheduler:
 
     `nodes` are in the graph's topological order. `concurrency` bounds the nodes in flight.
     `on_failure`: after an unhandled failure nodes in flight finish (`drain`) or are cancelled. `live` hears
-    what nodes tell while they write it; it must not block and must not raise.
+    what nodes tell while they write it; it must not block and must not raise. `scope` and `ledger` are what
+    every node is handed.
     """
 
     def __init__(
@@ -76,6 +79,8 @@ class Scheduler:
         concurrency: int | None = None,
         on_failure: OnFailure = "drain",
         live: Callable[[TokenStreamed], None] | None = None,
+        scope: RunScope | None = None,
+        ledger: Ledger | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._walk = walk
@@ -84,6 +89,8 @@ class Scheduler:
         self._limit = concurrency or len(nodes) + 1
         self._cancels = on_failure == "cancel"
         self._live = live
+        self.scope = scope
+        self.ledger = ledger
         self._clock = clock
         self._in_flight = 0
         self._on_their_way = 0

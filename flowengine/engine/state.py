@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
+from flowengine.context import EMPTY
 from flowengine.errors import StateConflictError, StateError, did_you_mean
 from flowengine.values import FrozenDict, FrozenList, freeze, is_json_type, shown
 
@@ -28,13 +29,16 @@ __all__ = [
     "ENGINE_KEYS",
     "ENGINE_OWNED",
     "EVALUATION",
+    "KEPT",
     "ROUTING",
     "Conflict",
+    "KeptView",
     "Layer",
     "Merge",
     "StateKey",
     "StateStore",
     "StateView",
+    "kept_key",
 ]
 
 Merge = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
@@ -45,6 +49,9 @@ ENGINE_KEYS: Final = ("_last_prompt", "_last_generation")
 """Engine-owned keys that are seen in shared state under these names."""
 ENGINE_OWNED: Final = (ROUTING, EVALUATION, *ENGINE_KEYS)
 """All keys that are the engine's; no declared key has such a name."""
+_KEPT: Final = "=kept:"
+KEPT: Final[Mapping[str, Merge]] = {"=kept:conversation": "append", "=kept:skills": "union"}
+"""What nodes keep for their descendants (`NodeResult.kept`) and is added up; any other name is replaced."""
 
 
 class StateKey(NamedTuple):
@@ -54,6 +61,11 @@ class StateKey(NamedTuple):
     merge: Merge = "error"
     type: str | None = None
     """`string`, `number`, `integer`, `boolean`, `array` or `object`; None: anything."""
+
+
+def kept_key(name: str) -> str:
+    """The key under which the store has what nodes keep under a name."""
+    return _KEPT + name
 
 
 class Layer:
@@ -82,12 +94,15 @@ class StateStore:
     5
     """
 
-    def __init__(self, keys: Mapping[str, StateKey]) -> None:
+    def __init__(self, keys: Mapping[str, StateKey], kept: Mapping[str, Any] = EMPTY) -> None:
+        """`kept`: what the run begins with of what nodes keep for one another (`NodeResult.kept`)."""
         self.keys = keys
         self.root = Layer(-1, _NOTHING)
         self._defaults = {name: freeze(key.default) for name, key in keys.items()}
         # Key → its fold, for the keys that take contributions.
         self.folding = {name: _FOLDS[key.merge] for name, key in keys.items() if key.merge in _FOLDS}
+        self.folding |= {name: _FOLDS[merge] for name, merge in KEPT.items()}
+        self._kept = {_KEPT + name: freeze(value) for name, value in kept.items()}
         self._checked = {name: key for name, key in keys.items() if key.type or key.merge in _FOLDS}
         self._guarded = {name for name, key in keys.items() if key.merge == "error"}
         self._newest: dict[str, Layer] = {}
@@ -154,6 +169,22 @@ class StateStore:
         found = self._find(layer, key)
         return None if found is None else found[1]
 
+    def kept(self, layer: Layer, name: str) -> Any:
+        """What the writers above a layer keep under a name; `KeyError` where nobody does."""
+        key = _KEPT + name
+        if key in self._written:
+            if key in self.folding:
+                return self._fold(layer, key)
+            found = self._find(layer, key)
+            if found is not None:
+                return found[1]
+        return self._kept[key]
+
+    def kept_names(self) -> Iterator[str]:
+        """Every name that somebody keeps something under."""
+        written = (each for each in self._written if each.startswith(_KEPT) and each not in self._kept)
+        return (each.removeprefix(_KEPT) for each in sorted([*self._kept, *written]))
+
     def has(self, layer: Layer, key: str) -> bool:
         """Whether an engine-owned key was set by an ancestor."""
         return key in self._written and self._find(layer, key) is not None
@@ -211,7 +242,8 @@ class StateStore:
                     seen.add(above)
                     stack.append(above)
         found.sort(key=_number)
-        return self.folding[key](self._defaults[key], [each.writes[key] for each in found])
+        start = self._defaults[key] if key in self._defaults else self._kept.get(key)
+        return self.folding[key](start, [each.writes[key] for each in found])
 
 
 class Conflict(StateConflictError):  # noqa: N818 - a fact that the walk turns into the error
@@ -220,6 +252,28 @@ class Conflict(StateConflictError):  # noqa: N818 - a fact that the walk turns i
     def __init__(self, key: str, first: int, second: int) -> None:
         super().__init__(key, (str(first), str(second)))
         self.numbers = (min(first, second), max(first, second))
+
+
+class KeptView(Mapping[str, Any]):
+    """What the ancestors of one node keep for it."""
+
+    __slots__ = ("_layer", "_store")
+
+    def __init__(self, store: StateStore, layer: Layer) -> None:
+        self._store = store
+        self._layer = layer
+
+    def __getitem__(self, name: str) -> Any:
+        return self._store.kept(self._layer, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._store.kept_names() if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class StateView(Mapping[str, Any]):

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from flowengine.context import Context, EvaluationResult, NodeView, Note, RoutingResult, Tell
-from flowengine.engine.state import EVALUATION, ROUTING, StateView
+from flowengine.engine.state import EVALUATION, ROUTING, KeptView, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean
+from flowengine.ledger import Ledger
+from flowengine.run_scope import RunScope
 
 __all__ = ["FinalContext", "Listener", "NodeContext"]
 
@@ -26,6 +28,16 @@ class Listener(Protocol):
 
     def tell_of(self, node: str, /) -> Tell | None:
         """Where a node tells what it is writing; None where nobody follows the run."""
+        ...
+
+    @property
+    def scope(self) -> RunScope | None:
+        """What the nodes of the run hold in common."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """Where calls are reserved and settled; None where nothing is bounded."""
         ...
 
 
@@ -108,6 +120,19 @@ class NodeContext(Context):
     @property
     def tell(self) -> Tell | None:
         return self._listener.tell_of(self.current_node)
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        walk = self._walk
+        return KeptView(walk.store, walk.seen(self._number))
+
+    @property
+    def scope(self) -> RunScope | None:
+        return self._listener.scope
+
+    @property
+    def ledger(self) -> Ledger | None:
+        return self._listener.ledger
 
 
 # The slots' own setters: a Context refuses attribute assignment, and only this module fills one.
@@ -228,4 +253,5 @@ class FinalContext(Context):
             inputs=walk.inputs,
             env=walk.env,
             run_id=walk.run_id,
+            kept=KeptView(store, final),
         )

@@ -35,7 +35,7 @@ from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed
 from flowengine.engine.graph import ON_ERROR, Graph
 from flowengine.engine.passing import Passing
 from flowengine.engine.restoring import past_of
-from flowengine.engine.state import ENGINE_OWNED, Conflict, Layer, StateStore
+from flowengine.engine.state import ENGINE_OWNED, Conflict, Layer, StateStore, kept_key
 from flowengine.errors import StateConflictError
 from flowengine.values import freeze
 
@@ -147,7 +147,7 @@ class Walk:
 
         Raises `StateError`, before anything is journaled.
         """
-        output, state, route, passed, routing, evaluation, prompt, generation = result
+        output, state, route, passed, routing, evaluation, prompt, generation, kept = result
         if state:
             try:
                 state = self.store.admit(number, self._seen[number], state)
@@ -155,7 +155,7 @@ class Walk:
                 self._conflicts.append(conflict)
                 raise self._named(conflict) from None
         # As NodeResult(...) does, without its keyword handling: this is done for every node.
-        values = (freeze(output), state, route, passed, routing, evaluation, prompt, freeze(generation))
+        values = (freeze(output), state, route, passed, routing, evaluation, prompt, freeze(generation), freeze(kept))
         return _new(NodeResult, values)
 
     def apply(self, event: Event) -> None:
@@ -178,12 +178,14 @@ class Walk:
 
     def _finish(self, number: int, result: NodeResult) -> None:
         self._results[number] = result
-        _, state, route, _, routing, evaluation, prompt, generation = result
+        _, state, route, _, routing, evaluation, prompt, generation, kept = result
         if route is not None:
             self._routes[number] = route
         if routing is not None or evaluation is not None or prompt is not None or generation is not None:
             owned = zip(ENGINE_OWNED, (routing, evaluation, prompt, generation), strict=True)
             state = {**(state or EMPTY), **{key: value for key, value in owned if value is not None}}
+        if kept:
+            state = {**(state or EMPTY), **{kept_key(name): value for name, value in kept.items()}}
         seen = self._seen[number]
         self._left[number] = self.store.write(number, seen, state) if state else seen
 

@@ -25,6 +25,7 @@ from flowengine.errors import FlowChangedError, JournalError, LimitError, StoreC
 from flowengine.journal.effects import decided_effects
 from flowengine.nodes.inputs import checked_inputs
 from flowengine.nodes.plan import FlowLimits, Plan
+from flowengine.run_scope import RunScope
 from flowengine.runners.run import Run
 from flowengine.values import freeze
 from flowengine.version import __version__
@@ -200,10 +201,17 @@ async def _committed(journal: Journal, *events: Event) -> None:
 
 
 async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits, live: Live | None) -> None:
-    scheduler = Scheduler(
-        walk, plan.nodes, journal, concurrency=limits.concurrency, on_failure=limits.on_failure, live=live
-    )
-    await scheduler.run()
+    async with RunScope() as scope:
+        scheduler = Scheduler(
+            walk,
+            plan.nodes,
+            journal,
+            concurrency=limits.concurrency,
+            on_failure=limits.on_failure,
+            live=live,
+            scope=scope,
+        )
+        await scheduler.run()
 
 
 async def _close_quietly(journal: Journal) -> None:

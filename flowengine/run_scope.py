@@ -1,0 +1,63 @@
+"""What the nodes of one run hold in common beside values: servers, caches, sources. Closed with the run.
+
+It knows neither what it holds nor who runs. Values that a later node may see never go through here:
+they are results, and journaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from types import TracebackType
+from typing import Any, Final, TypeVar, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+__all__ = ["RunScope"]
+
+T = TypeVar("T")
+
+CLOSING: Final = 10.0
+"""Seconds that everything together may take to close."""
+
+
+class RunScope:
+    """Open for as long as a run: `async with RunScope() as scope`.
+
+    >>> scope = RunScope()
+    >>> scope.once("cache", dict) is scope.once("cache", dict)
+    True
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, Any] = {}
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+        self._tasks: TaskGroup = anyio.create_task_group()
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What is held under a key, made by whoever asks first."""
+        if key not in self._held:
+            self._held[key] = make()
+        return cast(T, self._held[key])
+
+    def start_soon(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A task that lives until the run ends; then it is cancelled. What it raises ends the run."""
+        self._tasks.start_soon(task)
+
+    def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Called when the run ends, whatever its end is; the last one that came goes first."""
+        self._closing.append(close)
+
+    async def __aenter__(self) -> RunScope:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self._closing:
+            with anyio.move_on_after(CLOSING, shield=True):
+                while self._closing:
+                    await self._closing.pop()()
+        self._tasks.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, error, trace)
