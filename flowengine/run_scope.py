@@ -32,7 +32,7 @@ class RunScope:
     def __init__(self) -> None:
         self._held: dict[Hashable, Any] = {}
         self._closing: list[Callable[[], Awaitable[None]]] = []
-        self._tasks: TaskGroup = anyio.create_task_group()
+        self._tasks: TaskGroup
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What is held under a key, made by whoever asks first."""
@@ -49,7 +49,7 @@ class RunScope:
         self._closing.append(close)
 
     async def __aenter__(self) -> RunScope:
-        await self._tasks.__aenter__()
+        self._tasks = await anyio.create_task_group().__aenter__()
         return self
 
     async def __aexit__(

@@ -173,10 +173,8 @@ class StateStore:
         """What the writers above a layer keep under a name; `KeyError` where nobody does."""
         key = _KEPT + name
         if key in self._written:
-            if key in self.folding:
-                return self._fold(layer, key)
-            found = self._find(layer, key)
-            if found is not None:
+            found = (0, self._fold(layer, key)) if key in self.folding else self._find(layer, key)
+            if found is not None and (found[1] or key not in self.folding):
                 return found[1]
         return self._kept[key]
 
