@@ -15,14 +15,19 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 __all__ = [
     "RECORDS",
+    "Answered",
+    "Asked",
     "EffectDecided",
     "Gateway",
+    "MapBegan",
     "ModelCall",
     "Notice",
     "ProviderFailed",
     "Receipt",
     "Retry",
+    "Reused",
     "Round",
+    "RoundEnded",
     "SkillLoad",
     "ToolCall",
     "tool_key",
@@ -144,9 +149,74 @@ class Notice(NamedTuple):
     text: str
 
 
+class MapBegan(NamedTuple):
+    """A map knows how many items it has."""
+
+    total: int
+
+
+class RoundEnded(NamedTuple):
+    """A loop's round is over, and what was decided after it."""
+
+    index: int
+    """Counted from 0."""
+    variables: Mapping[str, Any]
+    """What the round was entered with."""
+    stopped: bool
+    """Whether `until` was true after it."""
+    best: Any = None
+    """What `best_by` gave for it; None where the loop has none, or where it gave nothing."""
+
+
+class Asked(NamedTuple):
+    """An approval waits for a person; whatever an answer must satisfy is here."""
+
+    message: str
+    choices: Sequence[str]
+    form: Mapping[str, Any] | None = None
+    """JSON Schema of the form to be filled in."""
+    expires: float | None = None
+    """Unix seconds from which on nobody is waited for."""
+    on_expire: str | None = None
+    """The choice that then counts."""
+
+
+class Answered(NamedTuple):
+    """A person's answer to an approval, or what counts as one because nobody answered in time."""
+
+    choice: str
+    comment: str = ""
+    by: str = ""
+    """Who answered; `expired` where nobody did."""
+    form: Any = None
+
+
+class Reused(NamedTuple):
+    """The node did not run: its result is that of another run, of which nothing that matters to it has changed."""
+
+    run_id: str
+    node: str
+    """The node's path there."""
+
+
 RECORDS: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
-    for kind in (ModelCall, ToolCall, EffectDecided, Receipt, SkillLoad, ProviderFailed, Round, Retry, Notice)
+    for kind in (
+        ModelCall,
+        ToolCall,
+        EffectDecided,
+        Receipt,
+        SkillLoad,
+        ProviderFailed,
+        Round,
+        Retry,
+        Notice,
+        MapBegan,
+        RoundEnded,
+        Asked,
+        Answered,
+        Reused,
+    )
 }
 """Class name → class, for the journal's codec."""
 
