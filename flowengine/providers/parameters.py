@@ -1,0 +1,94 @@
+"""Parameters of providers as their schemas declare them: read off a constructor, and checked.
+
+It knows names, types and defaults. It knows no provider and makes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import Parameter, cleandoc, signature
+from typing import Any, Final, cast
+
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.values import is_json_type, shown
+
+__all__ = ["check_parameters", "schema_of_constructor"]
+
+_NAMES: Final[Mapping[str, str]] = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "Mapping": "object",
+    "Sequence": "array",
+}
+
+
+def schema_of_constructor(provider: type[Any], name: str) -> dict[str, Any]:
+    """The configuration schema that a class's docstring and constructor amount to."""
+    described = cleandoc(provider.__doc__ or "").partition("\n")[0]
+    parameters: dict[str, dict[str, Any]] = {}
+    for each in list(signature(provider.__init__).parameters.values())[1:]:
+        if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            parameters[each.name] = _parameter(each)
+    return {"description": described, "parameters": parameters, "example": _example(name, parameters)}
+
+
+def _parameter(given: Parameter) -> dict[str, Any]:
+    required = given.default is Parameter.empty
+    return {
+        "type": _type_name(given.annotation),
+        "default": None if required else given.default,
+        "required": required,
+        "description": "",
+    }
+
+
+def _type_name(annotation: Any) -> str:
+    """The JSON type of an annotation, `any` where it says nothing that JSON has a word for."""
+    written = annotation if isinstance(annotation, str) else cast(str, getattr(annotation, "__name__", ""))
+    first = written.removesuffix(" | None").partition("[")[0]
+    return _NAMES.get(first, "any")
+
+
+def _example(name: str, parameters: Mapping[str, Mapping[str, Any]]) -> str:
+    needed = ", ".join(f"{key}: …" for key, each in parameters.items() if each["required"])
+    return f"- {name}: {{{needed}}}"
+
+
+def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters as given, once each is known, of its type, and none that is needed is missing.
+
+    >>> schema = {"parameters": {"max_items": {"type": "integer", "default": 10, "required": False}}}
+    >>> check_parameters("conversation", schema, {"max_itms": 5})
+    Traceback (most recent call last):
+    ...
+    flowengine.errors.DefinitionError: context provider 'conversation' has no parameter 'max_itms'; did you mean
+    'max_items'?
+    """
+    parameters = cast("Mapping[str, Mapping[str, Any]]", schema.get("parameters", {}))
+    for key, value in given.items():
+        if key not in parameters:
+            near = did_you_mean(key, parameters) or f"; it has {', '.join(parameters) or 'none'}"
+            raise DefinitionError(f"context provider '{name}' has no parameter '{key}'{near}")
+        _check_type(name, key, parameters[key], value)
+    for key, parameter in parameters.items():
+        if parameter.get("required") and key not in given:
+            raise DefinitionError(f"context provider '{name}' needs '{key}'{_why(parameter)}")
+    return dict(given)
+
+
+def _check_type(name: str, key: str, parameter: Mapping[str, Any], value: Any) -> None:
+    kind = cast(str, parameter.get("type", "any"))
+    if kind == "any" or (value is None and not parameter.get("required") and parameter.get("default") is None):
+        return
+    if not any(is_json_type(value, each) for each in kind.split("|")):
+        raise DefinitionError(
+            f"context provider '{name}': '{key}' must be {kind.replace('|', ' or ')}, found {shown(value)}"
+        )
+
+
+def _why(parameter: Mapping[str, Any]) -> str:
+    return f": {parameter['description']}" if parameter.get("description") else ""

@@ -1,0 +1,122 @@
+"""What a context provider is: the class that users subclass, with defaults for everything but its text.
+
+It knows fragments and nothing else: no prompt, no budget, no order of providers and no configuration file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+from flowengine.context import Fragment
+from flowengine.providers.parameters import schema_of_constructor
+
+__all__ = ["ContextProvider", "joined", "settled"]
+
+T = TypeVar("T")
+
+
+async def settled(value: T | Awaitable[T]) -> T:
+    """What a method that may be sync or async gave."""
+    return await value if isawaitable(value) else cast(T, value)
+
+
+def joined(fragments: Iterable[Fragment]) -> str:
+    """The fragments as one text, a blank line between them.
+
+    >>> joined([Fragment("a", "files"), Fragment("b", "files")])
+    'a\\n\\nb'
+    """
+    return "\n\n".join(each.text for each in fragments if each.text)
+
+
+class ContextProvider:
+    """Brings text into prompts. Every method may be sync or async; `get_context` is all that must be written.
+
+    A *source* adds a section of its own; a *transform* (`transforms = True`) is given everything so far as
+    `previous_context`, and what it returns takes its place.
+
+    >>> class Weather(ContextProvider):
+    ...     provider_name = "weather"
+    ...     def __init__(self, city: str = "Kyoto") -> None:
+    ...         self.city = city
+    ...     def get_context(self, query, previous_context=None, **kwargs):
+    ...         return f"It rains in {self.city}."
+    >>> Weather().get_context("umbrella?")
+    'It rains in Kyoto.'
+    >>> Weather.get_config_schema()["parameters"]
+    {'city': {'type': 'string', 'default': 'Kyoto', 'required': False, 'description': ''}}
+    """
+
+    provider_name: ClassVar[str] = ""
+    """Under which it is configured and told of."""
+    transforms: ClassVar[bool] = False
+    """Whether it replaces everything so far, rather than adding to it."""
+
+    @classmethod
+    def get_config_schema(cls) -> dict[str, Any]:
+        """`description`, `parameters` (name → `type`, `default`, `required`, `description`) and a YAML `example`.
+
+        By default read off the class's docstring and constructor.
+        """
+        return schema_of_constructor(cls, cls.provider_name)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, root: Path) -> Self:
+        """One made from checked parameters; relative paths are under `root`, and stay there."""
+        return cls(**config)
+
+    def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str | Awaitable[str]:
+        """Its section for a query; of a transform, what takes the place of `previous_context`.
+
+        `kwargs` carry `agent_name`. The empty text is no section.
+        """
+        if type(self).fragments is ContextProvider.fragments:
+            raise NotImplementedError(f"{type(self).__name__} has to define get_context")
+        return self._text_of_fragments(query, previous_context, kwargs)
+
+    def update(self, interaction: Mapping[str, Any]) -> Awaitable[None] | None:
+        """Called after each interaction: `user_input`, `result`, `success`, `metadata`, `timestamp`."""
+
+    def clear(self) -> Awaitable[None] | None:
+        """Forget what was remembered."""
+
+    def fragments(
+        self, query: str, previous: Sequence[Fragment], **kwargs: Any
+    ) -> Sequence[Fragment] | Awaitable[Sequence[Fragment]]:
+        """The richer road: of a source, its own fragments; of a transform, all that there are then.
+
+        By default made from `get_context`; pinned fragments pass a transform by.
+        """
+        return self._fragments_of_text(query, previous, kwargs)
+
+    def fresh(self) -> ContextProvider:
+        """One with the same settings and nothing remembered: each run and agent node has its own.
+
+        By default a deep copy; a class that remembers, or holds what cannot be copied, defines its own.
+        """
+        return deepcopy(self)
+
+    def dump(self) -> Any:
+        """What it remembers, as a JSON value; None where that is nothing."""
+        return None
+
+    def load(self, value: Any) -> None:
+        """Remember what `dump` gave."""
+
+    async def _fragments_of_text(
+        self, query: str, previous: Sequence[Fragment], kwargs: Mapping[str, Any]
+    ) -> Sequence[Fragment]:
+        loose = [each for each in previous if not each.pinned] if self.transforms else previous
+        text: Any = await settled(self.get_context(query, joined(loose) or None, **kwargs))
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"get_context must return text, not {type(text).__name__}")
+        own = [Fragment(text, self.provider_name)] if text and text.strip() else []
+        return [*(each for each in previous if each.pinned), *own] if self.transforms else own
+
+    async def _text_of_fragments(self, query: str, previous: str | None, kwargs: Mapping[str, Any]) -> str:
+        before = [Fragment(previous, "previous_context")] if previous else []
+        return joined(await settled(self.fragments(query, before, **kwargs)))
