@@ -1,15 +1,16 @@
 """A model that tries again what may work later: rate limits, timeouts, connections, 5xx.
 
-When and how long is decided here; the failures themselves are told apart by the model inside.
+How often and how long to wait is said here and carried out by tenacity; the failures themselves are
+told apart by the model inside. The first attempt is made without tenacity, which costs more than this
+whole column does: only what has failed once pays for it.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import anyio
 
@@ -17,6 +18,9 @@ from flowengine.errors import TransientModelError
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.schema_support import supports_schema
 from flowengine.llm.streaming import open_stream
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 __all__ = ["RetryingModel"]
 
@@ -74,21 +78,47 @@ class RetryingModel:
 
     async def _attempts(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, int]:
         """What the first attempt that works returns, and how many failed before it."""
-        failed = 0
-        while True:
-            try:
-                return await attempt(), failed
-            except TransientModelError as error:
-                failed += 1
-                pause = self._pause(error, failed)
-            await anyio.sleep(pause)
+        try:
+            return await attempt(), 0
+        except TransientModelError as error:
+            first = error
+        return await self._further(attempt, first)
 
-    def _pause(self, error: TransientModelError, failed: int) -> float:
-        """Seconds until the next attempt; where none is left, the error that ends it is raised."""
-        asked = error.retry_after or 0.0
-        if failed <= self._max_retries and asked <= LONGEST_WAIT:
-            highest = min(self._longest_wait, self._first_wait * 2 ** min(failed - 1, 64))
-            return max(random.uniform(0, highest), asked)
-        if failed == 1:
-            raise error
-        raise TransientModelError(f"{error} (gave up after {failed} attempts)", error.retry_after) from error
+    async def _further(self, attempt: Callable[[], Awaitable[T]], first: TransientModelError) -> tuple[T, int]:
+        """The same, where an attempt has failed already."""
+        import tenacity
+
+        jitter = tenacity.wait_random_exponential(multiplier=self._first_wait, max=self._longest_wait)
+        attempts = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(TransientModelError),
+            stop=lambda state: state.attempt_number > self._max_retries or _asked(state) > LONGEST_WAIT,
+            wait=lambda state: max(jitter(state), _asked(state)),
+            sleep=anyio.sleep,
+            retry_error_callback=_give_up,
+        )
+        async for each in attempts:
+            failed = each.retry_state.attempt_number - 1
+            with each:
+                if not failed:
+                    raise first  # It was made before tenacity came, and counts.
+                return await attempt(), failed
+        raise AssertionError("attempts end with an answer or a failure")
+
+
+def _failure(state: RetryCallState) -> TransientModelError:
+    """Why the latest attempt failed; tenacity asks after attempts that may be repeated only."""
+    failure = state.outcome and state.outcome.exception()
+    assert isinstance(failure, TransientModelError)
+    return failure
+
+
+def _asked(state: RetryCallState) -> float:
+    """Seconds that the server wants to be left alone."""
+    return _failure(state).retry_after or 0.0
+
+
+def _give_up(state: RetryCallState) -> NoReturn:
+    failure, failed = _failure(state), state.attempt_number
+    if failed == 1:
+        raise failure
+    raise TransientModelError(f"{failure} (gave up after {failed} attempts)", failure.retry_after) from failure

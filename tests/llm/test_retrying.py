@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -83,6 +85,48 @@ async def test_a_wait_can_be_cancelled() -> None:
     with anyio.move_on_after(0.05):
         await RetryingModel(ScriptedModel([TransientModelError("", retry_after=30)])).complete(REQUEST)
     assert time.monotonic() - started < 5
+
+
+async def test_an_attempt_that_is_cancelled_is_not_repeated() -> None:
+    model = HangingModel([BUSY])
+    with anyio.move_on_after(0.05) as scope:
+        await quick(model).complete(REQUEST)
+    assert scope.cancelled_caught
+    assert len(model.requests) == 2
+
+
+class HangingModel(ScriptedModel):
+    """Never answers once its script has ended."""
+
+    async def complete(self, request: Request) -> Reply:
+        if not self.requests:
+            return await super().complete(request)
+        self.requests.append(request)
+        return await anyio.sleep_forever()
+
+
+async def test_what_an_attempt_raises_that_is_no_models_failure_comes_out_as_it_is() -> None:
+    def script(request: Request) -> Any:
+        if len(model.requests) == 1:
+            return BUSY
+        raise KeyError("mine")
+
+    model = ScriptedModel(script)
+    with pytest.raises(KeyError, match="mine"):
+        await quick(model).complete(REQUEST)
+    assert len(model.requests) == 2
+
+
+def test_a_call_that_works_at_once_does_without_the_library() -> None:
+    code = """
+import asyncio, sys
+from flowengine.llm.model import Request
+from flowengine.llm.retrying import RetryingModel
+from flowengine.llm.scripted import ScriptedModel
+asyncio.run(RetryingModel(ScriptedModel(["there"])).complete(Request("m", ())))
+sys.exit("tenacity" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 async def test_a_stream_is_opened_anew_until_its_first_piece() -> None:
