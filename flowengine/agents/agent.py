@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 from flowengine.agents.caller import Caller, naming, open_caller
-from flowengine.agents.catalogue import catalogue
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.gateway import DirectGateway, StreamingGateway
 from flowengine.agents.guardrails import check_guardrails
@@ -33,6 +32,7 @@ from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
 from flowengine.agents.tooling import ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import Response, Turn
+from flowengine.catalogue import catalogue
 from flowengine.context import Context
 from flowengine.errors import DefinitionError, RunError
 from flowengine.llm.messages import Message, from_dict

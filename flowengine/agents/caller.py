@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flowengine.agents.catalogue import Catalogue
 from flowengine.agents.gateway import DirectGateway
 from flowengine.agents.models import open_model
 from flowengine.agents.prompt import Subject
 from flowengine.agents.settings import CallSettings
 from flowengine.agents.structured import Answer, Shape, complete_structured
 from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.catalogue import Catalogue
 from flowengine.context import Context
 from flowengine.errors import DefinitionError, FlowEngineError, OutputError, RunError
 from flowengine.llm.messages import Message

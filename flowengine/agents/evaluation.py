@@ -12,12 +12,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from flowengine.agents.caller import Caller, naming, open_caller, subject_of
-from flowengine.agents.catalogue import catalogue
 from flowengine.agents.prompt import Subject, evaluation_messages
 from flowengine.agents.settings import CallSettings, ModelChoice, arguments_of, call_settings, check_share
 from flowengine.agents.structured import Shape, UnfitError, error_lines
 from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
+from flowengine.catalogue import catalogue
 from flowengine.context import Context, EvaluationResult
 from flowengine.llm.model import Model
 from flowengine.records import Gateway

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from flowengine.agents.catalogue import Catalogue
+from flowengine.catalogue import Catalogue
 from flowengine.context import EvaluationResult, LLMResult
 from flowengine.llm.messages import Message
 

@@ -12,12 +12,12 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from flowengine.agents.caller import Caller, naming, open_caller, subject_of
-from flowengine.agents.catalogue import catalogue
 from flowengine.agents.prompt import Subject, routing_messages
 from flowengine.agents.settings import CallSettings, ModelChoice, arguments_of, call_settings, check_labels, check_share
 from flowengine.agents.structured import Answer, Shape, UnfitError, UnusableAnswerError, error_lines
 from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
+from flowengine.catalogue import catalogue
 from flowengine.context import Context, RoutingResult
 from flowengine.errors import DefinitionError, RouteError
 from flowengine.llm.model import Model

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, PydanticUserError, ValidationError
 
-from flowengine.agents.catalogue import Catalogue
 from flowengine.agents.prompt import with_format
 from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.catalogue import Catalogue
 from flowengine.errors import DefinitionError, OutputError
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Model, Reply, Request

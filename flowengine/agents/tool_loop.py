@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import anyio
 
-from flowengine.agents.catalogue import Catalogue, catalogue
 from flowengine.agents.gateway import StreamingGateway, ask, check_refusal
+from flowengine.catalogue import Catalogue, catalogue
 from flowengine.llm.messages import Message, ToolRequest
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.records import Gateway, Notice

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
 
-from flowengine.agents.catalogue import Catalogue
 from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.catalogue import Catalogue
 from flowengine.errors import DefinitionError
 from flowengine.tools.mcp_server import McpServer, server_of
 from flowengine.tools.tool import Tool

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.catalogue import catalogue
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.surroundings import Surroundings
 from flowengine.agents.tooling import ToolChoice
+from flowengine.catalogue import catalogue
 from flowengine.nodes.agent import Templated
 from flowengine.spec.project import Project
 from flowengine.spec.schema import FlowSpec

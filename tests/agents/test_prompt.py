@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flowengine.agents.catalogue import LOCALES, catalogue
 from flowengine.agents.prompt import Subject, fenced, generation_messages, routing_messages, text_of
+from flowengine.catalogue import LOCALES, catalogue
 from flowengine.context import LLMResult
 from flowengine.errors import DefinitionError
 from flowengine.llm.messages import Message

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from flowengine.agents.catalogue import catalogue
 from flowengine.agents.json_schema import problems, validator
 from flowengine.agents.structured import UnusableAnswerError, complete_structured, json_values, shape_of
+from flowengine.catalogue import catalogue
 from flowengine.errors import DefinitionError, OutputError, PermanentModelError
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Reply, Request
