@@ -11,24 +11,17 @@ from flowengine.spec.references import Leads, causes_of, routes_of
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
-from flowengine.spec.unavailable import UNAVAILABLE_KEYS
 
 __all__ = ["check_structure"]
 
 
 def check_structure(spec: FlowSpec, report: Report) -> None:
-    """Limits that nothing keeps yet, unknown targets, agents and state keys, labels, self references, cycles."""
-    _check_limits(spec, report)
+    """Unknown targets, agents and state keys, labels, self references, cycles."""
     _check_ends(spec, report)
     _check_agents(spec, report)
     _check_labels(spec, report)
     _check_writes(spec, report)
     _check_cycles(spec, report)
-
-
-def _check_limits(spec: FlowSpec, report: Report) -> None:
-    for key in spec.limits.model_fields_set & UNAVAILABLE_KEYS["limits"]:
-        report.at_key("FE205", f"the limit '{key}' is not available in this version", ("limits", key))
 
 
 def _check_ends(spec: FlowSpec, report: Report) -> None:

@@ -12,7 +12,7 @@ from flowengine.spec.check_code import code_of
 from flowengine.spec.references import causes_of, reads_of
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
-from flowengine.spec.schema_nodes import AgentNodeSpec, ConditionNodeSpec, FunctionNodeSpec
+from flowengine.spec.schema_nodes import AgentNodeSpec, EvaluationNodeSpec, NodeSpec, RoutingNodeSpec
 
 __all__ = ["check_unused"]
 
@@ -45,9 +45,11 @@ def _unread(root: str, declared: Iterable[str], paths: Iterable[tuple[str, ...]]
 def _takes_inputs_unnamed(spec: FlowSpec) -> bool:
     """Whether a first node's user input is the flow's inputs (rule 7)."""
     followed = {cause.edge.target for cause in causes_of(spec)}
-    for name, node in spec.nodes.items():
-        if name not in followed and not isinstance(node, ConditionNodeSpec | FunctionNodeSpec):
-            asks = node.prompt if isinstance(node, AgentNodeSpec) else node.target
-            if asks is None:
-                return True
-    return False
+    return any(name not in followed and _asks_nothing(node) for name, node in spec.nodes.items())
+
+
+def _asks_nothing(node: NodeSpec) -> bool:
+    """Whether a node's user input, or what it judges, is left out."""
+    if isinstance(node, AgentNodeSpec):
+        return node.prompt is None
+    return isinstance(node, RoutingNodeSpec | EvaluationNodeSpec) and node.target is None

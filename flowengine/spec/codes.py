@@ -169,6 +169,11 @@ CODES: Final[Mapping[str, Code]] = {
         "`target` need an agent before them.",
         "a: {type: routing, instruction: Choose., routes: {x: b}}",
     ),
+    "FE224": Code(
+        "unknown choice",
+        "`on_expire` names none of the approval's choices, which are the labels of its `routes`.",
+        "ask: {type: approval, message: Sure?, routes: {yes: go, no: {}}, expires: 2h, on_expire: nope}",
+    ),
     # --- FE3xx: templates and expressions
     "FE301": Code(
         "a template or an expression does not parse",

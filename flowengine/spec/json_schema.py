@@ -16,12 +16,11 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from flowengine.spec import fields, schema, schema_agent, schema_nodes
+from flowengine.spec import fields, schema, schema_agent, schema_containers, schema_keys, schema_nodes
 from flowengine.spec.fields import ID_PATTERN, Keys
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import NODE_TYPES
 from flowengine.spec.shapes import is_map
-from flowengine.spec.unavailable import UNAVAILABLE_KEYS
 
 __all__ = ["json_schema"]
 
@@ -41,8 +40,6 @@ def json_schema() -> dict[str, Any]:
     for name, definition in definitions.items():
         if name in models:
             _describe(definition, models[name])
-    for key in UNAVAILABLE_KEYS["limits"]:
-        del definitions["Limits"]["properties"][key]
     definitions["Node"] = _node()
     definitions["FlowSpec"]["properties"]["nodes"]["patternProperties"] = {ID_PATTERN: {"$ref": "#/$defs/Node"}}
     definitions["Route"] = {"anyOf": [{"type": "string"}, definitions["Route"]]}
@@ -58,7 +55,9 @@ def _models() -> Iterable[type[BaseModel]]:
                 yield each
 
 
-_MODULES: Final[tuple[ModuleType, ...]] = (fields, schema_agent, schema_nodes, schema)
+_MODULES: Final[tuple[ModuleType, ...]] = (
+    fields, schema_agent, schema_keys, schema_containers, schema_nodes, schema,
+)  # fmt: skip
 
 
 def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:

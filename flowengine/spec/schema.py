@@ -17,7 +17,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from flowengine.spec.fields import Duration, Identifier, Keys, Maybe, Rendered, found, refuse, without_notes
 from flowengine.spec.positions import SourceText
 from flowengine.spec.schema_agent import AgentRef, AgentSpec, JsonSchema
-from flowengine.spec.schema_nodes import NodeSpec, RetrySpec
+from flowengine.spec.schema_keys import NodeLimits, RetrySpec
+from flowengine.spec.schema_nodes import NodeSpec
 from flowengine.spec.shapes import fits
 
 __all__ = ["Defaults", "FlowSpec", "InputSpec", "Limits", "StateSpec"]
@@ -109,21 +110,13 @@ class Defaults(Keys):
     """Time for one attempt of a node."""
 
 
-class Limits(Keys):
+class Limits(NodeLimits):
     """Bounds of a run."""
 
-    concurrency: Maybe[Annotated[int, Field(ge=1, le=10_000)]] = None
-    """Nodes in flight at once, at most."""
     timeout: Maybe[Duration] = None
     """Time for the run."""
-    cost_usd: Maybe[Annotated[float, Field(gt=0)]] = None
-    """Cost of all model calls together, in dollars."""
-    tokens: Maybe[Annotated[int, Field(ge=1)]] = None
-    """Tokens of all model calls together."""
-    model_calls: Maybe[Annotated[int, Field(ge=1)]] = None
-    """Model calls."""
-    on_limit: Literal["fail", "pause", "partial"] = "fail"
-    """What happens at a limit."""
+    concurrency: Maybe[Annotated[int, Field(ge=1, le=10_000)]] = None
+    """Nodes in flight at once, at most."""
     on_failure: Literal["drain", "cancel"] = "drain"
     """After a failure, nodes in flight finish (`drain`) or are stopped (`cancel`)."""
 

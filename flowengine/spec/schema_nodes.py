@@ -6,13 +6,13 @@ that of the checks, and what runs that of the builder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from flowengine.spec.fields import (
     CodePath,
-    Duration,
     Expression,
     Keys,
     ListOf,
@@ -24,86 +24,34 @@ from flowengine.spec.fields import (
     Target,
     Template,
     Values,
-    found,
     refuse,
 )
 from flowengine.spec.schema_agent import AgentRef, AgentSettings, ModelSettings
+from flowengine.spec.schema_containers import ApprovalNodeSpec, LoopNodeSpec, MapNodeSpec, SubflowNodeSpec
+from flowengine.spec.schema_keys import NodeKeys, OnErrorSpec, RetrySpec, WorkKeys
 from flowengine.spec.shapes import is_map
+from flowengine.spec.unavailable import UNAVAILABLE_TYPES
 
 __all__ = [
     "NODE_TYPES",
     "AgentNodeSpec",
+    "ApprovalNodeSpec",
     "CaseSpec",
     "ConditionNodeSpec",
     "EvaluationNodeSpec",
     "FunctionNodeSpec",
+    "LoopNodeSpec",
+    "MapNodeSpec",
     "NodeKeys",
     "NodeSpec",
     "OnErrorSpec",
     "RetrySpec",
     "RoutingNodeSpec",
+    "SubflowNodeSpec",
 ]
 
 
-class RetrySpec(Keys):
-    """The node runs again when it fails."""
-
-    attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """Runs of the node, the first included."""
-    backoff: Literal["fixed", "exponential"] = "exponential"
-    """How the wait between two attempts grows."""
-    initial: Duration = 1.0
-    """The first wait."""
-    max: Duration = 60.0
-    """The longest wait."""
-    jitter: bool = True
-    """Shorten each wait at random, so that many nodes do not come back at once."""
-    on: ListOf[Literal["invalid_output", "error"]] = ("invalid_output", "error")
-    """What is worth another attempt: an output that does not fit its shape, any other failure."""
-
-
-class OnErrorSpec(Keys):
-    """What a failure of the node means for the run."""
-
-    action: Literal["fail", "skip", "then"]
-    """The run fails; the node counts as skipped; another node handles the failure."""
-    then: Maybe[NodeId] = None
-    """The node that handles the failure."""
-
-
-def _as_on_error(value: Any) -> Any:
-    if value in ("fail", "skip"):
-        return {"action": value}
-    if is_map(value) and set(value) == {"then"}:
-        return {"action": "then", "then": value["then"]}
-    raise refuse("FE402", f"expected 'fail', 'skip' or {{then: <node id>}}, found {found(value)}")
-
-
-OnError = Annotated[OnErrorSpec, BeforeValidator(_as_on_error)]
-
-
-class NodeKeys(Keys):
-    """What every node may say."""
-
-    description: str = ""
-    """For readers and pictures."""
-    needs: ListOf[NodeId] = ()
-    """Nodes that this one waits for, beside those that its templates name."""
-    when: Maybe[Expression] = None
-    """The node is skipped where this is false."""
-    join: Literal["some", "all", "always"] = "some"
-    """`some`: no predecessor failed and one succeeded; `all`: every one succeeded; `always`: whatever happened."""
-    set: Values = Field(default_factory=dict[str, Any])
-    """State key → template; sees this node's `output`."""
-    retry: Maybe[RetrySpec] = None
-    """Run the node again when it fails."""
-    timeout: Maybe[Duration] = None
-    """Time for one attempt."""
-    on_error: OnError = OnErrorSpec(action="fail")
-    """What a failure means: `fail`, `skip`, or `{then: <node id>}`."""
-
-
-class AgentNodeSpec(NodeKeys, AgentSettings):
+class AgentNodeSpec(WorkKeys, AgentSettings):
     """A model is asked; the output is its answer. The type of a node that names none."""
 
     type: Literal["agent"] = "agent"
@@ -114,7 +62,7 @@ class AgentNodeSpec(NodeKeys, AgentSettings):
     """The user input. Left out: the predecessor's `result`; in a first node the flow's input."""
 
 
-class RoutingNodeSpec(NodeKeys, ModelSettings):
+class RoutingNodeSpec(WorkKeys, ModelSettings):
     """A model reads the last generation and chooses a route."""
 
     type: Literal["routing"]
@@ -161,7 +109,7 @@ class CaseSpec(Keys):
         return self
 
 
-class ConditionNodeSpec(NodeKeys):
+class ConditionNodeSpec(WorkKeys):
     """Chooses a route without a model: `if`, `cases`, or a function."""
 
     type: Literal["condition"]
@@ -216,7 +164,7 @@ class ConditionNodeSpec(NodeKeys):
 _KEYS_OF_FORM: Final = {"if": {"then", "else"}, "cases": {"else"}, "call": {"routes", "else"}}
 
 
-class EvaluationNodeSpec(NodeKeys, ModelSettings):
+class EvaluationNodeSpec(WorkKeys, ModelSettings):
     """A model, or a function, gives a score."""
 
     type: Literal["evaluation"]
@@ -253,7 +201,7 @@ class EvaluationNodeSpec(NodeKeys, ModelSettings):
 _OF_A_MODEL: Final = ("instructions", "criteria", "agent", *ModelSettings.model_fields)
 
 
-class FunctionNodeSpec(NodeKeys):
+class FunctionNodeSpec(WorkKeys):
     """A function of the project is called; the output is what it returns."""
 
     type: Literal["function"]
@@ -264,20 +212,29 @@ class FunctionNodeSpec(NodeKeys):
     """Argument → template."""
 
 
-NODE_TYPES: Final = {
+_KINDS: Final = {
     "agent": AgentNodeSpec,
     "routing": RoutingNodeSpec,
     "condition": ConditionNodeSpec,
     "evaluation": EvaluationNodeSpec,
     "function": FunctionNodeSpec,
+    "map": MapNodeSpec,
+    "loop": LoopNodeSpec,
+    "subflow": SubflowNodeSpec,
+    "approval": ApprovalNodeSpec,
+}
+
+NODE_TYPES: Final[Mapping[str, type[NodeKeys]]] = {
+    name: model for name, model in _KINDS.items() if name not in UNAVAILABLE_TYPES
 }
 """`type` → what a node of it may say."""
 
 
 def _type_of(value: Any) -> str | None:
     if is_map(value):
-        return f"<{value.get('type', 'agent')}>"
-    return f"<{value.type}>" if isinstance(value, tuple(NODE_TYPES.values())) else None
+        kind = value.get("type", "agent")
+        return f"<{kind}>" if isinstance(kind, str) and kind in NODE_TYPES else None
+    return f"<{value.type}>" if isinstance(value, tuple(_KINDS.values())) else None
 
 
 NodeSpec = Annotated[
@@ -285,7 +242,14 @@ NodeSpec = Annotated[
     | Annotated[RoutingNodeSpec, Tag("<routing>")]
     | Annotated[ConditionNodeSpec, Tag("<condition>")]
     | Annotated[EvaluationNodeSpec, Tag("<evaluation>")]
-    | Annotated[FunctionNodeSpec, Tag("<function>")],
+    | Annotated[FunctionNodeSpec, Tag("<function>")]
+    | Annotated[MapNodeSpec, Tag("<map>")]
+    | Annotated[LoopNodeSpec, Tag("<loop>")]
+    | Annotated[SubflowNodeSpec, Tag("<subflow>")]
+    | Annotated[ApprovalNodeSpec, Tag("<approval>")],
     Discriminator(_type_of),
 ]
 """A node of any type."""
+
+for _holder in (MapNodeSpec, LoopNodeSpec):
+    _holder.model_rebuild(_types_namespace={"NodeSpec": NodeSpec})  # Their bodies hold nodes of any type.

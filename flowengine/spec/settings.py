@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_agent import AgentSettings, AgentSpec, ModelSettings
-from flowengine.spec.schema_nodes import AgentNodeSpec, EvaluationNodeSpec, NodeKeys, RetrySpec, RoutingNodeSpec
+from flowengine.spec.schema_keys import BoundedKeys, NodeKeys, RetrySpec, WorkKeys
+from flowengine.spec.schema_nodes import AgentNodeSpec, ConditionNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
 
 __all__ = ["agent_of", "agent_path", "retry_of", "setting_of", "settings_of", "timeout_of"]
 
@@ -65,18 +66,21 @@ def setting_of(spec: FlowSpec, node: AgentNodeSpec, name: str) -> Any:
 
 
 def retry_of(spec: FlowSpec, node: NodeKeys) -> RetrySpec | None:
-    """A node's retry, or the flow's default; conditions take no default."""
-    if node.retry is not None or not _takes_defaults(node):
+    """A node's retry, or the flow's default, which is not for what has an external effect."""
+    if not isinstance(node, WorkKeys):
+        return None
+    if node.retry is not None or node.effect == "external" or not _takes_defaults(node):
         return node.retry
     return spec.defaults.retry
 
 
 def timeout_of(spec: FlowSpec, node: NodeKeys) -> float | None:
-    """A node's timeout in seconds, or the flow's default; conditions take no default."""
-    if node.timeout is not None or not _takes_defaults(node):
-        return node.timeout
-    return spec.defaults.timeout
+    """A node's timeout in seconds, or the flow's default."""
+    if not isinstance(node, BoundedKeys):
+        return None
+    return spec.defaults.timeout if node.timeout is None and _takes_defaults(node) else node.timeout
 
 
 def _takes_defaults(node: NodeKeys) -> bool:
-    return getattr(node, "type", "") != "condition"
+    """Agent, routing, evaluation and function nodes do."""
+    return isinstance(node, WorkKeys) and not isinstance(node, ConditionNodeSpec)

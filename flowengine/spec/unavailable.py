@@ -10,15 +10,14 @@ from typing import Final
 
 __all__ = ["UNAVAILABLE_KEYS", "UNAVAILABLE_TYPES"]
 
-UNAVAILABLE_TYPES: Final = frozenset({"map", "loop", "subflow", "approval"})
+UNAVAILABLE_TYPES: Final[frozenset[str]] = frozenset({"map", "loop", "subflow", "approval"})
 """Node types."""
 
 _OF_AGENTS: Final = frozenset({"context", "contexts", "memory", "skills"})
 
 UNAVAILABLE_KEYS: Final[Mapping[str, frozenset[str]]] = {
-    "nodes": _OF_AGENTS | {"effect", "cache", "limits"},
+    "nodes": _OF_AGENTS,
     "agents": _OF_AGENTS,
     "defaults": _OF_AGENTS,
-    "limits": frozenset({"cost_usd", "tokens", "model_calls", "on_limit"}),
 }
 """Top-level key → keys anywhere below it."""

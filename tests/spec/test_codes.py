@@ -107,10 +107,6 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "nodes: {a: {prompt: x, skills: []}}",
             "3:24: FE205 node 'a': the key 'skills' is not available in this version",
         ),
-        (
-            "limits: {cost_usd: 2.0, timeout: 10m}\nnodes: {a: {prompt: x}}",
-            "3:10: FE205 the limit 'cost_usd' is not available in this version",
-        ),
         ("agents: {w: {memory: {}}}\nnodes: {a: {agent: w}}", "3:14: FE205 the key 'memory' is not available"),
     ],
     "FE206": [

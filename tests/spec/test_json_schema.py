@@ -96,5 +96,5 @@ def test_every_model_of_the_format_is_there() -> None:
         own = [each for each in of.__subclasses__() if each.__module__.startswith("flowengine.spec.")]
         return {each.__name__ for each in own} | {name for each in own for name in models(each)}
 
-    abstract = {"NodeKeys", "AgentSettings", "ModelSettings", "FlowSpec"}
+    abstract = {"NodeKeys", "BoundedKeys", "WorkKeys", "BodyKeys", "AgentSettings", "ModelSettings", "FlowSpec"}
     assert models(Keys) - abstract <= set(SCHEMA["definitions"])
