@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flowengine.context import LLMResult as LLMResult
     from flowengine.context import NodeResult as NodeResult
     from flowengine.context import RoutingResult as RoutingResult
-    from flowengine.engine.state import StateKey as StateKey
+    from flowengine.engine.merging import StateKey as StateKey
     from flowengine.errors import FlowEngineError as FlowEngineError
     from flowengine.errors import FlowError as FlowError
     from flowengine.errors import RunError as RunError
@@ -40,7 +40,7 @@ _PUBLIC = {
     "Flow": "flowengine.flow",
     "FlowLimits": "flowengine.nodes.plan",
     "InputField": "flowengine.nodes.inputs",
-    "StateKey": "flowengine.engine.state",
+    "StateKey": "flowengine.engine.merging",
     "FunctionNode": "flowengine.nodes.function",
     "ConditionNode": "flowengine.nodes.condition",
     "AgentNode": "flowengine.nodes.agent",

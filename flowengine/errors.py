@@ -244,7 +244,13 @@ class PermanentModelError(ModelError):
 
 
 class LimitError(RunError):
-    """A limit of the run was reached: cost, tokens, model calls or time."""
+    """A limit of the run, or of a part of it, was reached: cost, tokens, model calls or time."""
+
+    def __init__(self, message: str, *, part: str | None = None, on_limit: str = "fail") -> None:
+        super().__init__(message)
+        self.part = part
+        """Path of the part; the run itself: empty."""
+        self.on_limit = on_limit
 
 
 class PictureError(FlowEngineError):

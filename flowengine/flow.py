@@ -20,8 +20,8 @@ from anyio.streams.memory import MemoryObjectSendStream
 from flowengine.agents.sync import run_sync
 from flowengine.context import Context
 from flowengine.engine.events import Event, TokenStreamed
+from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import JournalStore
-from flowengine.engine.state import StateKey
 from flowengine.journal.stores import Durability, open_store
 from flowengine.journal.tee import TeeStore
 from flowengine.nodes.inputs import InputField

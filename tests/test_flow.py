@@ -16,7 +16,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.engine.events import NodeFinished, NodeStarted, RunFinished, RunStarted
-from flowengine.engine.state import StateKey
+from flowengine.engine.merging import StateKey
 from flowengine.errors import (
     DefinitionError,
     FlowChangedError,

@@ -41,6 +41,10 @@ class ErrorInfo(NamedTuple):
     message: str
     detail: str = ""
     """Traceback of foreign code (a node, a tool), for `runs show`; never needed to understand the message."""
+    node: str = ""
+    """Path of the node inside a container where it began; empty: in the node that the event is about."""
+    part: str | None = None
+    """Path of the part of the run whose limit was reached (the run itself: empty); None: no limit was."""
 
 
 class RunStarted(NamedTuple):

@@ -34,6 +34,8 @@ class Vertex(NamedTuple):
     on_error: OnError = "fail"
     transparent: bool = False
     """Passes on the `result` that it received (routing, condition, evaluation, approval)."""
+    container: bool = False
+    """Runs a level of its own inside (map, loop, subflow)."""
 
 
 class Edge(NamedTuple):

@@ -25,9 +25,11 @@ class Passing:
     'text'
     """
 
-    def __init__(self, graph: Graph, result_of: Callable[[int], NodeResult | None]) -> None:
+    def __init__(self, graph: Graph, result_of: Callable[[int], NodeResult | None], entering: Any = None) -> None:
+        """`entering`: what nodes without predecessors receive."""
         self._graph = graph
         self._result_of = result_of
+        self._entering = entering
         self._received: dict[int, Any] = {}
 
     def received(self, number: int) -> Any:
@@ -73,6 +75,8 @@ class Passing:
         return [parent for parent in self._graph.parents[number] if self._result_of(parent) is not None]
 
     def _pass_on(self, number: int) -> Any:
+        if not self._graph.parents[number]:
+            return self._entering
         live = self._live(number)
         values = [self._passed(parent) for parent in live]
         if all(value is values[0] for value in values):

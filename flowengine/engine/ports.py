@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from flowengine.context import Context, NodeResult, RunStatus, SkipCause
 from flowengine.engine.events import Event
 
-__all__ = ["Journal", "JournalStore", "Node", "RunInfo", "Skip"]
+__all__ = ["CalledOff", "Ended", "Journal", "JournalStore", "Node", "Park", "RunInfo", "Skip"]
 
 
 class Skip(NamedTuple):
@@ -17,10 +17,23 @@ class Skip(NamedTuple):
     cause: SkipCause = "condition_false"
 
 
+class Park(NamedTuple):
+    """A node's answer that it waits for somebody outside. It stays unsettled, and is entered again when the run
+    goes on."""
+
+
+class CalledOff(NamedTuple):
+    """A container's answer that its body was stopped before its end, because the run was."""
+
+
+Ended: TypeAlias = NodeResult | Skip | Park | CalledOff
+"""How a node's run may end, where it raises nothing."""
+
+
 class Node(Protocol):
     """Something that runs: an async `run`. Wrappers (retry, timeout, when) have this same shape."""
 
-    def run(self, context: Context, /) -> Coroutine[Any, Any, NodeResult | Skip]: ...
+    def run(self, context: Context, /) -> Coroutine[Any, Any, Ended]: ...
 
 
 class Journal(Protocol):

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextvars
 import traceback
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from copy import copy
 from functools import partial
 from time import perf_counter, time
 from types import coroutine
@@ -28,7 +29,7 @@ from typing import Any, Final, Literal
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.context import Note, Tell
+from flowengine.context import NodeResult, Note, Tell
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -40,17 +41,28 @@ from flowengine.engine.events import (
     NodeStarted,
     TokenStreamed,
 )
-from flowengine.engine.ports import Journal, Node, Skip
+from flowengine.engine.ports import CalledOff, Ended, Journal, Node, Park, Skip
+from flowengine.engine.slots import Slots
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import FlowEngineError, JournalError, NotJournalableError
+from flowengine.errors import FlowEngineError, JournalError, LimitError, NotJournalableError
 from flowengine.ledger import Ledger
 from flowengine.records import Retry
 from flowengine.run_scope import RunScope
+from flowengine.values import shown
 
-__all__ = ["OnFailure", "Scheduler", "error_info"]
+__all__ = ["BodyError", "OnFailure", "Scheduler", "error_info"]
 
 OnFailure = Literal["drain", "cancel"]
+
+
+class BodyError(FlowEngineError):
+    """A node inside a container failed, and the container with it."""
+
+    def __init__(self, path: str, info: ErrorInfo) -> None:
+        super().__init__(f"{info.node or path}: {info.message}")
+        self.info = info if info.node else info._replace(node=path)
+
 
 BREATH: Final = 0.001
 """Seconds that a worker runs on before it lets other tasks of the loop run."""
@@ -83,41 +95,61 @@ class Scheduler:
         ledger: Ledger | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._walk = walk
-        self._nodes = nodes
         self._journal = journal
-        self._limit = concurrency or len(nodes) + 1
+        self._slots = Slots(concurrency)
         self._cancels = on_failure == "cancel"
         self._live = live
-        self.scope = scope
-        self.ledger = ledger
         self._clock = clock
+        self._own = contextvars.copy_context()
+        self.scope = scope
+        self._drive(walk, nodes, ledger)
+
+    def _drive(self, walk: Walk, nodes: Sequence[Node], ledger: Ledger | None) -> None:
+        self._walk = walk
+        self._nodes = nodes
+        self.ledger = ledger
+        self.limited: LimitError | None = None
+        """The limit that ended the walk early, where it is not a failure."""
         self._in_flight = 0
         self._on_their_way = 0
+        self._queueing = False
         self._scopes: set[anyio.CancelScope] = set()
         self._fatal: JournalError | None = None
-        self._own = contextvars.copy_context()
+
+    def inside(self, walk: Walk, nodes: Sequence[Node], ledger: Ledger | None) -> Scheduler:
+        """The scheduler of a level inside one of this one's nodes: same journal, same slots, same listeners."""
+        level = copy(self)
+        level._drive(walk, nodes, ledger)
+        return level
 
     async def run(self) -> None:
         """Run until nothing is left to start and nothing is in flight.
 
         Raises a `JournalError` when the record can no longer be kept: then nothing goes on.
         """
-        self._journal_decisions()
         interval = self._journal.flush_interval
         if interval is None:
-            await self._run_workers()
-        else:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._flush_every, interval)
-                await self._run_workers()
-                tasks.cancel_scope.cancel()
+            await self.run_level()
+            return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._flush_every, interval)
+            try:
+                await self.run_level()
+            except JournalError as error:
+                self._give_up(error)  # Raised once the group is closed, so that it comes out alone.
+            tasks.cancel_scope.cancel()
         if self._fatal is not None:
             raise self._fatal
 
-    async def _run_workers(self) -> None:
-        async with anyio.create_task_group() as tasks:
-            await self._work(tasks)
+    async def run_level(self) -> None:
+        """`run`, where the journal is shown to readers by somebody else."""
+        self._journal_decisions()
+        await self._work(None)
+        if self._walk.ready:
+            async with anyio.create_task_group() as tasks:
+                await self._work(tasks)
+        if self._fatal is not None:
+            raise self._fatal
 
     async def _flush_every(self, seconds: float) -> None:
         """Show starts to readers of the store while nothing commits them."""
@@ -132,21 +164,34 @@ class Scheduler:
         self._on_their_way -= 1
         await self._work(tasks)
 
-    async def _work(self, tasks: TaskGroup) -> None:
-        """Take and run ready nodes until there is none, or no slot for one."""
-        ready = self._walk.ready
+    async def _work(self, tasks: TaskGroup | None) -> None:
+        """Take and run ready nodes until there is none, or no slot for one.
+
+        Without a task group there is nobody to hire: then it ends where two nodes could run at once.
+        """
+        walk, slots = self._walk, self._slots
+        ready, vertices = walk.ready, walk.graph.vertices
         rested = perf_counter()
         try:
-            while ready and self._in_flight < self._limit:
+            while ready and (tasks is not None or len(ready) == 1):
+                leaf = not vertices[ready[0]].container
+                if leaf and not slots.try_take():
+                    if self._queueing:
+                        return  # One of this level's workers waits for a slot already.
+                    if not await self._slot():
+                        return
+                    leaf = not vertices[ready[0]].container or slots.give_back() is not None
                 number = ready.popleft()
                 self._in_flight += 1
-                if ready and self._on_their_way < ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1):
+                if ready and tasks and self._on_their_way < ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1):
                     self._hire(tasks, len(ready))
                 try:
                     run = self._run_cancellable if self._cancels else self._run_node
                     suspended = await run(number)
                 finally:
                     self._in_flight -= 1
+                    if leaf:
+                        slots.give_back()
                 if suspended:
                     rested = perf_counter()
                 elif perf_counter() - rested > BREATH:
@@ -154,15 +199,28 @@ class Scheduler:
                     rested = perf_counter()
         except JournalError as error:
             self._give_up(error)
-            tasks.cancel_scope.cancel()
+            if tasks is not None:
+                tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
-            self._walk.stop()
+            walk.stop()
             raise
+
+    async def _slot(self) -> bool:
+        """Wait for a slot; whether there is still a node to use it."""
+        self._queueing = True
+        try:
+            await self._slots.take()
+        finally:
+            self._queueing = False
+        if not self._walk.ready:
+            self._slots.give_back()
+        return bool(self._walk.ready)
 
     def _hire(self, tasks: TaskGroup, waiting: int) -> None:
         """Workers for the nodes that wait, as many as may be on their way and as there are slots for."""
         most = ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1)
-        for _ in range(min(most, waiting, self._limit - self._in_flight) - self._on_their_way):
+        free = max(self._slots.limit - self._slots.used, 0 if self._queueing else 1)
+        for _ in range(min(most, waiting, free) - self._on_their_way):
             self._on_their_way += 1
             tasks.start_soon(self._hired, tasks)
 
@@ -181,7 +239,7 @@ class Scheduler:
             finally:
                 self._scopes.discard(scope)
         if scope.cancelled_caught:
-            self._walk.apply(NodeCancelled(self._walk.graph.ids[number], self._clock()))
+            self._walk.apply(NodeCancelled(self._walk.path_of(number), self._clock()))
             self._journal_decisions()
         return suspended
 
@@ -189,10 +247,10 @@ class Scheduler:
         """Run a node and journal how it ended; whether it has let others run meanwhile."""
         suspended = False
         walk, journal, clock = self._walk, self._journal, self._clock
-        path = walk.graph.ids[number]
+        path = walk.path_of(number)
         walk.start(number)
         journal.append(NodeStarted(path, clock()))
-        event: Event
+        event: Event | None
         try:
             own = self._own.copy()
             steps = self._nodes[number].run(NodeContext(walk, number, self))
@@ -203,16 +261,17 @@ class Scheduler:
             else:
                 suspended = True
                 result = await _driven(own, steps, waits_for)
-            if type(result) is Skip:
-                event = NodeSkipped(path, clock(), result.cause)
-            else:
-                event = NodeFinished(path, clock(), walk.admit(number, result))
-            journal.append(event)
+            event = self._ended(number, path, result)
+            if event is not None:
+                journal.append(event)
         except NotJournalableError as error:
             event = NodeFailed(path, clock(), error_info(error))
             journal.append(event)
         except JournalError:
             raise
+        except LimitError as error:
+            event = self._at_limit(path, error)
+            journal.append(event)
         except (Exception, SystemExit) as error:  # A node that calls sys.exit() ends itself, not its host.
             event = NodeFailed(path, clock(), error_info(error))
             journal.append(event)
@@ -220,10 +279,11 @@ class Scheduler:
             journal.append(NodeCancelled(path, clock()))
             walk.abandon(number)
             raise
-        waiting = journal.commit(self._in_flight == 1)
+        waiting = journal.commit(self._slots.used <= 1)
         if waiting is not None:
             await waiting
-        walk.apply(event)
+        if event is not None:
+            walk.apply(event)
         if walk.decided:
             self._journal_decisions()
         if self._cancels and type(event) is NodeFailed and walk.failure() is not None:
@@ -231,11 +291,32 @@ class Scheduler:
                 scope.cancel()
         return suspended
 
+    def _ended(self, number: int, path: str, result: Ended) -> Event | None:
+        """What became of a node that raised nothing; None where it goes on waiting."""
+        if type(result) is NodeResult:
+            return NodeFinished(path, self._clock(), self._walk.admit(number, result))
+        if type(result) is Skip:
+            return NodeSkipped(path, self._clock(), result.cause)
+        if type(result) is Park:
+            self._walk.park(number)
+            return None
+        if type(result) is CalledOff:
+            return NodeCancelled(path, self._clock())
+        raise TypeError(f"a node returns a NodeResult, found {shown(result)}")
+
+    def _at_limit(self, path: str, error: LimitError) -> Event:
+        """A limit is a failure, or it ends the walk here: what is in flight goes on to its end, nothing starts."""
+        if error.on_limit == "fail":
+            return NodeFailed(path, self._clock(), error_info(error)._replace(part=error.part))
+        self.limited = self.limited or error
+        self._walk.stop()
+        return NodeCancelled(path, self._clock())
+
     def _journal_decisions(self) -> None:
         """Skips that followed ride in the next commit: a crash before it decides them again, alike."""
         walk = self._walk
         for number, cause in walk.decided:
-            self._journal.append(NodeSkipped(walk.graph.ids[number], self._clock(), cause))
+            self._journal.append(NodeSkipped(walk.path_of(number), self._clock(), cause))
         walk.decided.clear()
 
     def note_of(self, node: str, /) -> Note:
@@ -249,7 +330,7 @@ class Scheduler:
         self._journal.append(NodeRecorded(path, self._clock(), record))
         if type(record) is Retry:
             self._walk.attempts.add(path, record)  # What the failed attempt was given is not the next one's.
-        waiting = self._journal.commit(self._in_flight == 1)
+        waiting = self._journal.commit(self._slots.used <= 1)
         if waiting is not None:
             await waiting
 
@@ -263,6 +344,8 @@ def error_info(error: BaseException) -> ErrorInfo:
     >>> error_info(ValueError("no"))[:2]
     ('ValueError', 'ValueError: no')
     """
+    if isinstance(error, BodyError):
+        return error.info
     kind = type(error).__name__
     if isinstance(error, FlowEngineError):
         cause = f" ({_said(error.__cause__)})" if error.__cause__ is not None else ""

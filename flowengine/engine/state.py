@@ -12,18 +12,22 @@ Theory of operation:
    engine's own keys, the topologically last ancestor that wrote it wins.
 4. `append`, `union`, `sum`, `max`, `min` and `update` take contributions and fold them in
    topological order, starting at the default.
+5. A level inside a node (a round, an item) has a store of its own on top of what that node saw:
+   what nobody wrote inside is looked up outside, and what was written inside becomes the node's
+   own write once the level counts.
 
 Source of the rules: rules 6 and 8 of the flow format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
 
 from flowengine.context import EMPTY
+from flowengine.engine.merging import FOLDS, Merge, StateKey, check
 from flowengine.errors import StateConflictError, StateError, did_you_mean
-from flowengine.values import FrozenDict, FrozenList, freeze, is_json_type, shown
+from flowengine.values import freeze
 
 __all__ = [
     "ENGINE_KEYS",
@@ -32,16 +36,11 @@ __all__ = [
     "KEPT",
     "ROUTING",
     "Conflict",
-    "KeptView",
     "Layer",
-    "Merge",
-    "StateKey",
     "StateStore",
-    "StateView",
     "kept_key",
+    "kept_name",
 ]
-
-Merge = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
 
 ROUTING: Final = "=routing_result"
 EVALUATION: Final = "=evaluation_result"
@@ -54,18 +53,14 @@ KEPT: Final[Mapping[str, Merge]] = {"=kept:conversation": "append", "=kept:skill
 """What nodes keep for their descendants (`NodeResult.kept`) and is added up; any other name is replaced."""
 
 
-class StateKey(NamedTuple):
-    """A declared key: its default, how writes meet, and the type that values must have."""
-
-    default: Any = None
-    merge: Merge = "error"
-    type: str | None = None
-    """`string`, `number`, `integer`, `boolean`, `array` or `object`; None: anything."""
-
-
 def kept_key(name: str) -> str:
     """The key under which the store has what nodes keep under a name."""
     return _KEPT + name
+
+
+def kept_name(key: str) -> str | None:
+    """The name under which nodes keep what the store has under a key; None for every other key."""
+    return key.removeprefix(_KEPT) if key.startswith(_KEPT) else None
 
 
 class Layer:
@@ -97,16 +92,31 @@ class StateStore:
     def __init__(self, keys: Mapping[str, StateKey], kept: Mapping[str, Any] = EMPTY) -> None:
         """`kept`: what the run begins with of what nodes keep for one another (`NodeResult.kept`)."""
         self.keys = keys
-        self.root = Layer(-1, _NOTHING)
-        self._defaults = {name: freeze(key.default) for name, key in keys.items()}
+        self._defaults: Mapping[str, Any] = {name: freeze(key.default) for name, key in keys.items()}
         # Key → its fold, for the keys that take contributions.
-        self.folding = {name: _FOLDS[key.merge] for name, key in keys.items() if key.merge in _FOLDS}
-        self.folding |= {name: _FOLDS[merge] for name, merge in KEPT.items()}
-        self._kept = {_KEPT + name: freeze(value) for name, value in kept.items()}
-        self._checked = {name: key for name, key in keys.items() if key.type or key.merge in _FOLDS}
+        self.folding = {name: FOLDS[key.merge] for name, key in keys.items() if key.merge in FOLDS}
+        self.folding |= {name: FOLDS[merge] for name, merge in KEPT.items()}
+        self._checked = {name: key for name, key in keys.items() if key.type or key.merge in FOLDS}
         self._guarded = {name for name, key in keys.items() if key.merge == "error"}
+        self._kept: Mapping[str, Any] = {_KEPT + name: freeze(value) for name, value in kept.items()}
+        self._outside: tuple[StateStore, Layer] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.root = Layer(-1, _NOTHING)
         self._newest: dict[str, Layer] = {}
         self._written: set[str] = set()
+
+    def inside(self, seen: Layer) -> StateStore:
+        """The store of a level inside a node that saw a layer of this one."""
+        store = StateStore.__new__(StateStore)
+        store.keys, store.folding = self.keys, self.folding
+        store._checked, store._guarded = self._checked, self._guarded
+        store._defaults = _Outside(self, seen)
+        store._kept = _KeptOutside(self, seen)
+        store._outside = self, seen
+        store._begin()
+        return store
 
     # --- writing
 
@@ -121,7 +131,7 @@ class StateStore:
             if key not in self._defaults:
                 raise StateError(f"shared state has no key '{key}'{did_you_mean(key, self.keys)}")
             if key in self._checked:
-                _check(key, self._checked[key], value)
+                check(key, self._checked[key], value)
             if key in newest and key in self._guarded:
                 last = newest[key]
                 if key not in seen.writes or seen is not last:
@@ -164,10 +174,10 @@ class StateStore:
 
     def owned(self, layer: Layer, key: str) -> Any:
         """The value of an engine-owned key, or None where no ancestor set it."""
-        if key not in self._written:
-            return None
-        found = self._find(layer, key)
-        return None if found is None else found[1]
+        found = self._find(layer, key) if key in self._written else None
+        if found is not None:
+            return found[1]
+        return None if self._outside is None else self._outside[0].owned(self._outside[1], key)
 
     def kept(self, layer: Layer, name: str) -> Any:
         """What the writers above a layer keep under a name; `KeyError` where nobody does."""
@@ -185,7 +195,9 @@ class StateStore:
 
     def has(self, layer: Layer, key: str) -> bool:
         """Whether an engine-owned key was set by an ancestor."""
-        return key in self._written and self._find(layer, key) is not None
+        if key in self._written and self._find(layer, key) is not None:
+            return True
+        return self._outside is not None and self._outside[0].has(self._outside[1], key)
 
     def _find(self, layer: Layer, key: str) -> _Found:
         """The topologically last write above a layer, itself included: (writer, value)."""
@@ -228,6 +240,11 @@ class StateStore:
         return value
 
     def _gather(self, layer: Layer, key: str) -> Any:
+        start = self._defaults[key] if key in self._defaults else self._kept.get(key)
+        return self.folding[key](start, [each.writes[key] for each in self._writers(layer, key)])
+
+    def _writers(self, layer: Layer, key: str) -> list[Layer]:
+        """All layers above that wrote a key, itself included, in topological order."""
         seen = {layer}
         stack = [layer]
         found: list[Layer] = []
@@ -240,42 +257,46 @@ class StateStore:
                     seen.add(above)
                     stack.append(above)
         found.sort(key=_number)
-        start = self._defaults[key] if key in self._defaults else self._kept.get(key)
-        return self.folding[key](start, [each.writes[key] for each in found])
+        return found
+
+    # --- what a level adds up to
+
+    def contribution(self, layer: Layer) -> dict[str, Any]:
+        """What was written above a layer, as one write: what a level contributes to the node that it is inside."""
+        total: dict[str, Any] = {}
+        for key in sorted(self._written):
+            writers = self._writers(layer, key)
+            if writers:
+                values = [each.writes[key] for each in writers]
+                total[key] = self.folding[key](None, values) if key in self.folding else values[-1]
+        return total
+
+    def combined(self, contributions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Contributions of levels that are not ordered among themselves (a map's items), as one, in their order.
+
+        Raises `StateError` where several wrote a key that has no merge rule; what is the engine's and cannot be
+        added up is left out.
+        """
+        gathered: dict[str, list[Any]] = {}
+        for each in contributions:
+            for key, value in each.items():
+                gathered.setdefault(key, []).append(value)
+        total: dict[str, Any] = {}
+        for key, values in gathered.items():
+            if key in self.folding:
+                total[key] = self.folding[key](None, values)
+            elif key in self._guarded and len(values) > 1:
+                raise StateError(
+                    f"{len(values)} items wrote the shared state key '{key}', which has no merge rule: "
+                    f"declare `merge` for it, as items come in no order"
+                )
+            elif key in self.keys:
+                total[key] = values[-1]
+        return total
 
 
-class Conflict(StateConflictError):  # noqa: N818 - a fact that the walk turns into the error
-    """A conflict by topological numbers; the walk knows the names."""
-
-    def __init__(self, key: str, first: int, second: int) -> None:
-        super().__init__(key, (str(first), str(second)))
-        self.numbers = (min(first, second), max(first, second))
-
-
-class KeptView(Mapping[str, Any]):
-    """What the ancestors of one node keep for it."""
-
-    __slots__ = ("_layer", "_store")
-
-    def __init__(self, store: StateStore, layer: Layer) -> None:
-        self._store = store
-        self._layer = layer
-
-    def __getitem__(self, name: str) -> Any:
-        return self._store.kept(self._layer, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._store.kept_names() if name in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-
-class StateView(Mapping[str, Any]):
-    """Shared state as one node sees it."""
+class _Outside(Mapping[str, Any]):
+    """Declared keys as the node saw them that a level is inside."""
 
     __slots__ = ("_layer", "_store")
 
@@ -284,29 +305,42 @@ class StateView(Mapping[str, Any]):
         self._layer = layer
 
     def __getitem__(self, key: str) -> Any:
-        store, layer = self._store, self._layer
-        if key in layer.writes and key not in store.folding:
-            return layer.writes[key]
-        try:
-            return store.get(layer, key)
-        except KeyError:
-            pass
-        if key in ENGINE_KEYS and self._store.has(self._layer, key):
-            return self._store.owned(self._layer, key)
-        raise KeyError(f"shared state has no key '{key}'{did_you_mean(key, self._store.keys)}")
+        return self._store.get(self._layer, key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._store.keys
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._store.keys
-        yield from (key for key in ENGINE_KEYS if self._store.has(self._layer, key))
+        return iter(self._store.keys)
+
+    def __len__(self) -> int:
+        return len(self._store.keys)
+
+
+class _KeptOutside(_Outside):
+    """What is kept for that node, under the store's keys."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._store.kept(self._layer, key.removeprefix(_KEPT))
+
+    def __contains__(self, key: object) -> bool:
+        return key in [kept_key(each) for each in self]
+
+    def __iter__(self) -> Iterator[str]:
+        return (kept_key(name) for name in self._store.kept_names())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._store.keys or (key in ENGINE_KEYS and self._store.has(self._layer, str(key)))
 
-    def __repr__(self) -> str:
-        return repr(dict(self))
+class Conflict(StateConflictError):  # noqa: N818 - a fact that the walk turns into the error
+    """A conflict by topological numbers; the walk knows the names."""
+
+    def __init__(self, key: str, first: int, second: int) -> None:
+        super().__init__(key, (str(first), str(second)))
+        self.numbers = (min(first, second), max(first, second))
 
 
 # --- layers -----------------------------------------------------------------------------------------
@@ -344,88 +378,3 @@ def _latest(layers: Iterable[Layer], key: str) -> _Found:
         if found is not None and (latest is None or found[0] > latest[0]):
             latest = found
     return latest
-
-
-# --- merge rules --------------------------------------------------------------------------------------
-
-
-def _append(value: Any, contributions: Sequence[Any]) -> Any:
-    return FrozenList([*(value or ()), *(each for items in contributions for each in items)])
-
-
-def _union(value: Any, contributions: Sequence[Any]) -> Any:
-    """As `append`, each item once, at its first place. Items need not be hashable."""
-    kept: list[Any] = []
-    known: set[Any] = set()
-    for each in _append(value, contributions):
-        mark = _mark(each)
-        if mark not in known:
-            known.add(mark)
-            kept.append(each)
-    return FrozenList(kept)
-
-
-def _mark(value: Any) -> Any:
-    """A hashable stand-in that is equal where values are equal (1 and true stay apart)."""
-    if isinstance(value, list):
-        return ("list", tuple(_mark(each) for each in cast(list[Any], value)))
-    if isinstance(value, dict):
-        return ("dict", frozenset((key, _mark(each)) for key, each in cast(dict[Any, Any], value).items()))
-    try:
-        hash(value)
-    except TypeError:
-        return (type(value).__name__, repr(value))
-    return (isinstance(value, bool), value)
-
-
-def _sum(value: Any, contributions: Sequence[Any]) -> Any:
-    # Not the builtin: it may compensate rounding, and then a fold in two steps would differ from one.
-    for each in contributions:
-        value = each if value is None else value + each
-    return value
-
-
-def _max(value: Any, contributions: Sequence[Any]) -> Any:
-    return max([*([] if value is None else [value]), *contributions], default=None)
-
-
-def _min(value: Any, contributions: Sequence[Any]) -> Any:
-    return min([*([] if value is None else [value]), *contributions], default=None)
-
-
-def _update(value: Any, contributions: Sequence[Any]) -> Any:
-    merged: dict[str, Any] = dict(value or {})
-    for each in contributions:
-        merged.update(each)
-    return FrozenDict(merged)
-
-
-_FOLDS: Final[Mapping[str, Callable[[Any, Sequence[Any]], Any]]] = {
-    "append": _append,
-    "union": _union,
-    "sum": _sum,
-    "max": _max,
-    "min": _min,
-    "update": _update,
-}
-
-_CONTRIBUTION: Final[Mapping[str, str]] = {
-    "append": "array",
-    "union": "array",
-    "sum": "number",
-    "max": "number",
-    "min": "number",
-    "update": "object",
-}
-"""What one contribution must be; it goes before the declared type."""
-
-
-def _check(key: str, declared: StateKey, value: Any) -> None:
-    expected = _CONTRIBUTION.get(declared.merge, declared.type)
-    if expected is None or (value is None and expected == declared.type):
-        return
-    if expected == "number" and declared.type in ("string",) and declared.merge in ("max", "min"):
-        expected = "string"
-    if not is_json_type(value, expected):
-        rule = f" (merge: {declared.merge} takes contributions)" if declared.merge in _FOLDS else ""
-        raise StateError(f"shared state key '{key}' takes {expected} values{rule}, found {shown(value)}")

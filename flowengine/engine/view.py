@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from flowengine.context import Context, EvaluationResult, NodeView, Note, RoutingResult, Tell
-from flowengine.engine.state import EVALUATION, ROUTING, KeptView, StateView
+from flowengine.engine.state import EVALUATION, ROUTING
+from flowengine.engine.state_view import KeptView, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean
 from flowengine.ledger import Ledger
@@ -44,15 +45,17 @@ class Listener(Protocol):
 class NodeContext(Context):
     """The view of one node, while it runs."""
 
-    __slots__ = ("_listener", "_number", "_walk")
+    __slots__ = ("_ledger", "_listener", "_number", "_walk")
     _walk: Walk
     _number: int
     _listener: Listener
+    _ledger: Ledger | None
 
-    def __init__(self, walk: Walk, number: int, listener: Listener) -> None:
+    def __init__(self, walk: Walk, number: int, listener: Listener, ledger: Ledger | None = None) -> None:
         _set_walk(self, walk)
         _set_number(self, number)
         _set_listener(self, listener)
+        _set_ledger(self, listener.ledger if ledger is None else ledger)
 
     @property
     def result(self) -> Any:
@@ -95,7 +98,7 @@ class NodeContext(Context):
 
     @property
     def current_node(self) -> str:
-        return self._walk.graph.ids[self._number]
+        return self._walk.path_of(self._number)
 
     @property
     def error(self) -> str | None:
@@ -107,7 +110,7 @@ class NodeContext(Context):
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        return {}
+        return self._walk.variables
 
     @property
     def note(self) -> Note:
@@ -132,12 +135,31 @@ class NodeContext(Context):
 
     @property
     def ledger(self) -> Ledger | None:
-        return self._listener.ledger
+        return self._ledger
+
+    def charging(self, ledger: Ledger) -> NodeContext:
+        """The same view, whose calls are reserved and settled in another ledger."""
+        return NodeContext(self._walk, self._number, self._listener, ledger)
+
+    @property
+    def walk(self) -> Walk:
+        """The walk that the node is part of, for containers."""
+        return self._walk
+
+    @property
+    def number(self) -> int:
+        return self._number
+
+    @property
+    def listener(self) -> Listener:
+        return self._listener
 
 
 # The slots' own setters: a Context refuses attribute assignment, and only this module fills one.
 _slots: dict[str, Any] = dict(vars(NodeContext))
-_set_walk, _set_number, _set_listener = (_slots[name].__set__ for name in ("_walk", "_number", "_listener"))
+_set_walk, _set_number, _set_listener, _set_ledger = (
+    _slots[name].__set__ for name in ("_walk", "_number", "_listener", "_ledger")
+)
 
 
 class _Outputs(Mapping[str, Any]):
@@ -151,6 +173,8 @@ class _Outputs(Mapping[str, Any]):
 
     def __getitem__(self, node: str) -> Any:
         number = self._walk.graph.index.get(node, -1)
+        if number < 0 and self._walk.outer is not None:
+            return _Outputs(*self._walk.outer)[node]
         if number < 0 or not self._sees(number):
             raise KeyError(_unseen(self._walk, self._number, node))
         result = self._walk.result_of(number)
@@ -165,8 +189,10 @@ class _Outputs(Mapping[str, Any]):
         return self._walk.graph.ancestry.of(self._number)
 
     def __iter__(self) -> Iterator[str]:
+        if self._walk.outer is not None:
+            yield from _Outputs(*self._walk.outer)
         ids = self._walk.graph.ids
-        return (ids[each] for each in self._all() if self._walk.result_of(each) is not None)
+        yield from (ids[each] for each in self._all() if self._walk.result_of(each) is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -187,6 +213,8 @@ class _Nodes(Mapping[str, NodeView]):
     def __getitem__(self, node: str) -> NodeView:
         walk = self._walk
         number = walk.graph.index.get(node, -1)
+        if number < 0 and walk.outer is not None:
+            return _Nodes(*walk.outer)[node]
         if number < 0 or not self._sees(number):
             raise KeyError(_unseen(walk, self._number, node))
         result = walk.result_of(number)
@@ -201,9 +229,14 @@ class _Nodes(Mapping[str, NodeView]):
     def _sees(self, number: int) -> bool:
         return self._walk.graph.is_ancestor(number, self._number)
 
+    def _all(self) -> Iterator[int]:
+        return self._walk.graph.ancestry.of(self._number)
+
     def __iter__(self) -> Iterator[str]:
+        if self._walk.outer is not None:
+            yield from _Nodes(*self._walk.outer)
         ids = self._walk.graph.ids
-        return (ids[each] for each in self._walk.graph.ancestry.of(self._number))
+        yield from (ids[each] for each in self._all())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -233,12 +266,15 @@ class _AllNodes(_Nodes):
     def _sees(self, number: int) -> bool:
         return True
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._walk.graph.ids)
+    def _all(self) -> Iterator[int]:
+        return iter(range(len(self._walk.graph)))
 
 
 class FinalContext(Context):
-    """What the flow's outputs see once every node is settled: all nodes, and the state where all meet."""
+    """What is seen once every node of a level is settled: all its nodes, and the state where all meet.
+
+    The flow's outputs see it, and what a container decides after its body (`until`, `carry`, `result`).
+    """
 
     __slots__ = ()
 
@@ -253,5 +289,6 @@ class FinalContext(Context):
             inputs=walk.inputs,
             env=walk.env,
             run_id=walk.run_id,
+            variables=walk.variables,
             kept=KeptView(store, final),
         )

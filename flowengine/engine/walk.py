@@ -12,6 +12,8 @@ Theory of operation:
 5. An earlier run's journal is folded (`restoring`): what had settled for good and has only such
    parents stays settled; everything else is decided again from the same facts, and so with the same
    outcome.
+6. The body of a loop, a map or a subflow is a walk of its own (`levels`), with the path of its
+   container before the paths of its nodes; what stops a walk stops the walks inside it.
 
 Status of a node, and what leads from one to the next:
 
@@ -34,14 +36,14 @@ from flowengine.context import EMPTY, NodeResult, NodeStatus, SkipCause
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph
 from flowengine.engine.passing import Passing
-from flowengine.engine.restoring import past_of
+from flowengine.engine.restoring import TOP, History, past_of
 from flowengine.engine.state import ENGINE_OWNED, Conflict, Layer, StateStore, kept_key
 from flowengine.errors import StateConflictError
 from flowengine.values import freeze
 
 __all__ = ["Decision", "Walk"]
 
-PENDING, READY, RUNNING, SUCCEEDED, FAILED, HANDLED, SKIPPED, TAINTED, CANCELLED = range(9)
+PENDING, READY, RUNNING, SUCCEEDED, FAILED, HANDLED, SKIPPED, TAINTED, CANCELLED, WAITING = range(10)
 
 STATUS: Final[tuple[NodeStatus, ...]] = (
     "pending",
@@ -53,6 +55,7 @@ STATUS: Final[tuple[NodeStatus, ...]] = (
     "skipped",
     "skipped",
     "cancelled",
+    "waiting",
 )
 """What each inner status is called outside."""
 
@@ -84,8 +87,18 @@ class Walk:
         inputs: Mapping[str, Any] = EMPTY,
         env: Mapping[str, str] = EMPTY,
         run_id: str | None = None,
-        restored: Sequence[Event] = (),
+        history: History | None = None,
+        prefix: str = TOP,
+        variables: Mapping[str, Any] = EMPTY,
+        received: Any = None,
+        outer: tuple[Walk, int] | None = None,
     ) -> None:
+        """`history`: what earlier owners of the run left behind.
+
+        Of a level inside another: `prefix` is what its nodes' paths begin with, `variables` the names that its
+        container adds, `received` what its first nodes get as `result`, and `outer` the container: its walk and
+        its number there, None where nothing of it is seen inside (a subflow).
+        """
         size = len(graph)
         self.graph = graph
         self.store = store
@@ -94,10 +107,16 @@ class Walk:
         self.run_id = run_id
         self.ready: deque[int] = deque()
         self.decided: list[Decision] = []
-        past = past_of(graph, restored)
-        self.attempts = past.attempts
-        """What nodes recorded that have not finished."""
-        self.passing = Passing(graph, self.result_of)
+        self.prefix = prefix
+        self.variables = variables
+        self.outer = outer
+        self.history = history or History()
+        past = past_of(graph, self.history.of(prefix), prefix)
+        self.attempts = self.history.attempts
+        """What nodes recorded that have not finished; of all levels."""
+        self.inside: set[Walk] = set()
+        """The levels that are under way inside this one's nodes."""
+        self.passing = Passing(graph, self.result_of, received)
         """What each node receives as `result`."""
         self._statuses = bytearray(size)
         self._waiting = list(graph.degrees)
@@ -116,7 +135,7 @@ class Walk:
         self._parents, self._children, self._plain = graph.parents, graph.children, graph.plain
         for number in graph.roots:
             self._decide(number, [])
-        if restored:
+        if past.settled or past.told:
             self._restore(past.settled)
             self.decided = [each for each in self.decided if each not in past.told]
 
@@ -132,6 +151,12 @@ class Walk:
         for number in self.ready:
             self._statuses[number] = PENDING
         self.ready.clear()
+        for level in self.inside:
+            level.stop()
+
+    def park(self, number: int) -> None:
+        """A node waits for somebody outside: the others go on, and the run ends with it unsettled."""
+        self._statuses[number] = WAITING
 
     def abandon(self, number: int) -> None:
         """A node in flight was stopped with the whole run: nothing follows from it."""
@@ -141,6 +166,23 @@ class Walk:
     def done(self) -> bool:
         """Every node is settled."""
         return not self._unsettled
+
+    @property
+    def stopped(self) -> bool:
+        """Nothing starts any more that is no clean-up."""
+        return self._stopped or self._halted
+
+    @property
+    def waits(self) -> bool:
+        """Some node waits for somebody outside."""
+        return WAITING in self._statuses
+
+    def path_of(self, number: int) -> str:
+        """The node's path in the run."""
+        return self.prefix + self.graph.ids[number]
+
+    def _number(self, path: str) -> int:
+        return self.graph.index[path[len(self.prefix) :]]
 
     def admit(self, number: int, result: NodeResult) -> NodeResult:
         """The result as it may be applied: values read-only, writes checked against the merge rules.
@@ -161,18 +203,18 @@ class Walk:
     def apply(self, event: Event) -> None:
         """Settle the node that an event is about, and decide what that makes decidable."""
         if type(event) is NodeFinished:
-            number = self.graph.index[event.node]
+            number = self._number(event.node)
             self._finish(number, event.result)
             self._settle(number, SUCCEEDED)
         elif type(event) is NodeFailed:
-            self._fail(self.graph.index[event.node], event.error)
+            self._fail(self._number(event.node), event.error)
         elif type(event) is NodeSkipped:
-            number = self.graph.index[event.node]
+            number = self._number(event.node)
             self._causes[number] = event.cause
             self._left[number] = self._seen[number]
             self._settle(number, SKIPPED)
         elif type(event) is NodeCancelled:
-            number = self.graph.index[event.node]
+            number = self._number(event.node)
             self._left[number] = self._seen[number]
             self._settle(number, CANCELLED)
 
@@ -193,6 +235,8 @@ class Walk:
         self._errors[number] = error
         self._left[number] = self._seen[number]
         on_error = self.graph.vertices[number].on_error
+        if error.part is not None and error.part != self.path_of(number):
+            on_error = "fail"  # The limit of a larger part: only that part may handle it.
         if on_error == "fail":
             self._halt()
             self._settle(number, FAILED)
@@ -208,6 +252,8 @@ class Walk:
         if self._halted:
             return
         self._halted = True
+        for level in self.inside:
+            level.stop()
         held = list(self.ready)
         self.ready.clear()
         for number in held:
@@ -298,7 +344,7 @@ class Walk:
             # One with a parent that runs again (a clean-up after a failure) is not ready here, and so
             # runs again too.
             if self._statuses[number] == READY:
-                self.attempts.finish(self.graph.ids[number])
+                self.attempts.finish(self.path_of(number))
                 self.apply(settled[number])
         self.ready = deque(number for number in self.ready if self._statuses[number] == READY)
 
@@ -342,7 +388,7 @@ class Walk:
         if self._conflicts and error.type == StateConflictError.__name__:
             conflict = self._first_conflict()
             number, error = conflict.numbers[1], error._replace(message=str(self._named(conflict)))
-        return self.graph.ids[number], error
+        return error.node or self.path_of(number), error
 
     def _first_conflict(self) -> Conflict:
         """The topologically first unordered pair among all that wrote the key, so that timing does not show."""

@@ -15,9 +15,10 @@ from typing import Any
 
 from flowengine.context import Context
 from flowengine.engine.graph import Edge, Graph
+from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import Node
 from flowengine.engine.scheduler import OnFailure
-from flowengine.engine.state import ENGINE_KEYS, StateKey
+from flowengine.engine.state import ENGINE_KEYS
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.nodes.inputs import InputField
 from flowengine.nodes.node import FlowNode

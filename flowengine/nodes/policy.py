@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from flowengine.context import Context, NodeResult
-from flowengine.engine.ports import Node, Skip
+from flowengine.engine.ports import Ended, Node, Skip
 from flowengine.errors import NodeTimeoutError, TemplateError
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.retry import Retry
@@ -43,7 +43,7 @@ class _Conditional:
         self._node = node
         self._when = when
 
-    async def run(self, context: Context, /) -> NodeResult | Skip:
+    async def run(self, context: Context, /) -> Ended:
         answer: Any = self._when(context)
         if isawaitable(answer):
             answer = await answer
@@ -57,9 +57,9 @@ class _Setting:
         self._node = node
         self._values = values
 
-    async def run(self, context: Context, /) -> NodeResult | Skip:
+    async def run(self, context: Context, /) -> Ended:
         result = await self._node.run(context)
-        if isinstance(result, Skip):
+        if not isinstance(result, NodeResult):
             return result
         written = {key: value(context, result.output) for key, value in self._values.items()}
         return result._replace(state={**(result.state or {}), **written})
@@ -70,7 +70,7 @@ class _Timed:
         self._node = node
         self._seconds = seconds
 
-    async def run(self, context: Context, /) -> NodeResult | Skip:
+    async def run(self, context: Context, /) -> Ended:
         with anyio.move_on_after(self._seconds) as scope:
             return await self._node.run(context)
         assert scope.cancelled_caught
@@ -84,7 +84,7 @@ class _Retrying:
         self._node = node
         self._policy = policy
 
-    async def run(self, context: Context, /) -> NodeResult | Skip:
+    async def run(self, context: Context, /) -> Ended:
         import tenacity  # Only where a retry is asked for: its import costs more than a run.
 
         policy = self._policy

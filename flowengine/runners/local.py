@@ -17,6 +17,7 @@ import anyio
 from flowengine.context import EMPTY, RunStatus
 from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal, JournalStore
+from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
 from flowengine.engine.view import FinalContext
@@ -154,7 +155,7 @@ def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
         inputs=started.inputs,
         env=started.env,
         run_id=started.run_id,
-        restored=events,
+        history=History(events),
     )
 
 

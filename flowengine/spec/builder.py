@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, Final
 
 from flowengine.agents.surroundings import Surroundings
-from flowengine.engine.state import StateKey
+from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, ProjectError
 from flowengine.llm.dotenv import read_environment
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode

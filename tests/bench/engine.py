@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from flowengine import ConditionNode, Context, Flow, FunctionNode, NodeResult
-from flowengine.engine.state import StateKey
+from flowengine.engine.merging import StateKey
 from flowengine.journal.stores import open_store
 from tests.bench.floor import Shape, chain, fan, layers, run_floor
 from tests.bench.measure import Row, ratio, seconds

@@ -20,6 +20,7 @@ from flowengine.engine.events import (
     RunResumed,
 )
 from flowengine.engine.graph import Graph, Vertex
+from flowengine.engine.restoring import History
 from flowengine.engine.state import StateStore
 from flowengine.engine.walk import Walk
 from flowengine.records import EffectDecided, ModelCall, Notice, Retry, ToolCall
@@ -74,13 +75,13 @@ def told(*records: Any) -> list[Event]:
     ],
 )
 def test_what_a_node_is_given_when_it_is_entered_again(events: list[Event], left: list[Any]) -> None:
-    walk = Walk(Graph([Vertex("a")], []), StateStore({}), restored=events)
+    walk = Walk(Graph([Vertex("a")], []), StateStore({}), history=History(events))
     assert list(walk.attempts.of("a")) == left
 
 
 def test_a_failure_that_was_handled_leaves_nothing_to_decide() -> None:
     events: list[Event] = [STARTED, *told(BEGUN), BROKEN]
-    walk = Walk(Graph([Vertex("a", on_error="skip")], []), StateStore({}), restored=events)
+    walk = Walk(Graph([Vertex("a", on_error="skip")], []), StateStore({}), history=History(events))
     assert list(walk.attempts) == []
 
 

@@ -23,9 +23,10 @@ from flowengine.engine.events import (
     NodeStarted,
 )
 from flowengine.engine.graph import Edge, Graph, Vertex
+from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import Skip
 from flowengine.engine.scheduler import OnFailure, Scheduler
-from flowengine.engine.state import StateKey, StateStore
+from flowengine.engine.state import StateStore
 from flowengine.engine.walk import Walk
 from flowengine.errors import StoreUnavailableError
 from flowengine.journal.memory import MemoryJournal

@@ -23,7 +23,9 @@ from flowengine.engine.events import (
     RunResumed,
 )
 from flowengine.engine.graph import ON_ERROR, Edge, Graph, Vertex
-from flowengine.engine.state import StateKey, StateStore
+from flowengine.engine.merging import StateKey
+from flowengine.engine.restoring import History
+from flowengine.engine.state import StateStore
 from flowengine.engine.view import FinalContext, NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import AmbiguousResultError, StateConflictError, StateError
@@ -39,7 +41,7 @@ def walk_of(
 ) -> Walk:
     vertices = [Vertex(name) for name in nodes.split()] if isinstance(nodes, str) else nodes
     graph = Graph(vertices, [Edge(*edge) for edge in edges])
-    return Walk(graph, StateStore(state or {}), restored=restored or [])
+    return Walk(graph, StateStore(state or {}), history=History(restored or []))
 
 
 def ready(walk: Walk) -> list[str]:
@@ -71,6 +73,9 @@ def skips(walk: Walk) -> dict[str, str]:
 
 class Nobody:
     """A listener to whom nothing is told."""
+
+    scope = None
+    ledger = None
 
     def note_of(self, node: str, /) -> Note:
         raise AssertionError("no node runs here")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flowengine.context import Context, NodeResult
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
-from flowengine.engine.state import StateKey
+from flowengine.engine.merging import StateKey
 from flowengine.errors import StoreCorruptError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore

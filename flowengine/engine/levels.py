@@ -1,0 +1,126 @@
+"""Levels inside a node: the body of a loop, a map or a subflow, walked for itself.
+
+A container is a node like any other whose `run` enters levels: each is a walk of its own with the
+container's path before its nodes' paths, driven by a scheduler that shares journal, slots and
+listeners with the one outside. Which levels are entered, and what they add up to, is the
+container's to say; nothing of it is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flowengine.context import EMPTY, Context, NodeResult
+from flowengine.engine.graph import Graph
+from flowengine.engine.ports import CalledOff, Node, Park
+from flowengine.engine.scheduler import BodyError, Scheduler
+from flowengine.engine.state import ENGINE_OWNED, StateStore, kept_name
+from flowengine.engine.view import FinalContext, NodeContext
+from flowengine.engine.walk import Walk
+from flowengine.errors import RunError
+
+__all__ = ["Body", "Level", "Unfinished", "enter", "written"]
+
+
+class Body(NamedTuple):
+    """What a container runs: a graph, and its nodes in topological order."""
+
+    graph: Graph
+    nodes: Sequence[Node]
+
+
+class Unfinished(Exception):  # noqa: N818 - not an error: the level waits, or was stopped with the run
+    """A level ended before its end; `answer` is what its container answers then."""
+
+    def __init__(self, answer: Park | CalledOff) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+class Level:
+    """One level of a run, from its entry to its end."""
+
+    def __init__(self, walk: Walk, scheduler: Scheduler, outside: Walk) -> None:
+        self.walk = walk
+        self._scheduler = scheduler
+        self._outside = outside
+
+    async def run(self) -> None:
+        """To its end. Raises `BodyError` where a node failed and nobody handled it, `Unfinished` where it waits
+        or was stopped, and the `LimitError` that stopped it."""
+        outside, walk = self._outside, self.walk
+        outside.inside.add(walk)
+        try:
+            await self._scheduler.run_level()
+        finally:
+            outside.inside.discard(walk)
+        failure = walk.failure()
+        if failure is not None:
+            raise BodyError(*failure)
+        if self._scheduler.limited is not None:
+            raise self._scheduler.limited
+        if not walk.done:
+            raise Unfinished(Park() if walk.waits and not outside.stopped else CalledOff())
+
+    def seen(self) -> FinalContext:
+        """What is seen once all its nodes are settled."""
+        return FinalContext(self.walk)
+
+    def contribution(self) -> Mapping[str, Any]:
+        """What its nodes wrote, as one write, the engine's own keys included."""
+        return self.walk.store.contribution(self.walk.final())
+
+
+def enter(
+    context: Context,
+    body: Body,
+    at: str,
+    *,
+    variables: Mapping[str, Any] = EMPTY,
+    received: Any = None,
+    store: StateStore | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> Level:
+    """A level inside the node that a context belongs to; what is journaled of it already is done.
+
+    `at` is what follows the node's path in the paths inside (`.`, `[3].`, `.round[2].`). `received`: the
+    `result` of its first nodes. With a `store` of its own (a subflow) it sees nothing of what is outside.
+    """
+    if not isinstance(context, NodeContext):
+        raise RunError("a container runs inside a flow's run only")
+    outside, number = context.walk, context.number
+    walk = Walk(
+        body.graph,
+        outside.store.inside(outside.seen(number)) if store is None else store,
+        inputs=outside.inputs if inputs is None else inputs,
+        env=outside.env,
+        run_id=outside.run_id,
+        history=outside.history,
+        prefix=f"{outside.path_of(number)}{at}",
+        variables={**outside.variables, **variables} if store is None else variables,
+        received=received,
+        outer=(outside, number) if store is None else None,
+    )
+    if outside.stopped:
+        walk.stop()
+    scheduler = context.listener
+    assert isinstance(scheduler, Scheduler)  # The listener of every node that runs.
+    return Level(walk, scheduler.inside(walk, body.nodes, context.ledger), outside)
+
+
+def written(output: Any, contribution: Mapping[str, Any]) -> NodeResult:
+    """A container's result: its output, and what its body wrote as its own write."""
+    owned = {key: contribution[key] for key in ENGINE_OWNED if key in contribution}
+    kept = {name: contribution[key] for key in contribution if (name := kept_name(key)) is not None}
+    state = {key: value for key, value in contribution.items() if key not in owned and kept_name(key) is None}
+    routing, evaluation, prompt, generation = (owned.get(key) for key in ENGINE_OWNED)
+    return NodeResult(
+        output,
+        state or None,
+        routing=routing,
+        evaluation=evaluation,
+        prompt=prompt,
+        generation=generation,
+        kept=kept or None,
+    )

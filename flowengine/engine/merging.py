@@ -1,0 +1,109 @@
+"""How what several nodes wrote of one key meets: the merge rules, and what each takes.
+
+Pure functions over values. Who wrote what, and in which order, is the state's to say. Source of the
+rules: rule 6 of the flow format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from flowengine.errors import StateError
+from flowengine.values import FrozenDict, FrozenList, is_json_type, shown
+
+__all__ = ["FOLDS", "Merge", "StateKey", "check"]
+
+Merge = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
+
+
+class StateKey(NamedTuple):
+    """A declared key: its default, how writes meet, and the type that values must have."""
+
+    default: Any = None
+    merge: Merge = "error"
+    type: str | None = None
+    """`string`, `number`, `integer`, `boolean`, `array` or `object`; None: anything."""
+
+
+def _append(value: Any, contributions: Sequence[Any]) -> Any:
+    return FrozenList([*(value or ()), *(each for items in contributions for each in items)])
+
+
+def _union(value: Any, contributions: Sequence[Any]) -> Any:
+    """As `append`, each item once, at its first place. Items need not be hashable."""
+    kept: list[Any] = []
+    known: set[Any] = set()
+    for each in _append(value, contributions):
+        mark = _mark(each)
+        if mark not in known:
+            known.add(mark)
+            kept.append(each)
+    return FrozenList(kept)
+
+
+def _mark(value: Any) -> Any:
+    """A hashable stand-in that is equal where values are equal (1 and true stay apart)."""
+    if isinstance(value, list):
+        return ("list", tuple(_mark(each) for each in cast(list[Any], value)))
+    if isinstance(value, dict):
+        return ("dict", frozenset((key, _mark(each)) for key, each in cast(dict[Any, Any], value).items()))
+    try:
+        hash(value)
+    except TypeError:
+        return (type(value).__name__, repr(value))
+    return (isinstance(value, bool), value)
+
+
+def _sum(value: Any, contributions: Sequence[Any]) -> Any:
+    # Not the builtin: it may compensate rounding, and then a fold in two steps would differ from one.
+    for each in contributions:
+        value = each if value is None else value + each
+    return value
+
+
+def _max(value: Any, contributions: Sequence[Any]) -> Any:
+    return max([*([] if value is None else [value]), *contributions], default=None)
+
+
+def _min(value: Any, contributions: Sequence[Any]) -> Any:
+    return min([*([] if value is None else [value]), *contributions], default=None)
+
+
+def _update(value: Any, contributions: Sequence[Any]) -> Any:
+    merged: dict[str, Any] = dict(value or {})
+    for each in contributions:
+        merged.update(each)
+    return FrozenDict(merged)
+
+
+FOLDS: Final[Mapping[str, Callable[[Any, Sequence[Any]], Any]]] = {
+    "append": _append,
+    "union": _union,
+    "sum": _sum,
+    "max": _max,
+    "min": _min,
+    "update": _update,
+}
+"""Rule → (the value so far, contributions in order) → the value. A fold of folds is the fold of all."""
+
+_CONTRIBUTION: Final[Mapping[str, str]] = {
+    "append": "array",
+    "union": "array",
+    "sum": "number",
+    "max": "number",
+    "min": "number",
+    "update": "object",
+}
+"""What one contribution must be; it goes before the declared type."""
+
+
+def check(key: str, declared: StateKey, value: Any) -> None:
+    expected = _CONTRIBUTION.get(declared.merge, declared.type)
+    if expected is None or (value is None and expected == declared.type):
+        return
+    if expected == "number" and declared.type in ("string",) and declared.merge in ("max", "min"):
+        expected = "string"
+    if not is_json_type(value, expected):
+        rule = f" (merge: {declared.merge} takes contributions)" if declared.merge in FOLDS else ""
+        raise StateError(f"shared state key '{key}' takes {expected} values{rule}, found {shown(value)}")

@@ -1,0 +1,68 @@
+"""The state as one node sees it: read-only mappings over the layers, nothing copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flowengine.engine.state import ENGINE_KEYS, Layer, StateStore
+from flowengine.errors import did_you_mean
+
+__all__ = ["KeptView", "StateView"]
+
+
+class KeptView(Mapping[str, Any]):
+    """What the ancestors of one node keep for it."""
+
+    __slots__ = ("_layer", "_store")
+
+    def __init__(self, store: StateStore, layer: Layer) -> None:
+        self._store = store
+        self._layer = layer
+
+    def __getitem__(self, name: str) -> Any:
+        return self._store.kept(self._layer, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._store.kept_names() if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class StateView(Mapping[str, Any]):
+    """Shared state as one node sees it."""
+
+    __slots__ = ("_layer", "_store")
+
+    def __init__(self, store: StateStore, layer: Layer) -> None:
+        self._store = store
+        self._layer = layer
+
+    def __getitem__(self, key: str) -> Any:
+        store, layer = self._store, self._layer
+        if key in layer.writes and key not in store.folding:
+            return layer.writes[key]
+        try:
+            return store.get(layer, key)
+        except KeyError:
+            pass
+        if key in ENGINE_KEYS and self._store.has(self._layer, key):
+            return self._store.owned(self._layer, key)
+        raise KeyError(f"shared state has no key '{key}'{did_you_mean(key, self._store.keys)}")
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._store.keys
+        yield from (key for key in ENGINE_KEYS if self._store.has(self._layer, key))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._store.keys or (key in ENGINE_KEYS and self._store.has(self._layer, str(key)))
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
