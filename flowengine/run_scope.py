@@ -22,7 +22,7 @@ CLOSING: Final = 10.0
 
 
 class RunScope:
-    """Open for as long as a run: `async with RunScope() as scope`.
+    """Open for as long as a run: `async with RunScope() as scope`. What the block raises comes out as it is.
 
     >>> scope = RunScope()
     >>> scope.once("cache", dict) is scope.once("cache", dict)
@@ -60,4 +60,7 @@ class RunScope:
                 while self._closing:
                     await self._closing.pop()()
         self._tasks.cancel_scope.cancel()
-        return await self._tasks.__aexit__(kind, error, trace)
+        if error is None or isinstance(error, anyio.get_cancelled_exc_class()):
+            return await self._tasks.__aexit__(kind, error, trace)
+        await self._tasks.__aexit__(None, None, None)  # Given the error, it would put a group round it.
+        return None

@@ -1,0 +1,88 @@
+"""What a run holds in common: made once, and gone with the run, whatever its end is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from flowengine.run_scope import RunScope
+
+
+async def until_cancelled(ended: list[str], name: str) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        ended.append(name)
+
+
+async def held(scope: RunScope, told: list[str]) -> None:
+    """A task and something to close; the closing comes first."""
+
+    async def task() -> None:
+        await until_cancelled(told, "task ended")
+
+    async def close() -> None:
+        await anyio.sleep(0)
+        told.append("closed")
+
+    scope.start_soon(task)
+    scope.at_end(close)
+    await anyio.sleep(0.01)
+
+
+async def test_tasks_end_with_the_run_after_what_is_to_be_closed() -> None:
+    told: list[str] = []
+    async with RunScope() as scope:
+        await held(scope, told)
+        assert told == []
+    assert told == ["closed", "task ended"]
+
+
+async def test_the_last_that_came_is_closed_first() -> None:
+    told: list[int] = []
+
+    def closing(number: int) -> Callable[[], Awaitable[None]]:
+        async def close() -> None:
+            told.append(number)
+
+        return close
+
+    async with RunScope() as scope:
+        for number in range(3):
+            scope.at_end(closing(number))
+    assert told == [2, 1, 0]
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()])
+async def test_what_the_block_raises_comes_out_as_it_is(error: BaseException) -> None:
+    told: list[str] = []
+    with pytest.raises(type(error)) as caught:
+        async with RunScope() as scope:
+            await held(scope, told)
+            raise error
+    assert caught.value is error
+    assert told == ["closed", "task ended"]
+
+
+async def test_a_run_that_is_cancelled_is_closed_in_peace() -> None:
+    told: list[str] = []
+    with anyio.move_on_after(5) as outer:
+        async with RunScope() as scope:
+            await held(scope, told)
+            outer.cancel()
+            await anyio.sleep_forever()
+    assert outer.cancelled_caught
+    assert sorted(told) == ["closed", "task ended"]
+
+
+async def test_a_task_that_fails_ends_the_run() -> None:
+    async def fail() -> None:
+        raise ValueError("of the task")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with RunScope() as scope:
+            scope.start_soon(fail)
+            await anyio.sleep_forever()
+    assert [str(each) for each in caught.value.exceptions] == ["of the task"]
