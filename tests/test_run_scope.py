@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from flowengine.run_scope import RunScope
@@ -24,7 +25,7 @@ async def held(scope: RunScope, told: list[str]) -> None:
         await until_cancelled(told, "task ended")
 
     async def close() -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         told.append("closed")
 
     scope.start_soon(task)
@@ -58,10 +59,14 @@ async def test_the_last_that_came_is_closed_first() -> None:
 @pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()])
 async def test_what_the_block_raises_comes_out_as_it_is(error: BaseException) -> None:
     told: list[str] = []
-    with pytest.raises(type(error)) as caught:
+
+    async def run() -> None:
         async with RunScope() as scope:
             await held(scope, told)
             raise error
+
+    with pytest.raises(type(error)) as caught:
+        await run()
     assert caught.value is error
     assert told == ["closed", "task ended"]
 
@@ -81,8 +86,11 @@ async def test_a_task_that_fails_ends_the_run() -> None:
     async def fail() -> None:
         raise ValueError("of the task")
 
-    with pytest.raises(ExceptionGroup) as caught:
+    async def run() -> None:
         async with RunScope() as scope:
             scope.start_soon(fail)
             await anyio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await run()
     assert [str(each) for each in caught.value.exceptions] == ["of the task"]
