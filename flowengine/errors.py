@@ -246,11 +246,26 @@ class PermanentModelError(ModelError):
 class LimitError(RunError):
     """A limit of the run, or of a part of it, was reached: cost, tokens, model calls or time."""
 
-    def __init__(self, message: str, *, part: str | None = None, on_limit: str = "fail") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        part: str | None = None,
+        on_limit: str = "fail",
+        of: str = "the run",
+        limit: str = "",
+        ledger: object = None,
+    ) -> None:
         super().__init__(message)
         self.part = part
         """Path of the part; the run itself: empty."""
         self.on_limit = on_limit
+        self.of = of
+        """The part, as the message names it."""
+        self.limit = limit
+        """The limit's key: `cost_usd`, `tokens`, `model_calls` or `timeout`; empty where it is not said."""
+        self.ledger = ledger
+        """Where the spending of the part is kept (`flowengine.ledger.Ledger`); None for a limit of time."""
 
 
 class PictureError(FlowEngineError):
