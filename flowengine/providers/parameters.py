@@ -12,7 +12,16 @@ from typing import Any, Final, cast
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.values import is_json_type, shown
 
-__all__ = ["check_parameters", "schema_of_constructor"]
+__all__ = ["ParameterError", "check_parameters", "schema_of_constructor"]
+
+
+class ParameterError(DefinitionError):
+    """A parameter of a provider is wrong; `parameter` is its name, None where it is not one of them alone."""
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
 
 _NAMES: Final[Mapping[str, str]] = {
     "str": "string",
@@ -65,18 +74,18 @@ def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, A
     >>> check_parameters("conversation", schema, {"max_itms": 5})
     Traceback (most recent call last):
     ...
-    flowengine.errors.DefinitionError: context provider 'conversation' has no parameter 'max_itms'; did you mean
+    flowengine.providers.parameters.ParameterError: context provider 'conversation' has no parameter 'max_itms'; did you mean
     'max_items'?
     """
     parameters = cast("Mapping[str, Mapping[str, Any]]", schema.get("parameters", {}))
     for key, value in given.items():
         if key not in parameters:
             near = did_you_mean(key, parameters) or f"; it has {', '.join(parameters) or 'none'}"
-            raise DefinitionError(f"context provider '{name}' has no parameter '{key}'{near}")
+            raise ParameterError(f"context provider '{name}' has no parameter '{key}'{near}", key)
         _check_type(name, key, parameters[key], value)
     for key, parameter in parameters.items():
         if parameter.get("required") and key not in given:
-            raise DefinitionError(f"context provider '{name}' needs '{key}'{_why(parameter)}")
+            raise ParameterError(f"context provider '{name}' needs '{key}'{_why(parameter)}")
     return dict(given)
 
 
@@ -85,8 +94,9 @@ def _check_type(name: str, key: str, parameter: Mapping[str, Any], value: Any) -
     if kind == "any" or (value is None and not parameter.get("required") and parameter.get("default") is None):
         return
     if not any(is_json_type(value, each) for each in kind.split("|")):
-        raise DefinitionError(
-            f"context provider '{name}': '{key}' must be {kind.replace('|', ' or ')}, found {shown(value)}"
+        raise ParameterError(
+            f"context provider '{name}': '{key}' must be {kind.replace('|', ' or ')}, found {shown(value)}",
+            key,
         )
 
 

@@ -5,16 +5,19 @@ It knows fragments and nothing else: no prompt, no budget, no order of providers
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from inspect import isawaitable
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
+
+from anyio import to_thread
 
 from flowengine.context import Fragment
 from flowengine.providers.parameters import schema_of_constructor
 
-__all__ = ["ContextProvider", "joined", "settled"]
+__all__ = ["ContextProvider", "called", "joined", "settled"]
 
 T = TypeVar("T")
 
@@ -22,6 +25,16 @@ T = TypeVar("T")
 async def settled(value: T | Awaitable[T]) -> T:
     """What a method that may be sync or async gave."""
     return await value if isawaitable(value) else cast(T, value)
+
+
+async def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """What a user's method gives; one that is not async runs in a thread, so that it keeps nobody waiting."""
+    if iscoroutinefunction(method):
+        return await method(*arguments, **named)
+    call = partial(method, *arguments, **named)
+    # In a tuple, because trio refuses a thread's result that is something to wait for.
+    (value,) = await to_thread.run_sync(lambda: (call(),), abandon_on_cancel=True)
+    return await settled(value)
 
 
 def joined(fragments: Iterable[Fragment]) -> str:
@@ -55,6 +68,8 @@ class ContextProvider:
     """Under which it is configured and told of."""
     transforms: ClassVar[bool] = False
     """Whether it replaces everything so far, rather than adding to it."""
+    timeout: float = 30.0
+    """Seconds that one call of it may take."""
 
     @classmethod
     def get_config_schema(cls) -> dict[str, Any]:
@@ -65,8 +80,9 @@ class ContextProvider:
         return schema_of_constructor(cls, cls.provider_name)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, root: Path) -> Self:
-        """One made from checked parameters; relative paths are under `root`, and stay there."""
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+        """One made from checked parameters. Paths are relative to `root` and stay below it (`paths.located`);
+        None: a program's own configuration, in which any path goes."""
         return cls(**config)
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str | Awaitable[str]:
@@ -111,7 +127,7 @@ class ContextProvider:
         self, query: str, previous: Sequence[Fragment], kwargs: Mapping[str, Any]
     ) -> Sequence[Fragment]:
         loose = [each for each in previous if not each.pinned] if self.transforms else previous
-        text: Any = await settled(self.get_context(query, joined(loose) or None, **kwargs))
+        text: Any = await called(self.get_context, query, joined(loose) or None, **kwargs)
         if text is not None and not isinstance(text, str):
             raise TypeError(f"get_context must return text, not {type(text).__name__}")
         own = [Fragment(text, self.provider_name)] if text and text.strip() else []
