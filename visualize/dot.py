@@ -30,36 +30,71 @@ _EDGES: Final[Mapping[str, str]] = {
 
 
 def to_dot(picture: Picture) -> str:
-    """The picture for Graphviz.
+    """The picture for Graphviz; containers are clusters.
 
     >>> print(to_dot(Picture("f", (PictureNode("a", "agent"),), ())).splitlines()[0])
     digraph {
     """
-    return "\n".join(_lines(picture)) + "\n"
+    return "\n".join(_Lines(picture).document()) + "\n"
 
 
-def _lines(picture: Picture) -> Iterator[str]:
-    names = {node.id: f"n{number}" for number, node in enumerate(picture.nodes)}
-    yield "digraph {"
-    yield f"  graph [label={quoted(heading(picture))} labelloc=t fontsize=15 rankdir=TB nodesep=0.35 ranksep=0.5"
-    yield '    fontname="Helvetica,Arial,sans-serif" bgcolor="white" pad=0.25]'
-    yield '  node [fontname="Helvetica,Arial,sans-serif" fontsize=11 margin="0.16,0.08"]'
-    yield '  edge [fontname="Helvetica,Arial,sans-serif" fontsize=10 arrowsize=0.7]'
-    for node in picture.nodes:
-        yield f"  {names[node.id]} [{_node(node)}]"
-    for edge in picture.edges:
-        yield f"  {names[edge.source]} -> {names[edge.target]} [{_edge(edge)}]"
-    yield "}"
+class _Lines:
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+        self._names = {node.id: f"n{number}" for number, node in enumerate(picture.nodes)}
+        self._members: dict[str | None, list[PictureNode]] = {}
+        for node in picture.nodes:
+            self._members.setdefault(node.parent, []).append(node)
+
+    def document(self) -> Iterator[str]:
+        yield "digraph {"
+        yield f"  graph [label={quoted(heading(self._picture))} labelloc=t fontsize=15 rankdir=TB nodesep=0.35"
+        yield '    ranksep=0.5 fontname="Helvetica,Arial,sans-serif" bgcolor="white" pad=0.25 compound=true]'
+        yield '  node [fontname="Helvetica,Arial,sans-serif" fontsize=11 margin="0.16,0.08"]'
+        yield '  edge [fontname="Helvetica,Arial,sans-serif" fontsize=10 arrowsize=0.7]'
+        yield from self._level(None, "  ")
+        for edge in self._picture.edges:
+            yield f"  {self._end(edge.source, -1)} -> {self._end(edge.target, 0)} [{_edge(edge)}{self._clip(edge)}]"
+        yield "}"
+
+    def _level(self, parent: str | None, indent: str) -> Iterator[str]:
+        for node in self._members[parent]:
+            if node.id in self._members:
+                yield f"{indent}subgraph cluster_{self._names[node.id]} {{"
+                yield f"{indent}  graph [{_cluster(node)}]"
+                yield from self._level(node.id, indent + "  ")
+                yield f"{indent}}}"
+            else:
+                yield f"{indent}{self._names[node.id]} [{_node(node)}]"
+
+    def _end(self, node: str, which: int) -> str:
+        """An edge leads to the first node of a cluster and from its last one, and is cut off at its border."""
+        while node in self._members:
+            node = self._members[node][which].id
+        return self._names[node]
+
+    def _clip(self, edge: PictureEdge) -> str:
+        tail = f" ltail=cluster_{self._names[edge.source]}" if edge.source in self._members else ""
+        head = f" lhead=cluster_{self._names[edge.target]}" if edge.target in self._members else ""
+        return tail + head
 
 
 def _node(node: PictureNode) -> str:
     look = look_of(node)
     shape = _SHAPES[SHAPES.get(node.kind, "rectangle")]
     dash = "" if look.dash == "solid" else f",{look.dash}"
-    return (
-        f'{shape}{dash}" label={quoted(lines_of(node))} tooltip={quoted([tooltip_of(node)])} '
-        f'color="{look.border}" fillcolor="{look.fill}" fontcolor="#1f2a33" penwidth={look.width}'
-    )
+    return f'{shape}{dash}" {_words(node)} color="{look.border}" fillcolor="{look.fill}" penwidth={look.width}'
+
+
+def _cluster(node: PictureNode) -> str:
+    look = look_of(node)
+    style = "filled" if look.dash == "solid" else f"filled,{look.dash}"
+    paint = f'pencolor="{look.border}" fillcolor="{look.fill}80" penwidth={look.width}'  # 80: half transparent.
+    return f'style="{style}" {_words(node)} {paint} fontsize=11 labelloc=t margin=14'
+
+
+def _words(node: PictureNode) -> str:
+    return f'label={quoted(lines_of(node))} tooltip={quoted([tooltip_of(node)])} fontcolor="#1f2a33"'
 
 
 def _edge(edge: PictureEdge) -> str:

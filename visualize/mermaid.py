@@ -1,4 +1,7 @@
-"""A picture as Mermaid text. Ids are ours (n0, n1, …); whatever in a label could mean something is an entity."""
+"""A picture as Mermaid text; containers are subgraphs.
+
+Ids are ours (n0, n1, …); whatever in a label could mean something is an entity.
+"""
 
 from __future__ import annotations
 
@@ -44,21 +47,35 @@ def _lines(picture: Picture) -> Iterator[str]:
     names = {node.id: f"n{number}" for number, node in enumerate(picture.nodes)}
     title = " — ".join(heading(picture)).replace("\\", "/").replace('"', "'")
     yield from ("---", f'title: "{title}"', "---", "flowchart TD")
+    members: dict[str | None, list[PictureNode]] = {None: []}
     for node in picture.nodes:
-        yield f"    {names[node.id]}{_node(node)}"
+        members.setdefault(node.parent, []).append(node)
+    yield from _level(members, names, None, "    ")
     for edge in picture.edges:
         yield f"    {names[edge.source]} {_arrow(edge)} {names[edge.target]}"
     for status in sorted({node.status for node in picture.nodes if node.status}):
         look = LOOKS[status]
         style = f"fill:{look.fill},stroke:{look.border},stroke-width:{look.width}px,color:#1f2a33{_DASHES[look.dash]}"
-        members = ",".join(names[node.id] for node in picture.nodes if node.status == status)
+        marked = ",".join(names[node.id] for node in picture.nodes if node.status == status)
         yield f"    classDef {status} {style}"
-        yield f"    class {members} {status}"
+        yield f"    class {marked} {status}"
 
 
-def _node(node: PictureNode) -> str:
-    opening, closing = _SHAPES[SHAPES.get(node.kind, "rectangle")]
-    return f'{opening}"{"<br/>".join(escaped(line) for line in lines_of(node))}"{closing}'
+def _level(
+    members: Mapping[str | None, list[PictureNode]], names: Mapping[str, str], parent: str | None, indent: str
+) -> Iterator[str]:
+    for node in members[parent]:
+        if node.id in members:
+            yield f"{indent}subgraph {names[node.id]}[{_words(node)}]"
+            yield from _level(members, names, node.id, indent + "    ")
+            yield f"{indent}end"
+        else:
+            opening, closing = _SHAPES[SHAPES.get(node.kind, "rectangle")]
+            yield f"{indent}{names[node.id]}{opening}{_words(node)}{closing}"
+
+
+def _words(node: PictureNode) -> str:
+    return f'"{"<br/>".join(escaped(line) for line in lines_of(node))}"'
 
 
 def _arrow(edge: PictureEdge) -> str:
@@ -72,4 +89,4 @@ def escaped(text: str) -> str:
     >>> escaped('say "hi" & 日本')
     'say #34;hi#34; #38; 日本'
     """
-    return "".join(each if each.isalnum() or each in " .,:_–…·→✓✗○▶‖■" else f"#{ord(each)};" for each in text)
+    return "".join(each if each.isalnum() or each in " .,:_–…·→×✓✗○▶‖■" else f"#{ord(each)};" for each in text)

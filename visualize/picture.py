@@ -2,35 +2,50 @@
 
 It knows nothing of DOT, Mermaid or SVG. A run is drawn from its events alone: the first one holds
 the skeleton of the graph. Events that make no sense (of unknown nodes, out of order) are left out.
+Containers are nodes that others have as their parent; what runs many times is drawn once, with counts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flowengine.context import NodeStatus, RunStatus
 from flowengine.engine.events import Event
-from flowengine.engine.graph import ON_ERROR, Graph
-from visualize.progress import NodeRow, Progress
+from flowengine.engine.graph import Graph
+from visualize.progress import SETTLED, NodeRow, Progress, Usage, folded
+from visualize.skeleton import Site, Skeleton
+from visualize.taken import EdgeState, critical_path, edges_of
 
-__all__ = ["EdgeState", "Picture", "PictureEdge", "PictureNode", "RunHead", "picture_of_flow", "picture_of_run"]
+__all__ = [
+    "EdgeState",
+    "Picture",
+    "PictureEdge",
+    "PictureNode",
+    "RunHead",
+    "closed",
+    "picture_of_flow",
+    "picture_of_progress",
+    "picture_of_run",
+    "picture_of_skeleton",
+]
 
-EdgeState = Literal["declared", "taken", "not_taken", "undecided"]
-
-RAN = frozenset({"running", "waiting", "succeeded", "failed", "cancelled"})
+LARGE: Final = 40
+"""Nodes in a container's body from which on it is drawn closed."""
 
 
 class PictureNode(NamedTuple):
     """One node; `status` is None in the picture of a flow."""
 
     id: str
+    """Path of its site: `polish`, `polish.judge`."""
     kind: str
     status: NodeStatus | None = None
     cause: str | None = None
     """Why it was skipped."""
     seconds: float | None = None
+    """All times together, where it ran several times."""
     tokens: int = 0
     cost_usd: float | None = None
     """None where nothing was asked, or where a price is unknown."""
@@ -43,6 +58,22 @@ class PictureNode(NamedTuple):
     route: str | None = None
     critical: bool = False
     """On the longest path in time."""
+    parent: str | None = None
+    """Id of the container that it is inside."""
+    label: str = ""
+    """What it is called where it is drawn; empty: as its id."""
+    tally: tuple[tuple[NodeStatus, int], ...] = ()
+    """How many times it has which status, where it ran several times."""
+    begun: int = 0
+    """Items or rounds that began; of a map or a loop."""
+    total: int | None = None
+    """Items of a map, where that is known."""
+    hidden: int = 0
+    """Nodes of its body that are not drawn."""
+
+    @property
+    def name(self) -> str:
+        return self.label or self.id
 
 
 class PictureEdge(NamedTuple):
@@ -67,7 +98,7 @@ class RunHead(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """Nodes in topological order, edges, and the run's head where it is the picture of a run."""
+    """Nodes in topological order (each container before its body), edges, and the head of a run."""
 
     name: str
     nodes: tuple[PictureNode, ...]
@@ -76,7 +107,7 @@ class Picture(NamedTuple):
 
 
 def picture_of_flow(name: str, graph: Graph) -> Picture:
-    """The picture of a flow that has not run.
+    """The picture of a flow's top level, from its graph.
 
     >>> from flowengine.engine.graph import Edge, Vertex
     >>> picture_of_flow("f", Graph([Vertex("a"), Vertex("b")], [Edge("a", "b", "yes")])).edges[0].labels
@@ -91,71 +122,108 @@ def picture_of_flow(name: str, graph: Graph) -> Picture:
     return Picture(name, nodes, tuple(PictureEdge(*ends, tuple(each)) for ends, each in labels.items()))
 
 
+def picture_of_skeleton(name: str, graph: Mapping[str, Any]) -> Picture:
+    """The picture of a flow with the bodies of its containers, from what a run's first event would hold."""
+    skeleton = Skeleton(graph)
+    edges = [
+        PictureEdge(level.sites[source].path, level.sites[target].path, labels)
+        for _, level in skeleton.levels()
+        for source, target, labels in level.edges
+    ]
+    return Picture(name, tuple(_plain(site) for site in skeleton.sites.values()), tuple(edges))
+
+
 def picture_of_run(events: Sequence[Event]) -> Picture:
     """The picture of a run, finished or not, from its journal."""
-    progress = Progress()
-    for event in events:
-        progress.apply(event)
-    skeleton: Mapping[str, Any] = {} if progress.started is None else progress.started.graph
-    rows = {name: progress.nodes[name] for name, _ in skeleton.get("nodes", ())}
-    edges = [_edge(rows, *each) for each in skeleton.get("edges", ()) if each[0] in rows and each[1] in rows]
-    critical = _critical(rows, edges)
-    on_path = set(pairwise(critical))
-    nodes = tuple(_node(row, name in critical) for name, row in rows.items())
-    marked = tuple(each._replace(critical=(each.source, each.target) in on_path) for each in edges)
-    return Picture(progress.flow or "run", nodes, marked, _head(progress))
+    return picture_of_progress(folded(events))
 
 
-def _node(row: NodeRow, critical: bool) -> PictureNode:
-    usage = row.usage
-    return PictureNode(
-        row.id,
-        row.kind,
-        row.status,
-        row.cause,
-        _seconds(row),
-        usage.known_tokens,
-        usage.known_cost if usage.priced else None,
-        usage.calls,
-        usage.calls - usage.priced,
-        row.retries + 1,
-        None if row.error is None else row.error.message,
-        None if row.result is None else row.result.route,
-        critical,
+def picture_of_progress(progress: Progress) -> Picture:
+    """The picture of a run from its fold."""
+    critical = critical_path(progress)
+    nodes: dict[str, PictureNode] = {}
+    for site in progress.skeleton.sites.values():  # Each container before its body.
+        node = _node(site, progress.times.get(site.path, ()), critical)
+        around = None if site.parent is None else nodes[site.parent].status
+        nodes[site.path] = node._replace(status="skipped") if node.status == "pending" and around in SETTLED else node
+    edges = tuple(PictureEdge(*each) for each in edges_of(progress, critical))
+    return Picture(progress.flow or "run", tuple(nodes.values()), edges, _head(progress))
+
+
+def closed(picture: Picture, most: int) -> Picture:
+    """The picture with the bodies of large containers left out; of all of them, where it has over `most` nodes."""
+    inside = {node.id: node.parent for node in picture.nodes}
+    sizes: Counter[str] = Counter()
+    for node in picture.nodes:
+        parent = node.parent
+        while parent is not None:
+            sizes[parent] += 1
+            parent = inside.get(parent)
+    limit = 0 if len(picture.nodes) > most else LARGE
+    shut = {name for name, size in sizes.items() if size > limit}
+    gone: set[str] = set()
+    for node in picture.nodes:  # Containers come before what is in them.
+        if node.parent in shut or node.parent in gone:
+            gone.add(node.id)
+    nodes = tuple(
+        node._replace(hidden=sizes[node.id]) if node.id in shut else node
+        for node in picture.nodes
+        if node.id not in gone
+    )
+    edges = tuple(each for each in picture.edges if each.source not in gone and each.target not in gone)
+    return picture._replace(nodes=nodes, edges=edges)
+
+
+def _plain(site: Site) -> PictureNode:
+    return PictureNode(site.path, site.kind, parent=site.parent, label=_label(site))
+
+
+def _label(site: Site) -> str:
+    return "" if site.parent is None else site.id
+
+
+def _node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) -> PictureNode:
+    usage = _together(rows)
+    last = rows[-1] if rows else NodeRow(site.path, site.kind)
+    spent = [max(0.0, each) for each in (row.seconds() for row in rows) if each is not None]  # Whatever a clock did.
+    failed = next((row.error for row in reversed(rows) if row.error is not None), None)
+    return _plain(site)._replace(
+        status=_status(rows),
+        cause=last.cause,
+        seconds=sum(spent) if spent else None,
+        tokens=usage.known_tokens,
+        cost_usd=usage.known_cost if usage.priced else None,
+        calls=usage.calls,
+        unpriced=usage.calls - usage.priced,
+        attempts=max((row.retries for row in rows), default=0) + 1,
+        error=None if failed is None else failed.message,
+        route=None if last.result is None or len(rows) > 1 else last.result.route,
+        critical=any(row.id in critical for row in rows),
+        tally=tuple(Counter(row.status for row in rows).items()) if len(rows) > 1 else (),
+        begun=sum(len(row.units) for row in rows),
+        total=last.total if len(rows) == 1 else None,
     )
 
 
-def _seconds(row: NodeRow) -> float | None:
-    """Never below 0, whatever a clock did."""
-    seconds = row.seconds()
-    return None if seconds is None else max(0.0, seconds)
+def _together(rows: Iterable[NodeRow]) -> Usage:
+    total = Usage()
+    for row in rows:
+        total.join(row.usage)
+    return total
 
 
-def _edge(rows: Mapping[str, NodeRow], source: str, target: str, labels: Sequence[str]) -> PictureEdge:
-    """An edge is taken when its source let its target run; it is undecided while either may still change."""
-    before, after = rows[source], rows[target]
-    if before.status in ("pending", "running", "waiting") or after.status == "pending":
-        return PictureEdge(source, target, tuple(labels), "undecided")
-    route = None if before.result is None else before.result.route
-    opened = before.status == "succeeded" and (not labels or route in labels)
-    handled = before.status == "failed" and ON_ERROR in labels
-    taken = (opened or handled) and after.status in RAN
-    return PictureEdge(source, target, tuple(labels), "taken" if taken else "not_taken")
+_TELLING: Final[tuple[NodeStatus, ...]] = (
+    *("running", "waiting", "failed", "succeeded", "cancelled", "skipped", "pending"),
+)
+"""Of the statuses that the times of one node have, the first of these is shown."""
 
 
-def _critical(rows: Mapping[str, NodeRow], edges: Iterable[PictureEdge]) -> list[str]:
-    """From the node that ended last, back along the parents that ended last."""
-    ended = {name: row.ended for name, row in rows.items() if row.ended is not None and row.started is not None}
-    if not ended:
-        return []
-    parents: dict[str, list[str]] = {}
-    for edge in edges:
-        if edge.state == "taken" and edge.source in ended:
-            parents.setdefault(edge.target, []).append(edge.source)
-    path = [max(ended, key=lambda name: ended[name] or 0.0)]
-    while len(path) <= len(rows) and path[-1] in parents:
-        path.append(max(parents[path[-1]], key=lambda name: ended[name] or 0.0))
-    return path[::-1]
+def _status(rows: Sequence[NodeRow]) -> NodeStatus:
+    found = {row.status for row in rows}
+    for each in _TELLING:
+        if each in found:
+            return each
+    return "pending"
 
 
 def _head(progress: Progress) -> RunHead:

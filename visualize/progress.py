@@ -1,10 +1,13 @@
 """Where a run stands, folded from its events: what pictures, the live tree, `runs show` and `--json` are drawn from.
 
-Pure: events in, rows out. It needs neither the flow nor the store.
+Pure: events in, rows out. It needs neither the flow nor the store. A row is one time that a node ran, so
+the body of a loop has rows for each round; what a body costs counts for its container too.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,9 +25,10 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from flowengine.records import ModelCall, Notice, Retry
+from flowengine.records import Answered, Asked, MapBegan, ModelCall, Notice, Retry, Reused
+from visualize.skeleton import Skeleton, Spot
 
-__all__ = ["SETTLED", "NodeRow", "Progress", "Usage"]
+__all__ = ["SETTLED", "NodeRow", "Progress", "Usage", "folded"]
 
 SETTLED: Final[frozenset[NodeStatus]] = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
@@ -53,6 +57,15 @@ class Usage:
             self.priced += 1
             self.known_cost += call.cost_usd
 
+    def join(self, other: Usage) -> None:
+        """Add what another one counted."""
+        self.calls += other.calls
+        self.counted += other.counted
+        self.priced += other.priced
+        self.answered += other.answered
+        self.known_tokens += other.known_tokens
+        self.known_cost += other.known_cost
+
     @property
     def tokens(self) -> int | None:
         """Prompts and completions together; None where calls were made and none was counted."""
@@ -71,24 +84,42 @@ class Usage:
 
 @dataclass(slots=True)
 class NodeRow:
-    """One node as it stands."""
+    """One node as it stands, or one of the times that it runs."""
 
     id: str
+    """Its path."""
     kind: str = ""
     status: NodeStatus = "pending"
     started: float | None = None
     ended: float | None = None
     usage: Usage = field(default_factory=Usage)
+    """Its own calls, and those of its body."""
     retries: int = 0
     cause: str | None = None
     """Why it was skipped."""
     error: ErrorInfo | None = None
     result: NodeResult | None = None
+    spot: Spot = field(default_factory=lambda: Spot(""))
+    total: int | None = None
+    """Items of a map, once it knows how many."""
+    units: set[int] = field(default_factory=set[int])
+    """Indices of the items or rounds that began."""
+    inside: Counter[NodeStatus] = field(default_factory=Counter[NodeStatus])
+    """How many rows of its body have which status."""
+    asked: Asked | None = None
+    answered: Answered | None = None
+    reused: Reused | None = None
+    """Where its result comes from, where it did not run."""
 
     def seconds(self, now: float | None = None) -> float | None:
         """How long it took, or takes until `now`; None where it never started or was left open."""
         end = self.ended if self.ended is not None else now
         return None if self.started is None or end is None else end - self.started
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person is asked and has not answered."""
+        return self.asked is not None and self.answered is None
 
 
 class Progress:
@@ -97,11 +128,14 @@ class Progress:
     def __init__(self) -> None:
         self.started: RunStarted | None = None
         self.finished: RunFinished | None = None
+        self.skeleton = Skeleton({})
         self.last_at: float | None = None
         self.events = 0
         """How many were applied."""
         self.nodes: dict[str, NodeRow] = {}
-        """In the flow's order; nodes that only turn up in events follow."""
+        """In the flow's order; nodes that only turn up in events (those inside containers, too) follow."""
+        self.times: dict[str, list[NodeRow]] = {}
+        """Path of a site → its rows, in the order in which they turned up."""
         self.running: dict[str, NodeRow] = {}
         self.settled = 0
         self.usage = Usage()
@@ -135,24 +169,41 @@ class Progress:
 
     def _begin(self, event: RunStarted) -> None:
         self.started = event
-        for row in event.graph.get("nodes", ()):
-            self.nodes[row[0]] = NodeRow(row[0], row[1])
+        self.skeleton = Skeleton(event.graph)
+        for name in self.skeleton.top.sites:
+            self._row(name)
+
+    def _row(self, path: str) -> NodeRow:
+        row = self.nodes.get(path)
+        if row is None:
+            spot = self.skeleton.spot(path)
+            site = self.skeleton.sites.get(spot.site)
+            row = self.nodes[path] = NodeRow(path, "" if site is None else site.kind, spot=spot)
+            self.times.setdefault(spot.site, []).append(row)
+            if spot.container is not None:
+                container = self._row(spot.container)
+                container.inside[row.status] += 1
+                if spot.number is not None:
+                    container.units.add(spot.number)
+        return row
+
+    def _around(self, row: NodeRow) -> Iterator[NodeRow]:
+        """The containers that a row is inside, from the nearest on."""
+        while row.spot.container is not None:
+            row = self._row(row.spot.container)
+            yield row
 
     def _reopen(self) -> None:
         """What was in flight when the run broke off starts again."""
         self.finished = None
-        self.running.clear()
         for row in self.nodes.values():
             if row.status in ("running", "cancelled"):
-                self.settled -= row.status in SETTLED
-                row.status = "pending"
+                self._become(row, "pending")
 
     def _apply_node(
         self, event: NodeStarted | NodeRecorded | NodeFinished | NodeFailed | NodeSkipped | NodeCancelled
     ) -> None:
-        row = self.nodes.get(event.node)
-        if row is None:
-            row = self.nodes[event.node] = NodeRow(event.node)
+        row = self._row(event.node)
         if isinstance(event, NodeRecorded):
             self._record(row, event.record)
         elif isinstance(event, NodeStarted):
@@ -161,29 +212,72 @@ class Progress:
             self._settle(row, event)
 
     def _start(self, row: NodeRow, at: float) -> None:
-        self.settled -= row.status in SETTLED
-        row.status, row.started, row.ended = "running", at, None
-        row.error = row.cause = row.result = None
-        self.running[row.id] = row
+        if row.status in SETTLED:
+            row.asked = row.answered = None
+        row.started, row.ended = at, None
+        row.error = row.cause = row.result = row.reused = None
+        self._become(row, "waiting" if row.waits or _only_waits(row) else "running")
 
     def _settle(self, row: NodeRow, event: NodeFinished | NodeFailed | NodeSkipped | NodeCancelled) -> None:
-        self.settled += row.status not in SETTLED
-        self.running.pop(row.id, None)
         row.ended = event.at
         if isinstance(event, NodeFinished):
-            row.status, row.result = "succeeded", event.result
+            row.result = event.result
+            self._become(row, "succeeded")
         elif isinstance(event, NodeFailed):
-            row.status, row.error = "failed", event.error
+            row.error = event.error
+            self._become(row, "failed")
         elif isinstance(event, NodeSkipped):
-            row.status, row.cause = "skipped", event.cause
+            row.cause = event.cause
+            self._become(row, "skipped")
         else:
-            row.status = "cancelled"
+            self._become(row, "cancelled")
+
+    def _become(self, row: NodeRow, status: NodeStatus) -> None:
+        """The one place where a status changes; a container that is open follows what is inside it."""
+        before, row.status = row.status, status
+        self.settled += (status in SETTLED) - (before in SETTLED)
+        if status == "running":
+            self.running[row.id] = row
+        else:
+            self.running.pop(row.id, None)
+        if row.spot.container is not None and before != status:
+            container = self._row(row.spot.container)
+            container.inside[before] -= 1
+            container.inside[status] += 1
+            if container.status in ("running", "waiting"):
+                self._become(container, "waiting" if _only_waits(container) else "running")
 
     def _record(self, row: NodeRow, record: Any) -> None:
         if isinstance(record, ModelCall):
-            row.usage.add(record)
             self.usage.add(record)
+            for each in (row, *self._around(row)):
+                each.usage.add(record)
         elif isinstance(record, Retry):
             row.retries += 1
         elif isinstance(record, Notice):
             self.notices.setdefault(record.text)
+        elif isinstance(record, MapBegan):
+            row.total = record.total
+        elif isinstance(record, Reused):
+            row.reused = record
+        elif isinstance(record, Asked):
+            row.asked, row.answered = record, None
+            if row.status not in SETTLED:
+                self._become(row, "waiting")
+        elif isinstance(record, Answered):
+            row.answered = record
+            if row.status == "waiting":
+                self._become(row, "running")
+
+
+def _only_waits(container: NodeRow) -> bool:
+    """Whether somebody inside waits for a person and nobody runs."""
+    return container.inside["waiting"] > 0 and not container.inside["running"]
+
+
+def folded(events: Iterable[Event]) -> Progress:
+    """All events of a run, or its first ones, as they leave it."""
+    progress = Progress()
+    for event in events:
+        progress.apply(event)
+    return progress

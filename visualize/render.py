@@ -13,7 +13,7 @@ from typing import Final, Literal
 from flowengine.errors import PictureError
 from visualize.dot import to_dot
 from visualize.mermaid import to_mermaid
-from visualize.picture import Picture
+from visualize.picture import Picture, closed
 from visualize.svg import to_svg
 
 __all__ = ["DOT_NODES", "Format", "render"]
@@ -27,11 +27,12 @@ DOT_NODES: Final = 1_500
 def render(picture: Picture, form: str = "svg", timeout: float = 10.0) -> bytes:
     """The picture in a format, as UTF-8 where it is text. `timeout`: seconds that `dot` may take.
 
+    Containers with large bodies are drawn closed, except as json.
     Raises `PictureError` where a PNG is asked for and `dot` cannot draw it; an SVG is always drawn.
     """
     if form not in _FORMATS:
         raise PictureError(f"unknown format '{form}'; known are: {', '.join(_FORMATS)}")
-    return _FORMATS[form](picture, timeout)
+    return _FORMATS[form](picture if form == "json" else closed(picture, DOT_NODES), timeout)
 
 
 def _svg(picture: Picture, timeout: float) -> bytes:

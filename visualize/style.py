@@ -12,7 +12,20 @@ from unicodedata import category
 
 from visualize.picture import Picture, PictureNode
 
-__all__ = ["LOOKS", "PLAIN", "SHAPES", "Look", "cut", "heading", "lines_of", "look_of", "tooltip_of"]
+__all__ = [
+    "LOOKS",
+    "PLAIN",
+    "SHAPES",
+    "Look",
+    "cut",
+    "dollars",
+    "heading",
+    "lines_of",
+    "look_of",
+    "seconds_text",
+    "times",
+    "tooltip_of",
+]
 
 
 class Look(NamedTuple):
@@ -75,15 +88,13 @@ def cut(text: str, length: int) -> str:
 
 def lines_of(node: PictureNode) -> list[str]:
     """The words on a node: its name, its kind, and what became of it."""
-    lines = [cut(node.id, _NAME), cut(node.kind, _NAME)]
+    hidden = f" · {node.hidden:,} nodes inside" if node.hidden else ""
+    lines = [cut(node.name, _NAME) + times(node), cut(node.kind, _NAME) + hidden]
     if node.status is None:
         return lines
-    look = look_of(node)
-    said = [f"{look.glyph} {look.word}"]
-    if node.cause:
-        said[0] += f": {node.cause.replace('_', ' ')}"
-    if node.seconds is not None:
-        said.append(_seconds(node.seconds))
+    said = [_standing(node)]
+    if node.seconds is not None and node.status != "skipped":
+        said.append(seconds_text(node.seconds))
     if node.attempts > 1:
         said.append(f"{node.attempts} attempts")
     lines.append(cut(" · ".join(said), _DETAIL))
@@ -94,6 +105,24 @@ def lines_of(node: PictureNode) -> list[str]:
     if node.error:
         lines.append(cut(node.error, _DETAIL))
     return lines
+
+
+def times(node: PictureNode) -> str:
+    """
+    >>> times(PictureNode("polish", "map", begun=3, total=4)), times(PictureNode("polish", "loop", begun=3))
+    (' ×3 of 4', ' ×3')
+    """
+    if not node.begun and node.total is None:
+        return ""
+    return f" ×{node.begun:,}" + (f" of {node.total:,}" if node.total is not None else "")
+
+
+def _standing(node: PictureNode) -> str:
+    """The status in a glyph and a word; of a node that ran several times, in glyphs and counts."""
+    if node.tally:
+        return " ".join(f"{LOOKS[status].glyph} {count:,}" for status, count in node.tally)
+    look = look_of(node)
+    return f"{look.glyph} {look.word}" + (f": {node.cause.replace('_', ' ')}" if node.cause else "")
 
 
 def tooltip_of(node: PictureNode) -> str:
@@ -109,18 +138,18 @@ def heading(picture: Picture) -> list[str]:
         return [cut(picture.name, 80)]
     said = [f"{LOOKS[run.status].glyph} {run.status}" if run.status in LOOKS else run.status]
     if run.seconds is not None:
-        said.append(_seconds(run.seconds))
+        said.append(seconds_text(run.seconds))
     if run.tokens or run.unpriced:
         unknown = f" and {_calls(run.unpriced)} of unknown price" if run.unpriced else ""
-        said.append(f"{run.tokens:,} tokens · {_dollars(run.cost_usd)}{unknown}")
+        said.append(f"{run.tokens:,} tokens · {dollars(run.cost_usd)}{unknown}")
     lines = [cut(f"{picture.name} · run {run.run_id}", 80), cut(" · ".join(said), 120)]
     return [*lines, cut(run.error, 120)] if run.error else lines
 
 
-def _seconds(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
     """A duration as people read it.
 
-    >>> _seconds(0.0042), _seconds(3.14159), _seconds(125)
+    >>> seconds_text(0.0042), seconds_text(3.14159), seconds_text(125)
     ('4 ms', '3.1 s', '2 min 5 s')
     """
     if seconds < 1:
@@ -136,9 +165,9 @@ def _calls(count: int) -> str:
 
 def _cost(node: PictureNode) -> str:
     if node.unpriced:
-        return "cost unknown" if node.cost_usd is None else f"over {_dollars(node.cost_usd)}"
-    return _dollars(node.cost_usd or 0.0)
+        return "cost unknown" if node.cost_usd is None else f"over {dollars(node.cost_usd)}"
+    return dollars(node.cost_usd or 0.0)
 
 
-def _dollars(amount: float) -> str:
+def dollars(amount: float) -> str:
     return "$0" if amount == 0 else f"${amount:.4f}" if amount < 0.1 else f"${amount:.2f}"

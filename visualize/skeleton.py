@@ -1,0 +1,129 @@
+"""The shape of a run as its first event holds it: levels of nodes and edges, and which of them a path means.
+
+A path names one time that a node ran (`polish.round[2].judge`); a site is the node itself, as it is drawn
+(`polish.judge`). Whatever in a journal's graph makes no sense is left out; a path that leads nowhere is a
+site of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+__all__ = ["CONTAINERS", "Level", "Site", "Skeleton", "Spot"]
+
+CONTAINERS: Final = frozenset({"map", "loop", "subflow"})
+"""Kinds of node that have a body."""
+
+_UNITS: Final[Mapping[str, re.Pattern[str]]] = {
+    "map": re.compile(r"\[(\d{1,9})\]\."),
+    "loop": re.compile(r"\.round\[(\d{1,9})\]\."),
+    "subflow": re.compile(r"\."),
+}
+"""What stands between a container's path and that of a node in it."""
+
+
+class Site(NamedTuple):
+    """A node as it is drawn, whatever number of times it runs."""
+
+    path: str
+    """Ids from the top, with dots between them; no indices."""
+    id: str
+    kind: str
+    parent: str | None = None
+    """Path of the container's site."""
+    body: Level | None = None
+
+
+class Spot(NamedTuple):
+    """Where a path leads."""
+
+    site: str
+    container: str | None = None
+    """Path (with indices) of the container that it ran in; None at the top."""
+    unit: str = ""
+    """What the paths of all nodes begin with that ran in the same item or round."""
+    number: int | None = None
+    """Of the item or round; None at the top and in a subflow."""
+
+
+class Level:
+    """Nodes in topological order and the edges between them."""
+
+    def __init__(self, graph: Mapping[str, Any], parent: str | None = None) -> None:
+        self.sites: dict[str, Site] = {}
+        """By their ids."""
+        for name, kind, *more in _rows(graph.get("nodes")):
+            path = name if parent is None else f"{parent}.{name}"
+            has_body = bool(more) and kind in CONTAINERS and isinstance(more[0], Mapping)
+            body = Level(cast("Mapping[str, Any]", more[0]), path) if has_body else None
+            self.sites[name] = Site(path, name, kind, parent, body)
+        self.edges: list[tuple[str, str, tuple[str, ...]]] = [
+            (source, target, tuple(map(str, labels[0])) if labels and _is_list(labels[0]) else ())
+            for source, target, *labels in _rows(graph.get("edges"))
+            if source in self.sites and target in self.sites
+        ]
+        """Source, target and the labels that open the edge; by ids."""
+        inside = (site for site in self.sites.values() if site.body is not None)
+        self._containers = sorted(inside, key=lambda site: -len(site.id))
+
+    def walk(self) -> Iterator[Site]:
+        """All sites, each container before its body."""
+        for site in self.sites.values():
+            yield site
+            if site.body is not None:
+                yield from site.body.walk()
+
+    def spot(self, path: str, begun: str = "") -> Spot | None:
+        """Where the rest of a path leads in this level; `begun` is what went before it."""
+        if path in self.sites:
+            return Spot(self.sites[path].path)
+        for site in self._containers:
+            between = _UNITS[site.kind].match(path, len(site.id)) if path.startswith(site.id) else None
+            if between is None or site.body is None:
+                continue
+            unit = begun + path[: between.end()]
+            found = site.body.spot(path[between.end() :], unit)
+            if found is not None:
+                number = int(between[1]) if between.re.groups else None
+                return found if found.container is not None else Spot(found.site, begun + site.id, unit, number)
+        return None
+
+
+class Skeleton:
+    """All levels of a run's graph.
+
+    >>> body = {"nodes": [["judge", "evaluation"]], "edges": []}
+    >>> Skeleton({"nodes": [["polish", "loop", body]], "edges": []}).spot("polish.round[2].judge")
+    Spot(site='polish.judge', container='polish', unit='polish.round[2].', number=2)
+    """
+
+    def __init__(self, graph: Mapping[str, Any]) -> None:
+        self.top = Level(graph)
+        self.sites: dict[str, Site] = {}
+        """By path, each container before its body."""
+        for site in self.top.walk():
+            self.sites.setdefault(site.path, site)
+
+    def spot(self, path: str) -> Spot:
+        return self.top.spot(path) or Spot(path)
+
+    def levels(self) -> Iterator[tuple[Site | None, Level]]:
+        """Every level with the container that it is the body of."""
+        yield None, self.top
+        for site in self.sites.values():
+            if site.body is not None:
+                yield site, site.body
+
+
+def _rows(value: object) -> list[Sequence[Any]]:
+    """The lists in a value of unknown content that begin with two texts."""
+    if not _is_list(value):
+        return []
+    rows = (row for row in cast("Sequence[Any]", value) if _is_list(row))
+    return [row for row in rows if len(row) >= 2 and isinstance(row[0], str) and isinstance(row[1], str)]
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))
