@@ -1,8 +1,9 @@
 """The tool loop: a model asks for tools, they run, it sees the results, until it answers.
 
 It knows rounds, their limit, and how a request for a tool becomes a call and its result a message. It
-knows no agent and no server: tools come as an `Offer`, and every call goes through the gateway. What
-goes wrong with a call is a result that the model reads; only the gateway's own failures end the loop.
+knows no agent and no server: tools come as an `Offer`, which may be another one before each round, and
+every call goes through the gateway. What goes wrong with a call is a result that the model reads; only
+the gateway's own failures end the loop.
 
 After the last round the model is asked once more, without tools, to answer with what it has.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import anyio
 
@@ -26,7 +27,10 @@ from flowengine.tools.text import cut
 from flowengine.tools.tool import ToolResult, failed
 from flowengine.tools.toolset import Offer
 
-__all__ = ["Asked", "ToolLoop", "without_tools"]
+__all__ = ["Asked", "Renew", "ToolLoop", "without_tools"]
+
+Renew: TypeAlias = Callable[[], Awaitable[Offer]]
+"""Gives the tools as they are now: the same object for as long as they stay the same."""
 
 
 class Asked(NamedTuple):
@@ -40,12 +44,15 @@ class Asked(NamedTuple):
 class ToolLoop:
     """The rounds of tools of one generation; corrections of its answer share them.
 
-    A round is one answer that asks for tools, whatever their number.
+    A round is one answer that asks for tools, whatever their number. `renew` is asked before each request.
     """
 
-    def __init__(self, offer: Offer, words: Catalogue, *, max_rounds: int, max_parallel: int) -> None:
-        self._offer = offer
+    def __init__(
+        self, offer: Offer, words: Catalogue, *, max_rounds: int, max_parallel: int, renew: Renew | None = None
+    ) -> None:
+        self._offer: Offer = offer
         self._schemas = offer.schemas()
+        self._renew = renew
         self._words = words
         self._max_rounds = max_rounds
         self._rounds_left = max_rounds
@@ -58,7 +65,7 @@ class ToolLoop:
 
     async def ask(self, gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Asked:
         """The model's answer, once it has had its tools."""
-        current = self._offered(request)
+        current = await self._offered(request)
         while True:
             reply = await ask(gateway, model, current, purpose=purpose)
             following = await self._following(gateway, current, reply)
@@ -70,7 +77,7 @@ class ToolLoop:
         self, gateway: StreamingGateway, model: Model, request: Request, *, purpose: str
     ) -> AsyncGenerator[str | Asked]:
         """The same, with the text as it is written; what was said before a request for tools ends in a blank line."""
-        current = self._offered(request)
+        current = await self._offered(request)
         while True:
             reply = Reply("")
             async with gateway.stream(model, current, purpose=purpose) as source:
@@ -88,7 +95,11 @@ class ToolLoop:
                 yield "\n\n"
             current = following
 
-    def _offered(self, request: Request) -> Request:
+    async def _offered(self, request: Request) -> Request:
+        if self._renew is not None and self._rounds_left > 0:
+            offer = await self._renew()
+            if offer is not self._offer:
+                self._offer, self._schemas = offer, offer.schemas()
         tools = self._schemas if self.is_open else ()
         return request if request.tools == tools else replace(request, tools=tools)
 
@@ -98,11 +109,11 @@ class ToolLoop:
             return None
         self._rounds_left -= 1
         messages = [*request.messages, *await self._round(gateway, reply)]
-        if not self.is_open:
+        if self._rounds_left <= 0:
             text = self._words("tools.limit", rounds=self._max_rounds)
             messages.append(Message("user", text))
             await gateway.note(Notice(f"the limit of {self._max_rounds} round(s) of tool calls was reached"))
-        return self._offered(replace(request, messages=tuple(messages)))
+        return await self._offered(replace(request, messages=tuple(messages)))
 
     async def _round(self, gateway: Gateway, reply: Reply) -> tuple[Message, ...]:
         """The calls that a reply asks for, and their results in the same order."""

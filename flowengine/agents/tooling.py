@@ -1,31 +1,39 @@
 """The tools of one agent: what it was given, checked, and opened for a run.
 
 It knows functions, tools, sets and MCP servers as users hand them over. How they are called is the tool
-loop's matter. Servers run for as long as the agent's run lasts, each run with its own.
+loop's matter. Servers run for as long as the run of the flow, whose agents share them; those of an agent
+that stands alone run for as long as its own run.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from flowengine.agents.tool_loop import ToolLoop, without_tools
+from flowengine.agents.tool_loop import Renew, ToolLoop, without_tools
 from flowengine.catalogue import Catalogue
 from flowengine.errors import DefinitionError
+from flowengine.run_scope import RunScope
 from flowengine.tools.mcp_server import McpServer, server_of
 from flowengine.tools.tool import Tool
 from flowengine.tools.toolset import Offer, ToolSet
 
-__all__ = ["ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
+if TYPE_CHECKING:
+    from flowengine.tools.mcp_served import Served
+
+__all__ = ["Admit", "ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
 
 ToolChoice: TypeAlias = Callable[..., Any] | Tool | ToolSet
 """What a user gives as one of `tools`."""
 
 ServerChoice: TypeAlias = McpServer | Mapping[str, Any]
 """What a user gives as one of `mcp_servers`."""
+
+Admit: TypeAlias = Callable[[Iterable[Tool]], None]
+"""Raises if one of the tools must not be offered to the model here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +58,28 @@ class Tooling:
             raise DefinitionError(f"two MCP servers are named '{twice}'; rename one of them")
 
     @asynccontextmanager
-    async def open(self, words: Catalogue, environ: Mapping[str, str]) -> AsyncGenerator[Callable[[], ToolLoop]]:
-        """Start the servers, for as long as the block lasts. Each call of what it gives is one generation's loop.
+    async def open(
+        self,
+        words: Catalogue,
+        environ: Mapping[str, str],
+        *,
+        scope: RunScope | None = None,
+        admit: Admit | None = None,
+    ) -> AsyncGenerator[Callable[[], ToolLoop]]:
+        """Start the servers. Each call of what it gives is one generation's loop.
 
-        `environ` is where the servers' secrets are.
+        `environ` is where the servers' secrets are. The servers end with the scope, which may hold some of them
+        already; without one, with the block. `admit` is asked about the tools before a model is.
         """
         if not self.servers:
             yield self.loops(words)
             return
-        # The library behind it is slow to import, and most agents name no server.
-        from flowengine.tools.mcp_client import open_mcp
+        from flowengine.tools.mcp_client import serve  # Most agents name no server.
 
-        async with open_mcp(self.servers, environ=environ) as served:
-            yield self.loops(words, served)
+        async with AsyncExitStack() as stack:
+            held = await stack.enter_async_context(RunScope()) if scope is None else scope
+            current = _Current(self.sets, await serve(self.servers, held, environ=environ), admit)
+            yield lambda: self._loop(current.offer, words, current.renewed)
 
     def names(self) -> list[str]:
         """Tools and servers by name."""
@@ -72,15 +89,36 @@ class Tooling:
         """Names of tools whose call is a deed in the world. What servers have is not known before they run."""
         return [tool.name for each in self.sets for tool in each.tools if tool.effect == "external"]
 
-    def loops(self, words: Catalogue, served: Iterable[ToolSet] = ()) -> Callable[[], ToolLoop]:
-        """Makes the loop of one generation, with what running servers have; an agent without any need not `open`."""
-        sets = (*self.sets, *served)
-        if not sets:
+    def loops(self, words: Catalogue) -> Callable[[], ToolLoop]:
+        """Makes the loop of one generation, for an agent without servers: there is nothing to `open`."""
+        if not self.sets:
             return without_tools
-        offer = Offer(sets)
-        if not len(offer):
-            return without_tools
-        return partial(ToolLoop, offer, words, max_rounds=self.max_rounds, max_parallel=self.max_parallel)
+        offer = Offer(self.sets)
+        return partial(self._loop, offer, words) if len(offer) else without_tools
+
+    def _loop(self, offer: Offer, words: Catalogue, renew: Renew | None = None) -> ToolLoop:
+        return ToolLoop(offer, words, max_rounds=self.max_rounds, max_parallel=self.max_parallel, renew=renew)
+
+
+class _Current:
+    """An agent's own tools and those that its servers list now."""
+
+    def __init__(self, sets: tuple[ToolSet, ...], served: Served, admit: Admit | None) -> None:
+        self._sets = sets
+        self._served = served
+        self._admit = admit
+        self.offer = self._made()
+
+    async def renewed(self) -> Offer:
+        if await self._served.renew():
+            self.offer = self._made()
+        return self.offer
+
+    def _made(self) -> Offer:
+        offer = Offer((*self._sets, *self._served.sets))
+        if self._admit is not None:
+            self._admit(offer)
+        return offer
 
 
 def tooling_of(

@@ -1,73 +1,79 @@
-"""MCP servers as sets of tools, for as long as a block of code lasts.
+"""MCP servers that run for as long as a scope: each is started once in it, and shared by all who ask for it.
 
-    async with open_mcp([McpServer(name="time", command="mcp-server-time")]) as tool_sets:
-        offer = Offer(tool_sets)
+    async with RunScope() as scope:
+        served = await serve([McpServer(name="time", command="mcp-server-time")], scope)
+        offer = Offer(served.sets)
 
 This is the door: it starts the servers side by side and ends them all. What happens to one server is
-`flowengine.tools.mcp_owner`'s. The `mcp` library is loaded here, in a thread, and only when it is needed.
+`flowengine.tools.mcp_owner`'s, what one agent sees of it is `flowengine.tools.mcp_served`'s. The `mcp`
+library is loaded here, in a thread, and only when it is needed.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import Hashable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
-import anyio
 from anyio import to_thread
 
 from flowengine.errors import DefinitionError
+from flowengine.run_scope import RunScope
+from flowengine.tools.mcp_secrets import header_values, process_environment
+from flowengine.tools.mcp_served import Served
 from flowengine.tools.mcp_server import McpServer
-from flowengine.tools.toolset import ToolSet
 
 if TYPE_CHECKING:
     from flowengine.tools.mcp_owner import McpOwner
 
-__all__ = ["open_mcp"]
-
-_CLOSING: Final = 10.0
-"""Seconds that all servers together get to end; each kills its own process well before that."""
+__all__ = ["serve"]
 
 
-@asynccontextmanager
-async def open_mcp(
-    servers: Iterable[McpServer], *, environ: Mapping[str, str] = os.environ
-) -> AsyncGenerator[tuple[ToolSet, ...]]:
-    """Start the servers and give a `ToolSet` for each, in their order; leaving ends them.
+async def serve(servers: Iterable[McpServer], scope: RunScope, *, environ: Mapping[str, str] = os.environ) -> Served:
+    """Start those of the servers that do not run in this scope yet, and give what they have, in their order.
+
+    A server is the same as another one if it is started with the same settings and the same values of the
+    environment; allow-lists and time limits of calls are each caller's own. It ends with the scope.
 
     A server that does not start is a `RunError` that names it; wrong settings, a tool in `allow` that
     the server lacks, and a missing `mcp` extra are a `DefinitionError`. After that no server can raise
-    anything: its failures are results of its tools. Enter and leave it in the same task.
+    anything: its failures are results of its tools.
     """
-    chosen = tuple(servers)
-    if not chosen:
-        yield ()
-        return
-    owners = await _owners(chosen, environ)
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        for owner in owners:
-            tasks.start_soon(owner.run)
-        try:
-            yield tuple([await owner.opened() for owner in owners])
-        except Exception as error:
-            failure = error  # raised below: from inside the group it would come out as an ExceptionGroup
-        for owner in owners:
-            owner.close()
-        tasks.cancel_scope.deadline = anyio.current_time() + _CLOSING
-    if failure is not None:
-        raise failure
-
-
-async def _owners(servers: tuple[McpServer, ...], environ: Mapping[str, str]) -> list[McpOwner]:
-    names = [server.name for server in servers]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise DefinitionError(f"two MCP servers are named '{twice}'; rename one of them")
     kind = await to_thread.run_sync(_owner_type)
-    return [kind(server, environ) for server in servers]
+    running = scope.once(_Running, partial(_Running, scope))
+    return await Served.of([(server, running.owner(server, environ, kind)) for server in servers])
+
+
+class _Running:
+    """The servers of one scope, by what they were started with."""
+
+    def __init__(self, scope: RunScope) -> None:
+        self._scope = scope
+        self._owners: dict[Hashable, McpOwner] = {}
+        scope.at_end(self._close)
+
+    def owner(self, server: McpServer, environ: Mapping[str, str], kind: type[McpOwner]) -> McpOwner:
+        """The one that runs or is being started; one that was given up gets a successor."""
+        key = _started_with(server, environ)
+        owner = self._owners.get(key)
+        if owner is None or owner.is_gone:
+            owner = self._owners[key] = kind(server, environ)
+            self._scope.start_soon(owner.run)
+        return owner
+
+    async def _close(self) -> None:
+        for owner in self._owners.values():
+            owner.close()
+        for owner in self._owners.values():
+            await owner.ended.wait()
+
+
+def _started_with(server: McpServer, environ: Mapping[str, str]) -> Hashable:
+    """All that makes two servers different ones."""
+    values = process_environment(server, environ) if server.command else header_values(server, environ)
+    return server.name, server.command, server.args, server.url, server.start_timeout, frozenset(values.items())
 
 
 def _owner_type() -> type[McpOwner]:

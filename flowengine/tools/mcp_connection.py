@@ -15,8 +15,9 @@ from typing import Any, Final
 import anyio
 import httpx2
 from mcp import Client, MCPError
+from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, Implementation
+from mcp_types import CallToolResult, Implementation, ToolListChangedNotification
 from mcp_types import Tool as ListedTool
 
 from flowengine.tools.mcp_pipe import Pipe
@@ -65,7 +66,9 @@ class Connection:
         self._ended = self._pipe.ended if self._pipe else anyio.Event()
         self._left = anyio.Event()
         self._start = anyio.CancelScope()
-        self.listed: list[ListedTool] = []
+        self._listed: list[ListedTool] = []
+        self._listing = anyio.Lock()
+        self._list_changed = False
         self.instructions = ""
         self.reason = ""
         """Why it ended, once it has."""
@@ -84,7 +87,7 @@ class Connection:
         try:
             with self._start:
                 async with self._connected() as client:
-                    self.listed = await _all_tools(client)
+                    self._listed = await _all_tools(client)
                     self.instructions = client.session.instructions or ""
                     self._start.deadline = math.inf
                     self._client = client
@@ -101,6 +104,25 @@ class Connection:
             self._client = None
             self._ended.set()
             self._left.set()
+
+    async def listed(self) -> list[ListedTool]:
+        """The server's tools, asked for again where it has said that they changed.
+
+        A list that cannot be had leaves the last one.
+        """
+        async with self._listing:
+            client = self._client
+            if client is not None and self._list_changed:
+                self._list_changed = False  # What changes while it answers is asked for the next time.
+                try:
+                    with anyio.move_on_after(self._server.start_timeout):
+                        self._listed = await _all_tools(client)
+                except Exception:
+                    return self._listed
+                except BaseException:
+                    self._list_changed = True
+                    raise
+        return self._listed
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
         """Call a tool. `ConnectionLostError` where the connection ended meanwhile."""
@@ -127,16 +149,26 @@ class Connection:
     async def _connected(self) -> AsyncGenerator[Client]:
         info = Implementation(name="flowengine", version=__version__)
         if self._pipe:
-            async with Client(self._pipe.open(), client_info=info, cache=None) as client:
+            async with Client(self._pipe.open(), client_info=info, cache=None, message_handler=self._hear) as client:
                 yield client
             return
         url = self._server.url or ""
         timeout = httpx2.Timeout(30.0, read=None)  # every wait for an answer has its own limit
         async with (
             httpx2.AsyncClient(headers=self._headers, timeout=timeout) as http,
-            Client(streamable_http_client(url, http_client=http), client_info=info, cache=None) as client,
+            Client(
+                streamable_http_client(url, http_client=http),
+                client_info=info,
+                cache=None,
+                message_handler=self._hear,
+            ) as client,
         ):
             yield client
+
+    async def _hear(self, message: IncomingMessage) -> None:
+        """Note that the list changed. It is not asked for here: whoever reads the answer is waiting for this to end."""
+        if isinstance(message, ToolListChangedNotification):
+            self._list_changed = True
 
     def _why(self, error: Exception | None) -> str:
         if self._pipe and self._pipe.ended.is_set():

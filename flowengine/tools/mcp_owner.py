@@ -3,31 +3,32 @@
 The owner's task enters and leaves every connection of its server, one after the other; calls come from
 other tasks and borrow the one that is live. Rules:
 
-1. A server is started once for `open_mcp`; if that fails, nothing is tried again.
+1. A server is started once; if that fails, nothing is tried again.
 2. A connection that ended is replaced when the next call asks for it, after a pause that doubles.
 3. After `MAX_RESTARTS` restarts without one answered call between them the server is given up.
 4. A call that was under way when the connection ended is repeated, once, if its effect is `none` or
    `idempotent`, or if it did not reach the server. Otherwise the model is told that it may have taken effect.
 5. Whatever goes wrong in a call is a result that the model can read.
+
+It knows no agent: allow-lists, names and time limits of tools are a `Served`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
 from mcp import MCPError
+from mcp_types import Tool as ListedTool
 
 from flowengine.errors import RunError
 from flowengine.tools.mcp_connection import Connection, ConnectionLostError
 from flowengine.tools.mcp_result import result_of
 from flowengine.tools.mcp_server import McpServer
-from flowengine.tools.mcp_tools import Description, describe
-from flowengine.tools.text import cut, error_text
-from flowengine.tools.tool import Tool, ToolResult, failed
-from flowengine.tools.toolset import ToolSet
+from flowengine.tools.mcp_tools import Description
+from flowengine.tools.text import error_text
+from flowengine.tools.tool import ToolResult, failed
 
 __all__ = ["MAX_RESTARTS", "McpOwner"]
 
@@ -51,6 +52,15 @@ class McpOwner:
         self._changed = anyio.Event()
         self._restarts = 0
         self._gone = ""
+        self.instructions = ""
+        """What the server says of itself, once it has started."""
+        self.ended = anyio.Event()
+        """Set when `run` has ended."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was given up or closed."""
+        return bool(self._gone)
 
     async def run(self) -> None:
         """Hold one connection after the other, until the server is given up or closed."""
@@ -65,20 +75,21 @@ class McpOwner:
                     self._connection = Connection(self._server, self._environ)
                     await self._hold()
         finally:
-            self._end(self._gone or "it was closed")
+            self._end("it was closed")
+            self.ended.set()
 
-    async def opened(self) -> ToolSet:
-        """The server's tools, once it has started; a `RunError` where it does not."""
+    async def opened(self) -> Sequence[ListedTool]:
+        """What the server lists, once it has started; a `RunError` where it does not."""
         try:
             connection = await self._live()
         except _GoneError as error:
             raise RunError(f"MCP server '{self._server.name}' did not start: {error}") from None
-        return ToolSet(
-            self._server.name,
-            cut(connection.instructions, 2_000),
-            [self._tool(each) for each in describe(self._server, connection.listed)],
-            source=f"MCP server '{self._server.name}'",
-        )
+        self.instructions = connection.instructions
+        return await connection.listed()
+
+    async def listed(self) -> Sequence[ListedTool] | None:
+        """What the server lists now, the same object for as long as nothing changes; None where it does not run."""
+        return await self._connection.listed() if self._connection.is_live else None
 
     def close(self) -> None:
         """Let `run` end; calls after this are told so."""
@@ -123,17 +134,7 @@ class McpOwner:
             await self._changed.wait()
         return self._connection
 
-    def _tool(self, described: Description) -> Tool:
-        return Tool(
-            described.name,
-            described.text,
-            described.parameters,
-            partial(self._call, described),
-            described.effect,
-            self._server.timeout,
-        )
-
-    async def _call(self, described: Description, arguments: Mapping[str, Any]) -> ToolResult:
+    async def call(self, described: Description, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it, over a second connection if the first one ends and that does no harm."""
         lost = ""
         for _ in range(2):

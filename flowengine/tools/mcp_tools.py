@@ -9,16 +9,17 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
-
-from mcp_types import Tool as ListedTool
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.tools.mcp_server import McpServer
 from flowengine.tools.text import cut
 from flowengine.tools.tool import Effect
 
-__all__ = ["Description", "describe"]
+if TYPE_CHECKING:
+    from mcp_types import Tool as ListedTool
+
+__all__ = ["Description", "check_allowed", "describe"]
 
 _MAX_NAME: Final = 64
 _MAX_DESCRIPTION: Final = 8_000
@@ -36,9 +37,18 @@ class Description(NamedTuple):
     effect: Effect
 
 
+def check_allowed(server: McpServer, listed: Sequence[ListedTool]) -> None:
+    """A `DefinitionError` for a tool in `allow` that a server which has just started lacks."""
+    known = list(dict.fromkeys(tool.name for tool in listed))
+    missing = next((name for name in server.allow or () if name not in known), None)
+    if missing is not None:
+        hint = did_you_mean(missing, known) or f"; it has {cut(', '.join(known), 500) or 'none'}"
+        raise DefinitionError(f"MCP server '{server.name}' has no tool '{missing}', which `allow` names{hint}")
+
+
 def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Description]:
-    """The allowed tools, in the server's order."""
-    kept = _allowed(server, listed)
+    """The allowed tools that it lists now, in the server's order."""
+    kept = [tool for tool in listed if server.allow is None or tool.name in server.allow]
     twice = next((name for name, count in Counter(tool.name for tool in kept).items() if count > 1), None)
     if twice is not None:
         raise RunError(
@@ -56,17 +66,6 @@ def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Descriptio
         )
         for tool in kept
     ]
-
-
-def _allowed(server: McpServer, listed: Sequence[ListedTool]) -> list[ListedTool]:
-    if server.allow is None:
-        return list(listed)
-    known = list(dict.fromkeys(tool.name for tool in listed))
-    missing = next((name for name in server.allow if name not in known), None)
-    if missing is not None:
-        hint = did_you_mean(missing, known) or f"; it has {cut(', '.join(known), 500) or 'none'}"
-        raise DefinitionError(f"MCP server '{server.name}' has no tool '{missing}', which `allow` names{hint}")
-    return [tool for tool in listed if tool.name in server.allow]
 
 
 def _effect(tool: ListedTool) -> Effect:

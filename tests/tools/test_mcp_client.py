@@ -14,10 +14,10 @@ import anyio
 import pytest
 
 from flowengine.errors import DefinitionError, RunError
-from flowengine.tools.mcp_client import open_mcp
 from flowengine.tools.mcp_server import McpServer
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import Offer, ToolSet
+from tests.support.serving import open_mcp
 
 Settings = Callable[..., McpServer]
 
@@ -197,12 +197,6 @@ async def test_names_are_made_safe_for_vendors_and_stay_apart(server: Settings) 
     assert [name[:11] for name in names] == ["test_e_cho_", "test_e_cho_", "test_eeeeee"]
     assert len(set(names)) == 3
     assert max(map(len, names)) == 64
-
-
-async def test_two_servers_of_one_name_are_refused(server: Settings) -> None:
-    with pytest.raises(DefinitionError, match="two MCP servers are named 'test'"):
-        async with open_mcp([server(), server()]):
-            pytest.fail("it opened")
 
 
 async def test_a_missing_extra_says_what_to_install(server: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ import pytest
 from mcp_http_server import HttpServer
 
 from flowengine.errors import DefinitionError, RunError
-from flowengine.tools.mcp_client import open_mcp
 from flowengine.tools.mcp_server import McpServer
 from flowengine.tools.tool import ToolResult
+from tests.support.serving import open_mcp
 
 TOKEN = "Bearer topsecret-123"
 

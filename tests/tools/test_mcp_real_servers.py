@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from require import missing, require
 
-from flowengine.tools.mcp_client import open_mcp
 from flowengine.tools.mcp_server import McpServer
 from flowengine.tools.toolset import Offer, ToolSet
+from tests.support.serving import open_mcp
 
 # The HTTP library leaves its event streams to the garbage collector when they are cancelled; trio says so.
 pytestmark = pytest.mark.filterwarnings(

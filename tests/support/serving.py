@@ -1,0 +1,21 @@
+"""MCP servers in a scope of their own, for tests of servers without an agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from flowengine.run_scope import RunScope
+from flowengine.tools.mcp_client import serve
+from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.toolset import ToolSet
+
+
+@asynccontextmanager
+async def open_mcp(
+    servers: Iterable[McpServer], *, environ: Mapping[str, str] = os.environ
+) -> AsyncGenerator[tuple[ToolSet, ...]]:
+    """The sets of the servers, which end with the block."""
+    async with RunScope() as scope:
+        yield (await serve(servers, scope, environ=environ)).sets
