@@ -74,8 +74,8 @@ def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, A
     >>> check_parameters("conversation", schema, {"max_itms": 5})
     Traceback (most recent call last):
     ...
-    flowengine.providers.parameters.ParameterError: context provider 'conversation' has no parameter 'max_itms'; did you mean
-    'max_items'?
+    flowengine.providers.parameters.ParameterError: context provider 'conversation' has no parameter 'max_itms';
+    did you mean 'max_items'?
     """
     parameters = cast("Mapping[str, Mapping[str, Any]]", schema.get("parameters", {}))
     for key, value in given.items():

@@ -10,16 +10,19 @@ from copy import deepcopy
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 from anyio import to_thread
 
 from flowengine.context import Fragment
 from flowengine.providers.parameters import schema_of_constructor
 
-__all__ = ["ContextProvider", "called", "joined", "settled"]
+__all__ = ["ContextProvider", "at_once", "called", "fragments_of", "joined", "settled"]
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Callable[..., Any])
+
+_AT_ONCE: Final = "__flowengine_at_once__"
 
 
 async def settled(value: T | Awaitable[T]) -> T:
@@ -27,10 +30,18 @@ async def settled(value: T | Awaitable[T]) -> T:
     return await value if isawaitable(value) else cast(T, value)
 
 
+def at_once(method: M) -> M:
+    """Marks a plain method that never waits: it is called where it stands, and not in a thread."""
+    setattr(method, _AT_ONCE, True)
+    return method
+
+
 async def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """What a user's method gives; one that is not async runs in a thread, so that it keeps nobody waiting."""
     if iscoroutinefunction(method):
         return await method(*arguments, **named)
+    if getattr(method, _AT_ONCE, False):
+        return method(*arguments, **named)
     call = partial(method, *arguments, **named)
     # In a tuple, because trio refuses a thread's result that is something to wait for.
     (value,) = await to_thread.run_sync(lambda: (call(),), abandon_on_cancel=True)
@@ -136,3 +147,12 @@ class ContextProvider:
     async def _text_of_fragments(self, query: str, previous: str | None, kwargs: Mapping[str, Any]) -> str:
         before = [Fragment(previous, "previous_context")] if previous else []
         return joined(await settled(self.fragments(query, before, **kwargs)))
+
+
+async def fragments_of(
+    provider: ContextProvider, query: str, previous: Sequence[Fragment], **kwargs: Any
+) -> Sequence[Fragment]:
+    """Its fragments, by whichever road its class takes."""
+    if type(provider).fragments is ContextProvider.fragments:
+        return await settled(provider.fragments(query, previous, **kwargs))  # No thread: it begins at once.
+    return await called(provider.fragments, query, previous, **kwargs)

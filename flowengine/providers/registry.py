@@ -1,0 +1,97 @@
+"""Name → class of every provider: our own, those that users register, and those that packages bring.
+
+Nothing is imported before it is asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final, cast
+
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.providers.parameters import ParameterError
+from flowengine.providers.provider import ContextProvider
+
+__all__ = ["GROUP", "known_names", "object_of", "provider_class", "register"]
+
+GROUP: Final = "flowengine.context_providers"
+"""Entry points under which installed packages bring theirs."""
+
+_OURS: Final = {
+    "conversation": "flowengine.providers.conversation:ConversationHistoryProvider",
+    "fixed_file": "flowengine.providers.fixed_file:FixedFileProvider",
+    "source_code": "flowengine.providers.source_code:SourceCodeProvider",
+    "compressor": "flowengine.providers.compressor:ContextCompressorProvider",
+    "filter": "flowengine.providers.filter:ContextFilterProvider",
+    "long_term_memory": "flowengine.providers.long_term_memory:LongTermMemoryProvider",
+    "retrieval": "flowengine.providers.retrieval:RetrievalProvider",
+    "custom_data": "flowengine.providers.custom_data:CustomDataProvider",
+}
+_ALIASES: Final = {"conversation_history": "conversation"}
+_registered: Final[dict[str, type[ContextProvider]]] = {}
+
+
+def register(name: str, provider: type[ContextProvider]) -> None:
+    """Make a class known under a name; a class without one of its own is named so as well."""
+    if name in _OURS or name in _ALIASES:
+        raise DefinitionError(f"'{name}' is a context provider of FlowEngine's own; choose another name")
+    _registered[name] = _checked(name, provider)
+    if not provider.provider_name:
+        provider.provider_name = name
+
+
+def known_names() -> list[str]:
+    """Every name that there is, aliases left out."""
+    return [*dict.fromkeys((*_OURS, *_registered, *_of_packages()))]
+
+
+def provider_class(name: str) -> type[ContextProvider]:
+    """The class of a name; an unknown one is a `ParameterError` with the nearest known name."""
+    canonical = _ALIASES.get(name, name)
+    found = _registered.get(canonical)
+    if found is not None:
+        return found
+    if canonical in _OURS:
+        return cast("type[ContextProvider]", object_of(_OURS[canonical]))
+    packaged = _of_packages()
+    if canonical in packaged:
+        return _loaded(canonical, packaged[canonical])
+    known = (*known_names(), *_ALIASES)
+    raise ParameterError(f"there is no context provider '{name}'{did_you_mean(name, known) or _listed(known)}")
+
+
+def object_of(target: str) -> Any:
+    """What `module:name` is; a `DefinitionError` says what is in the way."""
+    module, _, name = target.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except Exception as error:  # A module is foreign code: whatever it raises is its own failure.
+        raise DefinitionError(f"'{target}' cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _loaded(name: str, point: Any) -> type[ContextProvider]:
+    try:
+        found = point.load()
+    except Exception as error:
+        raise DefinitionError(
+            f"the context provider '{name}' of the package '{point.dist.name}' cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    register(name, found)
+    return found
+
+
+def _checked(name: str, provider: object) -> type[ContextProvider]:
+    if isinstance(provider, type) and issubclass(provider, ContextProvider):
+        return provider
+    raise DefinitionError(f"'{name}' must be a subclass of ContextProvider, not {provider!r:.80}")
+
+
+def _of_packages() -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"; there are {', '.join(names)}"
