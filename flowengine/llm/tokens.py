@@ -27,6 +27,9 @@ _VOCABULARIES: Final = {
 _NEWEST: Final = "o200k_base"
 """Also the nearest guess for the models of other vendors, whose vocabularies are not public."""
 
+_PART: Final = 10_000
+"""Characters of a part of a text that cannot be counted as a whole."""
+
 
 def count_tokens(text: str, model: str | None = None) -> int:
     """Tokens of a text as OpenAI's models count them; control words in it are plain text.
@@ -37,7 +40,14 @@ def count_tokens(text: str, model: str | None = None) -> int:
     if not text:
         return 0
     encoding = _encoding(_encoding_name(model))
-    return estimate_tokens(text) if encoding is None else len(encoding.encode(text, disallowed_special=()))
+    if encoding is None:
+        return estimate_tokens(text)
+    try:
+        return len(encoding.encode(text, disallowed_special=()))
+    except ValueError:
+        # Hundreds of thousands of blanks in a row are more than its pattern can go back over.
+        parts = (text[start : start + _PART] for start in range(0, len(text), _PART))
+        return sum(len(encoding.encode(part, disallowed_special=())) for part in parts)
 
 
 def estimate_tokens(text: str) -> int:

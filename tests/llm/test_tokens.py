@@ -34,6 +34,10 @@ def test_tokens_are_counted_as_the_model_does(text: str, model: str | None, coun
     assert count_tokens(text, model) == count
 
 
+def test_a_text_of_nothing_but_blanks_is_counted_whatever_its_length() -> None:
+    assert 5_000 < count_tokens(" " * 1_000_000) < 20_000
+
+
 def test_control_words_are_plain_text() -> None:
     assert count_tokens("<|endoftext|>") > 1
 
