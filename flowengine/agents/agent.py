@@ -30,7 +30,7 @@ from flowengine.agents.settings import (
 from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
-from flowengine.agents.tooling import ServerChoice, ToolChoice, tooling_of
+from flowengine.agents.tooling import Admit, ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import Response, Turn
 from flowengine.catalogue import catalogue
 from flowengine.context import Context
@@ -38,6 +38,7 @@ from flowengine.errors import DefinitionError, RunError
 from flowengine.llm.messages import Message, from_dict
 from flowengine.llm.model import Model
 from flowengine.records import Gateway
+from flowengine.run_scope import RunScope
 
 __all__ = ["Agent"]
 
@@ -101,8 +102,9 @@ class Agent:
         - `routing_instruction` with `routes` (label → description): choose a route in the end;
           `fallback` and `min_confidence` as in `RoutingAgent`.
         - `tools`: functions, `Tool`s and `ToolSet`s that the model may call while it generates, and
-          `mcp_servers`, started for each run: up to `max_tool_rounds` times in one generation, after
-          which it answers with what it has. `max_parallel_tools` calls run at once.
+          `mcp_servers`, started for each run (of the flow, whose agents share them): up to
+          `max_tool_rounds` times in one generation, after which it answers with what it has.
+          `max_parallel_tools` calls run at once.
         - `session_history`: a list that the caller owns. Its newest `history_size` entries enter the
           prompt, and each exchange is appended to it. Without one the agent remembers nothing.
         - `surroundings`: where keys and servers' secrets are looked up, and what holds for the vendors.
@@ -179,21 +181,38 @@ class Agent:
         the vendor takes; and `model`, which then stands in for every model of the agent.
         """
         found = Context() if context is None else context
-        response = await self.respond(input_text, earlier=found.messages, gateway=gateway, **options)
+        response = await self.respond(input_text, earlier=found.messages, gateway=gateway, scope=found.scope, **options)
         return _with(found, response)
 
     def run(self, input_text: str, context: Context | None = None, **options: Any) -> Context:
         """`run_async` for synchronous code, inside or outside a running event loop."""
-        return run_sync(lambda: self.run_async(input_text, context, **options))
+
+        async def run() -> Context:
+            # Not in the context's scope: this may be another event loop.
+            found = Context() if context is None else context
+            return _with(found, await self.respond(input_text, earlier=found.messages, **options))
+
+        return run_sync(run)
 
     async def respond(
-        self, input_text: str, *, earlier: Sequence[Any] = (), gateway: Gateway | None = None, **options: Any
+        self,
+        input_text: str,
+        *,
+        earlier: Sequence[Any] = (),
+        gateway: Gateway | None = None,
+        scope: RunScope | None = None,
+        admit: Admit | None = None,
+        **options: Any,
     ) -> Response:
-        """`run_async` without a context: for a caller that keeps its own state."""
+        """`run_async` without a context: for a caller that keeps its own state.
+
+        `scope` holds the servers that the agents of a run share. `admit` is asked about the tools of servers
+        before the model is: what it raises ends the run.
+        """
         door = DirectGateway() if gateway is None else gateway
         with naming(self.name):
             if self.tooling.servers:
-                async with self._turn(input_text, earlier, door, options) as turn:
+                async with self._turn(input_text, earlier, door, options, scope, admit) as turn:
                     return await turn.respond()
             settings = await self._admitted(input_text, options)
             caller = await open_caller(settings, door, self.words, self.tooling.loops(self.words))
@@ -219,7 +238,7 @@ class Agent:
         found = Context() if context is None else context
         door: StreamingGateway = DirectGateway() if gateway is None else gateway
         async with (
-            self._turn(input_text, found.messages, door, options) as turn,
+            self._turn(input_text, found.messages, door, options, found.scope) as turn,
             aclosing(turn.pieces(door)) as pieces,
             aclosing(self._shown(pieces, found)) as shown,
         ):
@@ -238,13 +257,19 @@ class Agent:
 
     @asynccontextmanager
     async def _turn(
-        self, input_text: str, earlier: Sequence[Any], gateway: Gateway, options: Mapping[str, Any]
+        self,
+        input_text: str,
+        earlier: Sequence[Any],
+        gateway: Gateway,
+        options: Mapping[str, Any],
+        scope: RunScope | None,
+        admit: Admit | None = None,
     ) -> AsyncGenerator[Turn]:
-        """All that this run needs; its servers end with the block."""
+        """All that this run needs; servers of its own end with the block."""
         async with AsyncExitStack() as stack:
             with naming(self.name):
                 settings = await self._admitted(input_text, options)
-                tools = self.tooling.open(self.words, settings.surroundings.environ)
+                tools = self.tooling.open(self.words, settings.surroundings.environ, scope=scope, admit=admit)
                 loop = await stack.enter_async_context(tools)
                 caller = await open_caller(settings, gateway, self.words, loop)
                 turn = self._turn_of(input_text, earlier, caller, options)

@@ -85,10 +85,6 @@ class Tooling:
         """Tools and servers by name."""
         return [*(tool.name for each in self.sets for tool in each.tools), *(each.name for each in self.servers)]
 
-    def external(self) -> list[str]:
-        """Names of tools whose call is a deed in the world. What servers have is not known before they run."""
-        return [tool.name for each in self.sets for tool in each.tools if tool.effect == "external"]
-
     def loops(self, words: Catalogue) -> Callable[[], ToolLoop]:
         """Makes the loop of one generation, for an agent without servers: there is nothing to `open`."""
         if not self.sets:

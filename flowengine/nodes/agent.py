@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from inspect import isawaitable
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -21,6 +22,7 @@ from flowengine.llm.model import Model
 from flowengine.nodes.function import source_of
 from flowengine.nodes.gateway import gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, Value
+from flowengine.tools.tool import Tool
 
 __all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated", "node_of_agent"]
 
@@ -70,11 +72,13 @@ class AgentNode(FlowNode):
         """`fallback`: the node for an answer without a usable route; `settings`: see `FlowNode`.
 
         A node with `retry` takes no agent with tools that are `external` (rule 18): it would repeat their deeds.
+        What servers have is known, and refused, when the node runs.
         """
         super().__init__(**settings)
-        external = (agent.prototype if isinstance(agent, Templated) else agent).tooling.external()
-        if external and self.retry is not None and self.retry.attempts > 1:
-            raise DefinitionError(f"the tool '{external[0]}' is external, so a node that may call it takes no `retry`")
+        self._repeats = self.retry is not None and self.retry.attempts > 1
+        tooling = (agent.prototype if isinstance(agent, Templated) else agent).tooling
+        if self._repeats:
+            _refuse_external(tool for each in tooling.sets for tool in each.tools)
         self.agent = agent
         self.prompt = prompt
         self._routes = dict(targets or {})
@@ -94,7 +98,11 @@ class AgentNode(FlowNode):
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
         door = gateway_of if settles_late(agent.generation, agent.improvement) else telling_gateway_of
         result, prompt, evaluation, routing = await agent.respond(
-            asked, earlier=context.messages, gateway=door(context)
+            asked,
+            earlier=context.messages,
+            gateway=door(context),
+            scope=context.scope,
+            admit=partial(_refuse_external, node=context.current_node) if self._repeats else None,
         )
         return NodeResult(
             output=result.content,
@@ -228,6 +236,19 @@ def node_of_agent(agent: Agent | RoutingAgent | EvaluationAgent) -> FlowNode:
         return EvaluationNode(agent)
     found = type(cast(Any, agent)).__name__
     raise DefinitionError(f"a flow is made of nodes and agents, found {found}; wrap a function in FunctionNode")
+
+
+def _refuse_external(tools: Iterable[Tool], node: str | None = None) -> None:
+    """A node that is run again must not do a second deed in the world (rule 18). `node`: it runs already."""
+    external = next((tool.name for tool in tools if tool.effect == "external"), None)
+    if external is None:
+        return
+    told = f"the tool '{external}' is external, so"
+    if node is None:
+        raise DefinitionError(f"{told} a node that may call it takes no `retry`")
+    raise DefinitionError(
+        f"{told} node '{node}', which may call it, takes no `retry`; leave the tool out with the server's `allow`"
+    )
 
 
 def user_input(context: Context) -> str:
