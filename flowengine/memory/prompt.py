@@ -27,7 +27,7 @@ __all__ = ["Task", "message_lines", "plain", "prompt_messages", "system_prompt"]
 Task: TypeAlias = Literal["answer", "judge"]
 """To answer the conversation, or to decide whether to."""
 
-_STRUCTURE: Final = re.compile(r"^(\s*)(#{1,6}(?=\s)|-{3,}\s*$|\*\*\d{4}-\d\d-\d\d )", re.MULTILINE)
+_STRUCTURE: Final = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|-{3,}\s*$|\*\*\d{4}-\d\d-\d\d )", re.MULTILINE)
 """The beginnings of lines that structure the prompt."""
 
 

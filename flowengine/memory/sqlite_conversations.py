@@ -1,0 +1,95 @@
+"""Messages of channels in SQLite.
+
+It knows SQL and the order of time. Who says what to whom is no matter here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from flowengine.errors import DefinitionError
+from flowengine.memory.conversation import Channel, ChannelMessage, ChannelMessages
+from flowengine.memory.database import MemoryDatabase, instant, moment
+from flowengine.memory.scopes import aware
+
+__all__ = ["SQLiteConversationStore"]
+
+_NEWEST_FIRST: Final = "ORDER BY at DESC, ts DESC LIMIT ?"
+_TOP_LEVEL: Final = "(thread IS NULL OR thread = ts)"
+
+
+class SQLiteConversationStore:
+    """A `ConversationStore` in a SQLite file."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
+
+    async def add(self, channel_id: str, channel_name: str, messages: Sequence[ChannelMessage]) -> None:
+        if not channel_id:
+            raise DefinitionError("a channel needs an id, found the empty text")
+        await self._database.write(partial(_add, channel_id, channel_name, messages))
+
+    async def messages(
+        self, channel_id: str, *, since: datetime | None = None, limit: int | None = None
+    ) -> ChannelMessages:
+        return await self._since(channel_id, "channel = ? AND at >= ?", since, limit)
+
+    async def top_level(
+        self, channel_id: str, *, since: datetime | None = None, limit: int | None = None
+    ) -> ChannelMessages:
+        return await self._since(channel_id, f"channel = ? AND at >= ? AND {_TOP_LEVEL}", since, limit)
+
+    async def thread(self, channel_id: str, ts: str, *, limit: int | None = None) -> ChannelMessages:
+        first = await self._messages("channel = ? AND ts = ?", channel_id, ts, limit=1)
+        left = None if limit is None else max(limit - len(first), 0)
+        others = await self._messages("channel = ? AND thread = ? AND ts <> ?", channel_id, ts, ts, limit=left)
+        return await self._channel(channel_id, (*first, *others))
+
+    async def channels(self, *, active_since: datetime | None = None) -> Sequence[Channel]:
+        where, values = ("", ()) if active_since is None else ("WHERE last_activity >= ?", (_kept(active_since),))
+        query = f"SELECT id, name, last_activity FROM channel {where} ORDER BY name, id"
+        return [
+            Channel(id, name, None if last is None else moment(last))
+            for id, name, last in await self._rows(query, *values)
+        ]
+
+    async def _since(self, channel_id: str, where: str, since: datetime | None, limit: int | None) -> ChannelMessages:
+        begin = -(2**63) if since is None else _kept(since)
+        return await self._channel(channel_id, await self._messages(where, channel_id, begin, limit=limit))
+
+    async def _messages(self, where: str, *values: Any, limit: int | None) -> tuple[ChannelMessage, ...]:
+        """The newest `limit` of them, in the order of time."""
+        query = f"SELECT ts, user, text, at, thread FROM message WHERE {where} {_NEWEST_FIRST}"
+        rows = await self._rows(query, *values, -1 if limit is None else limit)
+        return tuple(
+            ChannelMessage(ts, user, text, moment(at), thread) for ts, user, text, at, thread in reversed(rows)
+        )
+
+    async def _channel(self, channel_id: str, messages: Sequence[ChannelMessage]) -> ChannelMessages:
+        names = await self._rows("SELECT name FROM channel WHERE id = ?", channel_id)
+        return ChannelMessages(channel_id, names[0][0] if names else channel_id, tuple(messages))
+
+    async def _rows(self, query: str, *values: Any) -> list[Any]:
+        return await self._database.read(lambda connection: connection.execute(query, values).fetchall())
+
+
+def _add(id: str, name: str, messages: Sequence[ChannelMessage], connection: sqlite3.Connection) -> None:
+    rows = [(id, each.ts, each.thread_ts, each.user, each.text, instant(each.at)) for each in messages]
+    connection.executemany(
+        "INSERT OR REPLACE INTO message (channel, ts, thread, user, text, at) VALUES (?, ?, ?, ?, ?, ?)", rows
+    )
+    last = max((row[-1] for row in rows), default=None)
+    connection.execute(
+        "INSERT INTO channel (id, name, last_activity) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+        " name = excluded.name,"
+        " last_activity = nullif(max(ifnull(last_activity, ?), ifnull(excluded.last_activity, ?)), ?)",
+        (id, name, last, *[-(2**63)] * 3),
+    )
+
+
+def _kept(time: datetime) -> int:
+    return instant(aware("a time", time))
