@@ -45,6 +45,10 @@ class FallbackModel:
                 return False
         return True
 
+    def inside(self) -> Sequence[Model]:
+        """Those that may answer, the first one first."""
+        return self._models
+
     def around(self, change: Callable[[Model], Model]) -> FallbackModel:
         """Other models in the same order, each made from the one in its place."""
         return FallbackModel([change(each) for each in self._models])

@@ -19,6 +19,7 @@ from flowengine.llm.offline_judge import choose, judge, looks_like_judgement, ro
 from flowengine.llm.offline_material import Material
 from flowengine.llm.offline_schema import Filler
 from flowengine.llm.offline_texts import offline_texts
+from flowengine.llm.pricing import Price
 from flowengine.llm.terms import rank
 from flowengine.llm.tokens import estimate_tokens
 
@@ -41,6 +42,7 @@ class OfflineModel:
 
     name = "offline"
     provider = "offline"
+    price = Price(0.0, 0.0)
 
     async def complete(self, request: Request) -> Reply:
         await anyio.lowlevel.checkpoint()

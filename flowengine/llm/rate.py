@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -116,6 +116,10 @@ class RateLimitedModel:
     @property
     def provider(self) -> str:
         return self._model.provider
+
+    def inside(self) -> Sequence[Model]:
+        """The model that waits for its turn."""
+        return (self._model,)
 
     async def supports_schema(self) -> bool:
         return await supports_schema(self._model)

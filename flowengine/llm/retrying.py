@@ -7,7 +7,7 @@ whole column does: only what has failed once pays for it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
@@ -53,6 +53,10 @@ class RetryingModel:
 
     async def supports_schema(self) -> bool:
         return await supports_schema(self._model)
+
+    def inside(self) -> Sequence[Model]:
+        """The model that is asked, once or more often."""
+        return (self._model,)
 
     def around(self, change: Callable[[Model], Model]) -> RetryingModel:
         """The same policy round another model, made from the one inside."""

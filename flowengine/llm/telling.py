@@ -5,7 +5,7 @@ It knows streams and wrappers, and not who listens.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from flowengine.context import Tell
@@ -47,6 +47,10 @@ class _Heard:
     @property
     def provider(self) -> str:
         return self._model.provider
+
+    def inside(self) -> Sequence[Model]:
+        """The model that is heard."""
+        return (self._model,)
 
     async def supports_schema(self) -> bool:
         return await supports_schema(self._model)

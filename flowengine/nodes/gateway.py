@@ -1,25 +1,33 @@
-"""The door of a node's agent: it serves what was recorded, records what is asked, and tells what is being written."""
+"""The door of a node's agent: it serves what was recorded, keeps the limits, records what is asked, and tells
+what is being written."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from flowengine.agents.gateway import DirectGateway
 from flowengine.context import Context, Tell
-from flowengine.journal.recorded import RecordedGateway
+from flowengine.journal.recorded import CountingGateway, RecordedGateway
+from flowengine.ledger import Ledger
+from flowengine.llm.bounded import BoundedModel
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.telling import heard
-from flowengine.records import Gateway
+from flowengine.records import Gateway, Notice
 from flowengine.tools.tool import Tool, ToolResult
 
 __all__ = ["gateway_of", "telling_gateway_of"]
 
 
 def gateway_of(context: Context) -> Gateway:
-    """Each call is committed before its answer is used, and none is made twice."""
-    direct, recorded = DirectGateway(context.note), context.recorded
-    return RecordedGateway(direct, recorded) if recorded else direct
+    """Each call is committed before its answer is used, none is made twice, and none that a limit does not allow."""
+    door: CountingGateway = DirectGateway(context.note)
+    if context.ledger is not None:
+        said = set[str]() if context.scope is None else context.scope.once(_LedgerGateway, set[str])
+        door = _LedgerGateway(door, context.ledger, said)
+    recorded = context.recorded
+    return RecordedGateway(door, recorded) if recorded else door
 
 
 def telling_gateway_of(context: Context) -> Gateway:
@@ -44,3 +52,35 @@ class _TellingGateway:
 
     async def note(self, record: Any) -> None:
         await self._inner.note(record)
+
+
+class _LedgerGateway:
+    """Only a model that is really asked is reserved for: it stands inside of the gateway that serves records.
+
+    The model is wrapped and not the request changed, since calls are found again by their request.
+    """
+
+    def __init__(self, inner: CountingGateway, ledger: Ledger, said: set[str]) -> None:
+        """`said`: the notices of this run so far."""
+        self._inner = inner
+        self._ledger = ledger
+        self._said = said
+
+    @property
+    def seen(self) -> defaultdict[str, int]:
+        return self._inner.seen
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        bounded = BoundedModel(model, self._ledger, self._say)
+        return await self._inner.complete(bounded, request, purpose=purpose)
+
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        return await self._inner.call_tool(tool, arguments)
+
+    async def note(self, record: Any) -> None:
+        await self._inner.note(record)
+
+    async def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            await self._inner.note(Notice(text))

@@ -1,0 +1,83 @@
+"""A model whose price somebody says: its answers carry what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, runtime_checkable
+
+from flowengine.llm.model import Model, Reply, Request
+from flowengine.llm.pricing import Price, listed_price
+from flowengine.llm.retrying import RetryingModel
+from flowengine.llm.schema_support import supports_schema
+
+__all__ = ["PricedModel", "price_of", "said_price", "with_price"]
+
+
+class PricedModel:
+    """Wraps a model: where its answers tell their tokens, their cost is what the price makes of these.
+
+    >>> import anyio
+    >>> from flowengine.llm.model import Usage
+    >>> from flowengine.llm.scripted import ScriptedModel
+    >>> model = PricedModel(ScriptedModel([Reply("Green.", usage=Usage(1000, 200))]), Price(input=3, output=15))
+    >>> anyio.run(model.complete, Request("scripted", ())).cost_usd
+    0.006
+    """
+
+    def __init__(self, model: Model, price: Price) -> None:
+        self._model = model
+        self.price = price
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    async def supports_schema(self) -> bool:
+        return await supports_schema(self._model)
+
+    async def complete(self, request: Request) -> Reply:
+        return self._priced(await self._model.complete(request))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            async for piece in stream:
+                yield self._priced(piece) if isinstance(piece, Reply) else piece
+
+        async with self._model.stream(request) as stream:
+            yield pieces()
+
+    def _priced(self, reply: Reply) -> Reply:
+        prompt, answer, _ = reply.usage
+        return reply if prompt is None else reply._replace(cost_usd=self.price.of(prompt, answer or 0))
+
+
+@runtime_checkable
+class _SaysItsPrice(Protocol):
+    @property
+    def price(self) -> Price: ...
+
+
+def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
+    """What the model says that it costs, else what its vendor's list says; None where nobody knows."""
+    if isinstance(model, _SaysItsPrice):
+        return model.price
+    return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
+
+
+def said_price(prices: Mapping[str, Price], written: str, model: Model) -> Price | None:
+    """The price said for a model: under the name as it is written, its provider and name, or its name alone."""
+    names = (written, f"{model.provider}/{model.name}", model.name)
+    return next((prices[name] for name in names if name in prices), None)
+
+
+def with_price(model: Model, price: Price) -> Model:
+    """The model with a price of its own; retries stay outside of that."""
+    if isinstance(model, RetryingModel):
+        return model.around(lambda each: with_price(each, price))
+    return PricedModel(model, price)

@@ -1,0 +1,139 @@
+"""The most that a call can take, before it is made: its question counted, and the longest answer it may get.
+
+A question's tokens are exact for the models whose vocabulary is public; for all others there is a margin,
+since theirs cut some texts into more pieces. What a vendor adds of its own (roles, tools) is allowed for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from flowengine.llm.answering import answering
+from flowengine.llm.messages import as_dict
+from flowengine.llm.model import Model, Request
+from flowengine.llm.priced import price_of
+from flowengine.llm.pricing import Price, longest_answer
+from flowengine.llm.tokens import count_tokens
+
+__all__ = ["LONGEST_ANSWER", "WorstCase", "worst_cases"]
+
+LONGEST_ANSWER: Final = 4096
+"""Tokens allowed to an answer where neither its author nor its vendor sets a bound."""
+
+
+class WorstCase(NamedTuple):
+    """A call that takes no more than this if the request is sent as it is here."""
+
+    request: Request
+    tokens: int
+    """Of question and answer."""
+    cost_usd: float | None = None
+    """None where the price of a model that may answer is unknown."""
+    price: Price | None = None
+    """At which that cost was reckoned."""
+    unpriced: Sequence[str] = ()
+    """Models that may answer and whose price is unknown, as `provider/name`."""
+    cap: int | None = None
+    """The bound on the answer that was set here; None where the request had one."""
+
+
+def worst_cases(model: Model, request: Request) -> Iterator[WorstCase]:
+    """The call as it stands; and where it has no bound on its answer, once more with a modest one.
+
+    Of several models that may answer, the dearest counts.
+    """
+    models = [_Asked(each, request) for each in answering(model)]
+    given = _given_bound(request)
+    if given is not None:
+        yield _worst(models, request, given, None)
+        return
+    longest = min(each.longest_answer() for each in models)
+    for bound in dict.fromkeys((longest, min(longest, _modest(request.extra)))):
+        yield _worst(models, replace(request, max_tokens=bound), bound, bound)
+
+
+def _worst(models: Sequence[_Asked], request: Request, answer: int, cap: int | None) -> WorstCase:
+    question = max(each.question for each in models)
+    prices = [each.price for each in models if each.price is not None]
+    unpriced = [each.name for each in models if each.price is None]
+    if unpriced:
+        return WorstCase(request, question + answer, unpriced=unpriced, cap=cap)
+    dearest = Price(*(max(rates) for rates in zip(*((p.input, p.output, p.per_call) for p in prices), strict=True)))
+    return WorstCase(request, question + answer, dearest.of(question, answer), dearest, cap=cap)
+
+
+class _Asked:
+    """One model that may answer, and the size of the question in its eyes."""
+
+    def __init__(self, model: Model, request: Request) -> None:
+        self.name = f"{model.provider}/{model.name}"
+        self._model = model
+        self._request = request
+        self._counted = _counted(request, model.name)
+        self.question = self._counted
+        """Its tokens, at most."""
+        if model.provider not in _PUBLIC:
+            self.question = min(self._counted * 3 // 2, _octets(request)) + _MARGIN
+        self.price = price_of(model, prompt_tokens=self.question, extra=request.extra)
+
+    def longest_answer(self) -> int:
+        listed = longest_answer(self._model.provider, self._model.name, prompt_tokens=self._counted)
+        return _modest(self._request.extra) if listed is None else listed
+
+
+# --- the question ---------------------------------------------------------------------------------
+
+_PUBLIC: Final = frozenset({"openai", "azure"})
+"""Vendors whose vocabularies are counted with."""
+_PER_MESSAGE: Final = 6
+_PER_REQUEST: Final = 16
+_FOR_TOOLS: Final = 600
+"""Tokens that vendors add to explain tools to a model."""
+_MARGIN: Final = 64
+
+
+def _texts(request: Request) -> Iterator[str]:
+    for message in request.messages:
+        yield message.content
+        if message.tool_calls:
+            yield json.dumps(as_dict(message)["tool_calls"], ensure_ascii=False)
+    if request.tools:
+        yield json.dumps(list(request.tools), ensure_ascii=False, default=_plain)
+    if request.response_schema is not None:
+        yield json.dumps(request.response_schema, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else repr(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - whatever a schema holds
+
+
+def _added(request: Request) -> int:
+    return _PER_REQUEST + _PER_MESSAGE * len(request.messages) + (_FOR_TOOLS if request.tools else 0)
+
+
+def _counted(request: Request, model: str) -> int:
+    return sum(count_tokens(text, model) for text in _texts(request)) + _added(request)
+
+
+def _octets(request: Request) -> int:
+    """No vocabulary has pieces shorter than a byte."""
+    return sum(len(text.encode(errors="replace")) for text in _texts(request)) + _added(request)
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def _given_bound(request: Request) -> int | None:
+    """The bound that the request has; vendors have other names for it, too."""
+    bounds = [request.max_tokens, *(request.extra.get(name) for name in ("max_completion_tokens", "max_output_tokens"))]
+    return max((bound for bound in bounds if isinstance(bound, int)), default=None)
+
+
+def _modest(extra: Mapping[str, Any]) -> int:
+    """A bound for an answer; thinking that is asked for comes on top of it."""
+    thinking = extra.get("thinking")
+    budget: Any = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - an option of a vendor's
+    return LONGEST_ANSWER + (budget if isinstance(budget, int) else 0)
