@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import anyio
 
@@ -27,7 +27,7 @@ from flowengine.tools.text import cut
 from flowengine.tools.tool import ToolResult, failed
 from flowengine.tools.toolset import Offer
 
-__all__ = ["Asked", "Renew", "ToolLoop", "without_tools"]
+__all__ = ["Asked", "Renew", "ToolLoop", "Watch", "without_tools"]
 
 Renew: TypeAlias = Callable[[], Awaitable[Offer]]
 """Gives the tools as they are now: the same object for as long as they stay the same."""
@@ -41,6 +41,22 @@ class Asked(NamedTuple):
     """What came after the request's messages on the way to it."""
 
 
+class Watch(Protocol):
+    """Who follows the calls of tools, and has a say in what the model sees."""
+
+    async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The messages as the model gets them, before each request: texts may differ, their number does not."""
+        ...
+
+    def received(self, result: ToolResult) -> ToolResult:
+        """What a call gave, as everybody is to see it; asked at once, whatever other calls are doing."""
+        ...
+
+    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+        """Told of each call of a round once all of them have ended, in the order in which they were asked for."""
+        ...
+
+
 class ToolLoop:
     """The rounds of tools of one generation; corrections of its answer share them.
 
@@ -48,11 +64,19 @@ class ToolLoop:
     """
 
     def __init__(
-        self, offer: Offer, words: Catalogue, *, max_rounds: int, max_parallel: int, renew: Renew | None = None
+        self,
+        offer: Offer,
+        words: Catalogue,
+        *,
+        max_rounds: int,
+        max_parallel: int,
+        renew: Renew | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._offer: Offer = offer
         self._schemas = offer.schemas()
         self._renew = renew
+        self._watch = watch
         self._words = words
         self._max_rounds = max_rounds
         self._rounds_left = max_rounds
@@ -67,7 +91,8 @@ class ToolLoop:
         """The model's answer, once it has had its tools."""
         current = await self._offered(request)
         while True:
-            reply = await ask(gateway, model, current, purpose=purpose)
+            seen = current if self._watch is None else await self._seen(current, self._watch)
+            reply = await ask(gateway, model, seen, purpose=purpose)
             following = await self._following(gateway, current, reply)
             if following is None:
                 return Asked(reply, current.messages[len(request.messages) :])
@@ -80,7 +105,8 @@ class ToolLoop:
         current = await self._offered(request)
         while True:
             reply = Reply("")
-            async with gateway.stream(model, current, purpose=purpose) as source:
+            seen = current if self._watch is None else await self._seen(current, self._watch)
+            async with gateway.stream(model, seen, purpose=purpose) as source:
                 async for piece in source:
                     if isinstance(piece, Reply):
                         reply = piece
@@ -94,6 +120,10 @@ class ToolLoop:
             if reply.content.strip():
                 yield "\n\n"
             current = following
+
+    async def _seen(self, request: Request, watch: Watch) -> Request:
+        messages = await watch.shown(request.messages)
+        return request if messages is request.messages else replace(request, messages=messages)
 
     async def _offered(self, request: Request) -> Request:
         if self._renew is not None and self._rounds_left > 0:
@@ -119,6 +149,10 @@ class ToolLoop:
         """The calls that a reply asks for, and their results in the same order."""
         calls = [_read(each) for each in reply.tool_calls]
         results = await self._results(gateway, calls)
+        if self._watch is not None:
+            for call, result in zip(calls, results, strict=True):
+                if self._offer.find(call.request.name) is not None and not isinstance(call.arguments, str):
+                    await self._watch.called(call.request.name, call.arguments, result)
         answers = (
             Message("tool", result.text, tool_call_id=call.request.id)
             for call, result in zip(calls, results, strict=True)
@@ -151,7 +185,8 @@ class ToolLoop:
         name, arguments = call.request.name, call.arguments
         tool = self._offer.find(name)
         if tool is not None and not isinstance(arguments, str):
-            return await gateway.call_tool(tool, arguments)
+            result: ToolResult = await gateway.call_tool(tool, arguments)
+            return result if self._watch is None else self._watch.received(result)
         if tool is None:
             refused = self._offer.unknown(name)
         else:

@@ -7,13 +7,13 @@ that stands alone run for as long as its own run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from flowengine.agents.tool_loop import Renew, ToolLoop, without_tools
+from flowengine.agents.tool_loop import Renew, ToolLoop, Watch, without_tools
 from flowengine.catalogue import Catalogue
 from flowengine.errors import DefinitionError
 from flowengine.run_scope import RunScope
@@ -24,7 +24,7 @@ from flowengine.tools.toolset import Offer, ToolSet
 if TYPE_CHECKING:
     from flowengine.tools.mcp_served import Served
 
-__all__ = ["Admit", "ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
+__all__ = ["Admit", "Bringer", "ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
 
 ToolChoice: TypeAlias = Callable[..., Any] | Tool | ToolSet
 """What a user gives as one of `tools`."""
@@ -34,6 +34,12 @@ ServerChoice: TypeAlias = McpServer | Mapping[str, Any]
 
 Admit: TypeAlias = Callable[[Iterable[Tool]], None]
 """Raises if one of the tools must not be offered to the model here."""
+
+
+class Bringer(Watch, Protocol):
+    """Brings tools of its own, which may be others before each request, and follows all calls."""
+
+    def tool_sets(self) -> Sequence[ToolSet]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +71,26 @@ class Tooling:
         *,
         scope: RunScope | None = None,
         admit: Admit | None = None,
+        bringer: Bringer | None = None,
     ) -> AsyncGenerator[Callable[[], ToolLoop]]:
         """Start the servers. Each call of what it gives is one generation's loop.
 
         `environ` is where the servers' secrets are. The servers end with the scope, which may hold some of them
-        already; without one, with the block. `admit` is asked about the tools before a model is.
+        already; without one, with the block. `admit` is asked about the tools before a model is. `bringer` has
+        tools beside the agent's.
         """
-        if not self.servers:
+        if not self.servers and bringer is None:
             yield self.loops(words)
             return
-        from flowengine.tools.mcp_client import serve  # Most agents name no server.
-
         async with AsyncExitStack() as stack:
-            held = await stack.enter_async_context(RunScope()) if scope is None else scope
-            current = _Current(self.sets, await serve(self.servers, held, environ=environ), admit)
-            yield lambda: self._loop(current.offer, words, current.renewed)
+            served: Served | None = None
+            if self.servers:
+                from flowengine.tools.mcp_client import serve  # Most agents name no server.
+
+                held = await stack.enter_async_context(RunScope()) if scope is None else scope
+                served = await serve(self.servers, held, environ=environ)
+            current = _Current(self.sets, served, bringer, admit)
+            yield lambda: self._loop(current.offer, words, current.renewed, bringer)
 
     def names(self) -> list[str]:
         """Tools and servers by name."""
@@ -92,26 +103,32 @@ class Tooling:
         offer = Offer(self.sets)
         return partial(self._loop, offer, words) if len(offer) else without_tools
 
-    def _loop(self, offer: Offer, words: Catalogue, renew: Renew | None = None) -> ToolLoop:
-        return ToolLoop(offer, words, max_rounds=self.max_rounds, max_parallel=self.max_parallel, renew=renew)
+    def _loop(self, offer: Offer, words: Catalogue, renew: Renew | None = None, watch: Watch | None = None) -> ToolLoop:
+        limits = {"max_rounds": self.max_rounds, "max_parallel": self.max_parallel}
+        return ToolLoop(offer, words, **limits, renew=renew, watch=watch)
 
 
 class _Current:
-    """An agent's own tools and those that its servers list now."""
+    """An agent's own tools, those that its servers list now, and those that are brought."""
 
-    def __init__(self, sets: tuple[ToolSet, ...], served: Served, admit: Admit | None) -> None:
+    def __init__(
+        self, sets: tuple[ToolSet, ...], served: Served | None, bringer: Bringer | None, admit: Admit | None
+    ) -> None:
         self._sets = sets
         self._served = served
+        self._bringer = bringer
         self._admit = admit
         self.offer = self._made()
 
     async def renewed(self) -> Offer:
-        if await self._served.renew():
+        changed = self._served is not None and await self._served.renew()
+        if changed or self._bringer is not None:
             self.offer = self._made()
         return self.offer
 
     def _made(self) -> Offer:
-        offer = Offer((*self._sets, *self._served.sets))
+        brought = () if self._bringer is None else self._bringer.tool_sets()
+        offer = Offer((*self._sets, *brought, *(() if self._served is None else self._served.sets)))
         if self._admit is not None:
             self._admit(offer)
         return offer
