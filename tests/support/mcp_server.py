@@ -1,7 +1,7 @@
 """An MCP server that misbehaves on demand, over stdio: `python mcp_server.py MODE [FILE]`.
 
 It speaks the protocol by hand, with the standard library only, so that it starts at once and can break
-every rule. FILE counts: each call of a counted tool appends a line to it.
+every rule. FILE counts: each call of a counted tool appends a line to it, and in some modes each start.
 """
 
 from __future__ import annotations
@@ -149,15 +149,18 @@ def answer(request: dict[str, Any]) -> None:
         send({"id": request["id"], "error": {"code": -32601, "message": f"no method {method}"}})
 
 
-def restarts_in_vain() -> bool:
-    """Whether this is a start after the first."""
-    return MODE == "starts_once" and counted() > 1
+def starts_in_vain() -> bool:
+    """Whether this start, of those that are counted, is one that fails."""
+    starts = counted() if MODE in ("counted", "slow_start", "starts_once", "second_start") else 0
+    return starts > 1 if MODE == "starts_once" else starts == 1 and MODE == "second_start"
 
 
 def main() -> None:
-    if MODE == "crash_at_start" or restarts_in_vain():
+    if MODE == "crash_at_start" or starts_in_vain():
         print("cannot \x1b[31mstart: no database", file=sys.stderr)
         sys.exit(7)
+    if MODE == "slow_start":
+        time.sleep(0.8)
     if MODE == "hang_at_start":
         print("still warming up", file=sys.stderr, flush=True)
         time.sleep(3600)
