@@ -7,6 +7,7 @@ from typing import cast
 
 from pydantic import BaseModel
 
+from flowengine.spec.levels import key_path, nodes_of
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.project import Project
 from flowengine.spec.report import Report
@@ -29,8 +30,8 @@ def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
 
 def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
     """Every reference to code in the file."""
-    for name, node in spec.nodes.items():
-        path: KeyPath = ("nodes", name)
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
         if isinstance(node, ConditionNodeSpec | EvaluationNodeSpec | FunctionNodeSpec) and node.call is not None:
             yield (*path, "call"), node.call
         if isinstance(node, AgentNodeSpec):

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from flowengine.spec.known import EVALUATION, NODE_FIELDS, ROUTING, Shape, input_shape, node_shape, unknown_field
+from flowengine.spec.known import NODE_FIELDS, Shape, input_shape, node_shape, shape_of, unknown_field
+from flowengine.spec.levels import NodePath, home_of, level_of, levels_of, places_of
+from flowengine.spec.names import ENGINE_KEYS, holders_of, visible
 from flowengine.spec.references import Use, reads_of
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
+from flowengine.spec.schema_nodes import MapNodeSpec
+from flowengine.spec.texts import Scope
 
 __all__ = ["check_names"]
 
-ENGINE_KEYS: Final = ("_last_prompt", "_last_generation")
-_RESULTS: Final = ("routing_result", "evaluation_result", "prev_outputs")
-_EVERYWHERE: Final = ("inputs", "shared_state", "nodes", *_RESULTS, "run", "env")
-_VISIBLE: Final = {
-    "node": (*_EVERYWHERE, "result"),
-    "set": (*_EVERYWHERE, "result", "output"),
-    "outputs": _EVERYWHERE,
-}
 _ELSEWHERE: Final = {
     "output": "only `set` sees it",
-    "result": "`outputs` come after all nodes: name one, nodes.<id>.output",
+    "result": "what comes after all nodes names one of them, nodes.<id>.output",
     "item": "only the nodes of a map see it",
     "each": "only the nodes of a map see it",
     "round": "only the nodes of a loop see it",
@@ -31,9 +27,12 @@ _ELSEWHERE: Final = {
 
 def check_names(spec: FlowSpec, allow_env: Collection[str], report: Report) -> None:
     """Unknown roots, inputs, state keys, nodes, fields and environment names."""
-    names = _Names(spec, allow_env, report)
-    for use in reads_of(spec).uses:
-        names.check(use)
+    names, reads = _Names(spec, allow_env, report), reads_of(spec)
+    for path, uses in reads.of_node.items():
+        names.check(uses, path[:-1])
+    for level, uses in reads.at_end.items():
+        names.check(uses, level)
+    names.check(reads.of_nobody, ())
 
 
 class _Names:
@@ -41,6 +40,15 @@ class _Names:
         self._spec = spec
         self._allow_env = allow_env
         self._report = report
+        self._level: NodePath = ()
+        self._visible: dict[tuple[NodePath, Scope], tuple[str, ...]] = {}
+        self._checked: set[tuple[int, NodePath]] = set()
+        self._ids: dict[NodePath, list[str]] = {}
+        self._items = {
+            level.holder.as_: f"only the nodes of '{level.path[-1]}' see it"
+            for level in levels_of(spec).values()
+            if isinstance(level.holder, MapNodeSpec)
+        }
         self._below: dict[str, Callable[[Use, str, tuple[str, ...]], None]] = {
             "inputs": self._input,
             "shared_state": self._state,
@@ -48,22 +56,45 @@ class _Names:
             "prev_outputs": self._earlier,
             "env": self._environment,
             "run": self._run,
-            "routing_result": self._routing,
-            "evaluation_result": self._evaluation,
         }
 
-    def check(self, use: Use) -> None:
+    def check(self, uses: list[Use], level: NodePath) -> None:
+        """What is read inside a level. What a shared agent reads is checked once a level."""
+        self._level = level
+        for use in uses:
+            if use.text.node is None:
+                if (id(use), level) in self._checked:
+                    continue
+                self._checked.add((id(use), level))
+            self._check(use)
+
+    def _check(self, use: Use) -> None:
         root, *fields = use.reference.path
-        visible = _VISIBLE[use.text.scope]
-        if root not in visible:
-            if root in _ELSEWHERE:
-                self._report.at_use("FE309", f"'{root}' is not visible here: {_ELSEWHERE[root]}", use)
-            else:
-                self._report.at_use("FE302", f"unknown name '{root}'", use, self._report.nearest(root, visible))
+        known = self._visible.get((self._level, use.text.scope))
+        if known is None:
+            known = visible(self._spec, self._level, use.text.scope)
+            self._visible[self._level, use.text.scope] = known
+        if root not in known:
+            self._refuse_root(use, root, known)
         elif fields and root in self._below:
             self._below[root](use, fields[0], tuple(fields[1:]))
+        elif fields:
+            self._fields(use, f"`{root}`", shape_of(self._spec, self._level, (root,)), tuple(fields))
         elif root == "nodes":
             self._report.at_use("FE308", "`nodes` needs a literal id: nodes.<id>.output", use)
+
+    def _refuse_root(self, use: Use, root: str, known: Collection[str]) -> None:
+        reason = self._item_here() if root == "item" else self._items.get(root)
+        reason = reason or _ELSEWHERE.get(root)
+        if reason is not None:
+            self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
+        else:
+            self._report.at_use("FE302", f"unknown name '{root}'", use, self._report.nearest(root, known))
+
+    def _item_here(self) -> str | None:
+        holders = (level.holder for level in holders_of(self._spec, self._level))
+        inner = next((each for each in holders if isinstance(each, MapNodeSpec)), None)
+        return None if inner is None else f"the item is called '{inner.as_}'"
 
     def _input(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         declared = self._spec.inputs.get(name)
@@ -78,30 +109,49 @@ class _Names:
             self._report.at_use("FE304", f"shared state has no key '{name}'", use, self._report.nearest(name, known))
 
     def _node(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
-        if name not in self._spec.nodes:
-            self._report.at_use("FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._spec.nodes))
-        elif not fields:
+        home = self._home(use, name)
+        if home is None:
+            return
+        if not fields:
             text = f"name a field of the node: nodes.{name}.output (or result, status, error)"
             self._report.at_use("FE306", text, use)
         elif fields[0] not in NODE_FIELDS:
             known = ", ".join(NODE_FIELDS)
             text = f"a node has no field '{fields[0]}' (there are {known})"
-            self._report.at_use("FE306", text, use, self._closest(name, fields[0]))
+            self._report.at_use("FE306", text, use, self._closest(home, name, fields[0]))
         else:
-            shape = node_shape(self._spec, name, fields[0])
+            shape = node_shape(self._spec, home, name, fields[0])
             self._fields(use, f"the {fields[0]} of '{name}'", shape, fields[1:])
 
-    def _closest(self, name: str, field: str) -> str:
+    def _home(self, use: Use, name: str) -> NodePath | None:
+        """The level of a node that is read; None, and a finding, where nobody here sees such a node."""
+        home = home_of(self._spec, self._level, name)
+        if home is None:
+            inside = places_of(self._spec).get(name)
+            if inside is None:
+                self._report.at_use("FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._seen()))
+            else:
+                hint = f"; what a body gives is read as nodes.{inside[0][0]}.output"
+                self._report.at_use("FE305", f"'{name}' is inside '{'.'.join(inside[0])}'", use, hint)
+        return home
+
+    def _seen(self) -> list[str]:
+        """The ids of the nodes that are seen from this level."""
+        if self._level not in self._ids:
+            levels = (level_of(self._spec, self._level[:depth]) for depth in range(len(self._level) + 1))
+            self._ids[self._level] = [name for nodes in levels for name in nodes]
+        return self._ids[self._level]
+
+    def _closest(self, home: NodePath, name: str, field: str) -> str:
         """A field that the output has is probably meant."""
-        shape = node_shape(self._spec, name, "output") or {}
+        shape = node_shape(self._spec, home, name, "output") or {}
         inner: Collection[str] = shape.get("properties", ())
         return f"; did you mean 'output.{field}'?" if field in inner else self._report.nearest(field, NODE_FIELDS)
 
     def _earlier(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
-        if name not in self._spec.nodes:
-            self._report.at_use("FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._spec.nodes))
-        else:
-            self._fields(use, f"the output of '{name}'", node_shape(self._spec, name, "output"), fields)
+        home = self._home(use, name)
+        if home is not None:
+            self._fields(use, f"the output of '{name}'", node_shape(self._spec, home, name, "output"), fields)
 
     def _environment(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         if name not in self._allow_env:
@@ -111,12 +161,6 @@ class _Names:
     def _run(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         if name != "id":
             self._report.at_use("FE306", f"`run` has no field '{name}'", use, "; did you mean 'run.id'?")
-
-    def _routing(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
-        self._fields(use, "`routing_result`", ROUTING, (name, *fields))
-
-    def _evaluation(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
-        self._fields(use, "`evaluation_result`", EVALUATION, (name, *fields))
 
     def _fields(self, use: Use, what: str, shape: Shape | None, fields: tuple[str, ...]) -> None:
         unknown = unknown_field(shape, fields)

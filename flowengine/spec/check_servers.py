@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
+from flowengine.spec.levels import key_path, nodes_of
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.project import Project
 from flowengine.spec.report import Report
@@ -50,10 +51,11 @@ def is_allowed(server: McpServerSpec, allowed: Sequence[str]) -> bool:
 
 def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:
     """Every server in the file, with the place of its command or URL."""
-    for name, node in spec.nodes.items():
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
         if isinstance(node, AgentNodeSpec):
-            yield from _of_agent(node, ("nodes", name))
-        yield from _of_agent(getattr(node, "agent", None), ("nodes", name, "agent"))
+            yield from _of_agent(node, path)
+        yield from _of_agent(getattr(node, "agent", None), (*path, "agent"))
     for name, agent in spec.agents.items():
         yield from _of_agent(agent, ("agents", name))
     yield from _of_agent(spec.defaults.agent, ("defaults", "agent"))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flowengine.spec.check_code import code_of
+from flowengine.spec.levels import nodes_of
 from flowengine.spec.references import causes_of, reads_of
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
@@ -21,7 +22,7 @@ def check_unused(spec: FlowSpec, report: Report) -> None:
     """Inputs, state keys and agents that nobody names."""
     if not any(True for _ in code_of(spec)):
         _check_reads(spec, report)
-    given: list[Any] = [spec.defaults.agent, *(getattr(node, "agent", None) for node in spec.nodes.values())]
+    given: list[Any] = [spec.defaults.agent, *(getattr(node, "agent", None) for _, node in nodes_of(spec))]
     named = {each for each in given if isinstance(each, str)}
     for name in spec.agents:
         if name not in named:

@@ -7,6 +7,7 @@ see what is not there.
 from __future__ import annotations
 
 from flowengine.errors import Diagnostic
+from flowengine.spec.check_bodies import check_bodies
 from flowengine.spec.check_code import check_code, code_of
 from flowengine.spec.check_names import check_names
 from flowengine.spec.check_runs import check_runs
@@ -14,9 +15,10 @@ from flowengine.spec.check_servers import check_servers, servers_of
 from flowengine.spec.check_structure import check_structure
 from flowengine.spec.check_unused import check_unused
 from flowengine.spec.project import Project, project_of
-from flowengine.spec.references import Text, reads_of, texts_of
+from flowengine.spec.references import reads_of
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
+from flowengine.spec.texts import Text, texts_of
 
 __all__ = ["check"]
 
@@ -26,6 +28,7 @@ def check(spec: FlowSpec, project: Project | None, *, whole: bool, warnings: boo
     report = Report(spec)
     _check_texts(spec, report)
     check_structure(spec, report)
+    check_bodies(spec, report)
     problems: list[Diagnostic] = []
     if _needs_project(spec):
         if project is None:

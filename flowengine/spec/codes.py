@@ -169,10 +169,56 @@ CODES: Final[Mapping[str, Code]] = {
         "`target` need an agent before them.",
         "a: {type: routing, instruction: Choose., routes: {x: b}}",
     ),
+    "FE220": Code(
+        "a name that is taken",
+        "What a body brings along would hide a name of the level outside, or one that means something else in "
+        "templates: the id of a node in a body, the item of a map (`as`), a variable of a loop. Rename one of them.",
+        "draft: {}\npolish: {type: loop, max_iterations: 3, nodes: {draft: {prompt: x}}}",
+    ),
+    "FE221": Code(
+        "variables that do not match",
+        "A loop's variables are the keys of `initial`; `carry` gives each of them its value in the next round. What "
+        'stays as it is, is carried too: `text: "{{ round.text }}"`.',
+        "initial: {text: a, notes: b}\ncarry: {text: '{{ nodes.improve.output }}'}",
+    ),
+    "FE222": Code(
+        "several last nodes",
+        "Without `result`, an item of a map gives the output of its body's last node. Here several nodes lead "
+        "nowhere, so say with `result` which one is meant, or put them together.",
+        "all: {type: map, over: inputs.list, nodes: {a: {prompt: x}, b: {prompt: y}}}",
+    ),
+    "FE223": Code(
+        "a route that leaves its level",
+        "Routes, `then`, `needs`, `fallback` and `on_error` name nodes of the same level: those beside the node in "
+        "its body, or those of the flow. To leave a body, let its container lead on.",
+        "polish: {type: loop, max_iterations: 3, nodes: {judge: {type: evaluation, routes: {pass: publish}}}}\n"
+        "publish: {}",
+    ),
     "FE224": Code(
         "unknown choice",
         "`on_expire` names none of the approval's choices, which are the labels of its `routes`.",
         "ask: {type: approval, message: Sure?, routes: {yes: go, no: {}}, expires: 2h, on_expire: nope}",
+    ),
+    "FE225": Code(
+        "the subflow's file cannot be read",
+        "`flow` is a path from the folder of the file that it stands in. There is no file, or it may not be read.",
+        "deeper: {type: subflow, flow: ./no_such_file.yaml}",
+    ),
+    "FE226": Code(
+        "flows that run each other",
+        "A flow cannot run itself, be it directly or by way of others: it would never end. Repetition is a `loop`.",
+        "deeper: {type: subflow, flow: ./this_very_file.yaml}",
+    ),
+    "FE227": Code(
+        "too many flows in one another",
+        "Subflows may be nested 16 deep, and a flow may bring along 200 files.",
+        "a chain of 17 files, each with a subflow",
+    ),
+    "FE228": Code(
+        "inputs that do not fit the subflow",
+        "`with` gives a subflow its inputs: those that it requires, none that it does not declare, and plain values "
+        "only where they are of the declared type.",
+        "deeper: {type: subflow, flow: ./deeper.yaml, with: {topc: x}}",
     ),
     # --- FE3xx: templates and expressions
     "FE301": Code(
@@ -184,12 +230,17 @@ CODES: Final[Mapping[str, Code]] = {
     "FE302": Code(
         "unknown name",
         "Expressions see `inputs`, `shared_state`, `nodes`, `result`, `routing_result`, `evaluation_result`, "
-        "`prev_outputs`, `run` and `env`; `set` also sees `output`.",
+        "`prev_outputs`, `run` and `env`; `set` also sees `output`, a map's body its item and `each`, a loop's `round`.",
         "prompt: '{{ input.topic }}'",
     ),
     "FE303": Code("unknown input", "The flow declares no such input.", "prompt: '{{ inputs.topc }}'"),
     "FE304": Code("unknown state key", "The flow declares no such key of shared state.", "when: shared_state.totl > 1"),
-    "FE305": Code("unknown node in a reference", "No node has this id.", "prompt: '{{ nodes.drft.output }}'"),
+    "FE305": Code(
+        "unknown node in a reference",
+        "No node that is seen from here has this id. A body sees its own nodes and those outside; from outside nobody "
+        "sees into a body, only what its container gives.",
+        "prompt: '{{ nodes.drft.output }}'",
+    ),
     "FE306": Code(
         "unknown field",
         "A node offers `output`, `result`, `status` and `error`; `run` offers `id`; results have the fields of their "
@@ -208,13 +259,19 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE309": Code(
         "name that is not visible here",
-        "`output` exists in `set`, `item` and `each` inside a map, `round` inside a loop; `outputs` see no `result`.",
+        "`output` exists in `set`, `item` (or what `as` calls it) and `each` inside a map, `round` inside a loop; what is "
+        "read once all nodes are done (`outputs`, `until`, `carry`, `best_by`, a map's `result`) sees no `result`.",
         "prompt: '{{ output }}'",
     ),
     "FE310": Code(
         "braces where nothing is rendered",
         "This key takes plain text; a template in it would reach the model or the engine as it stands.",
         "model: '{{ inputs.model }}'",
+    ),
+    "FE311": Code(
+        "a map over something that is no list",
+        "`over` is an expression that gives a list. This one names a value that is known to be something else.",
+        "all: {type: map, over: nodes.draft.output, nodes: {a: {}}}\n# and draft is an agent without `output`",
     ),
     # --- FE4xx: types and values
     "FE401": Code("wrong type", "The value is of another type than the key takes.", "temperature: warm"),
@@ -313,4 +370,11 @@ CODES: Final[Mapping[str, Code]] = {
         "inputs: {unused: {type: string}}",
     ),
     "FE906": Code("an agent that nobody names", "The agent is declared, and no node names it.", "agents: {spare: {}}"),
+    "FE907": Code(
+        "a loop that only ends exhausted",
+        "Nothing that `until` reads changes from round to round: neither a node of the body, nor a variable that "
+        "`carry` gives another value, nor state that the body writes. So the loop ends after its first round, or "
+        "goes on to the last.",
+        "polish: {type: loop, max_iterations: 3, until: inputs.n > 1, nodes: {improve: {prompt: x}}}",
+    ),
 }

@@ -5,45 +5,178 @@ Only what the file says: the output of a function is anything.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel
 
 from flowengine.context import EvaluationResult, LLMResult, RoutingResult
+from flowengine.spec.levels import NodePath, home_of, level_of
+from flowengine.spec.names import EACH, LOOP_OUTPUT, ROUND, holders_of
 from flowengine.spec.schema import FlowSpec, InputSpec
-from flowengine.spec.schema_nodes import AgentNodeSpec
+from flowengine.spec.schema_nodes import (
+    AgentNodeSpec,
+    ApprovalNodeSpec,
+    LoopNodeSpec,
+    MapNodeSpec,
+    NodeSpec,
+    SubflowNodeSpec,
+)
 from flowengine.spec.settings import setting_of
 from flowengine.spec.shapes import fields_of, is_map, item_of
 
-__all__ = ["EVALUATION", "NODE_FIELDS", "ROUTING", "input_shape", "node_shape", "unknown_field"]
+__all__ = [
+    "EVALUATION",
+    "NODE_FIELDS",
+    "ROUTING",
+    "Shape",
+    "input_shape",
+    "node_shape",
+    "over_shape",
+    "shape_of",
+    "unknown_field",
+]
 
 Shape = dict[str, Any]
 
 NODE_FIELDS: Final = ("output", "result", "status", "error")
 TEXT: Final[Shape] = {"type": "string"}
+_NUMBER: Final[Shape] = {"type": "number"}
+_BOOLEAN: Final[Shape] = {"type": "boolean"}
 _SCALARS: Final = {"string": "a text", "number": "a number", "integer": "a number", "boolean": "a boolean"}
 
 
+def _object(names: Iterable[str], **known: Shape) -> Shape:
+    return {"type": "object", "properties": {name: known.get(name, {}) for name in names}}
+
+
 def _model(model: type[BaseModel], **known: Shape) -> Shape:
-    return {"type": "object", "properties": {name: known.get(name, {}) for name in model.model_fields}}
+    return _object(model.model_fields, **known)
 
 
-ROUTING: Final = _model(RoutingResult, next_route=TEXT, confidence={"type": "number"}, reasoning=TEXT)
-EVALUATION: Final = _model(EvaluationResult, score={"type": "number"}, passed={"type": "boolean"}, feedback=TEXT)
+ROUTING: Final = _model(RoutingResult, next_route=TEXT, confidence=_NUMBER, reasoning=TEXT)
+EVALUATION: Final = _model(EvaluationResult, score=_NUMBER, passed=_BOOLEAN, feedback=TEXT)
 
 
-def node_shape(spec: FlowSpec, name: str, field: str) -> Shape | None:
-    """What is known of `nodes.<name>.<field>`; None: nothing."""
-    node = spec.nodes[name]
+# --- nodes
+
+
+def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape | None:
+    """What is known of `nodes.<name>.<field>` for a node of a level; None: nothing."""
+    node = level_of(spec, level)[name]
     if field in ("status", "error"):
         return TEXT
     if isinstance(node, AgentNodeSpec):
-        given = setting_of(spec, node, "output")
-        shape = TEXT if given is None else given if is_map(given) else None
+        shape = _agent_output(spec, node)
         return shape if field == "output" else _model(LLMResult, content=shape or {})
-    if field == "result":
+    if isinstance(node, MapNodeSpec | LoopNodeSpec | SubflowNodeSpec) or field == "output":
+        return _output(spec, node)
+    return None
+
+
+def _agent_output(spec: FlowSpec, node: AgentNodeSpec) -> Shape | None:
+    given = setting_of(spec, node, "output")
+    return TEXT if given is None else given if is_map(given) else None
+
+
+def _output(spec: FlowSpec, node: NodeSpec) -> Shape | None:
+    if isinstance(node, LoopNodeSpec):
+        return _object((*node.initial, *LOOP_OUTPUT), iterations=_NUMBER, exhausted=_BOOLEAN)
+    if isinstance(node, ApprovalNodeSpec):
+        return _object(("choice", "comment", "by", "form"), choice=TEXT, comment=TEXT, by=TEXT, form=node.form or {})
+    if isinstance(node, SubflowNodeSpec):
+        inner = spec.subflows.get(node.flow)
+        return None if inner is None else _object(inner.outputs)
+    return _OF_TYPE.get(node.type)
+
+
+_OF_TYPE: Final[Mapping[str, Shape]] = {
+    "routing": ROUTING,
+    "evaluation": EVALUATION,
+    "condition": TEXT,
+    "map": {"type": "array"},
+}
+
+
+# --- paths
+
+
+def shape_of(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> Shape | None:
+    """What is known of a path of names as a text inside a level reads it: `inputs.x`, `nodes.x.output.y`, …"""
+    root, *fields = path
+    known = _ROOTS.get(root, _variable)(spec, level, path)
+    if known is None:
         return None
-    return {"routing": ROUTING, "evaluation": EVALUATION, "condition": TEXT}.get(node.type)
+    shape, depth = known
+    for field in fields[depth:]:
+        shape = item_of(shape, field) if is_map(shape) else None
+    return shape
+
+
+_Known = tuple[Shape | None, int] | None
+"""A shape, and how many of the fields after the root lead to it."""
+
+
+def _input(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    declared = spec.inputs.get(path[1]) if len(path) > 1 else None
+    return None if declared is None else (input_shape(declared), 1)
+
+
+def _node(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    if len(path) < 3:
+        return None
+    _, name, field, *_ = path
+    home = home_of(spec, level, name)
+    return None if home is None else (node_shape(spec, home, name, field), 2)
+
+
+def _round(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    for each in holders_of(spec, level):
+        if isinstance(each.holder, LoopNodeSpec):
+            return _object((*each.holder.initial, *ROUND), index=_NUMBER, last=_BOOLEAN), 0
+    return None
+
+
+def _each(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    return _object(EACH, index=_NUMBER, total=_NUMBER), 0
+
+
+def _variable(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    """The item of a map."""
+    for each in holders_of(spec, level):
+        if isinstance(each.holder, MapNodeSpec) and each.holder.as_ == path[0]:
+            return _item(spec, each.path, each.holder.over), 0
+    return None
+
+
+def _item(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
+    """What the list holds that a map goes over, where that is a plain path."""
+
+    def item(spec: FlowSpec) -> Shape | None:
+        found = over_shape(spec, level[:-1], over)
+        items = found.get("items") if is_map(found) else None
+        return items if is_map(items) else None
+
+    return spec.remembered(f"item of {'.'.join(level)}", item)
+
+
+def over_shape(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
+    """What is known of an expression, where that is a plain path of names."""
+    plain = _PLAIN.fullmatch(over.strip())
+    return shape_of(spec, level, tuple(plain[0].split("."))) if plain else None
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+_ROOTS: Final[Mapping[str, Callable[[FlowSpec, NodePath, tuple[str, ...]], _Known]]] = {
+    "inputs": _input,
+    "nodes": _node,
+    "round": _round,
+    "each": _each,
+    "routing_result": lambda spec, level, path: (ROUTING, 0),
+    "evaluation_result": lambda spec, level, path: (EVALUATION, 0),
+}
 
 
 def input_shape(declared: InputSpec) -> Shape | None:

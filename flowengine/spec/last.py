@@ -28,9 +28,12 @@ def masks_of(graph: Graph, marked: Collection[int]) -> dict[int, int]:
 
 
 class Lasts:
-    """For each kind of value: its candidates before each node, that is the setters that no certain later one covers."""
+    """For each kind of value: its candidates before each node, that is the setters that no certain later one covers.
 
-    def __init__(self, graph: Graph, live: Liveness, setters: Mapping[str, Collection[int]]) -> None:
+    `setters`: what is set → the nodes that can set it, each with whether it does so whenever it succeeds.
+    """
+
+    def __init__(self, graph: Graph, live: Liveness, setters: Mapping[str, Mapping[int, bool]]) -> None:
         self._graph = graph
         self._live = live
         self._setters = setters
@@ -57,17 +60,25 @@ class Lasts:
                     return one, other
         return None
 
+    def surely_before(self, number: int | None, what: str) -> bool:
+        """Whether somebody has set a value whenever a node runs, or (None) whenever a run succeeds."""
+        return any(self._sets(number, each, what) for each in self.before(number, what))
+
+    def _sets(self, reader: int | None, node: int, what: str) -> bool:
+        """Whether a node has surely set a value where a reader runs."""
+        return self._setters[what].get(node, False) and self._live.certain(reader, node)
+
     def _candidates(self, reader: int | None, parents: Iterable[int], what: str) -> tuple[int, ...]:
         before, setters = self._before[what], self._setters[what]
         found: set[int] = set()
         for parent in parents:
             if parent in setters:
                 found.add(parent)
-            if parent not in setters or not self._live.certain(reader, parent):
+            if not self._sets(reader, parent, what):
                 found.update(before[parent])
         if len(found) < 2:
             return tuple(found)
         last = sorted(found)[-_KEPT:]
-        covering = [each for each in last if self._live.certain(reader, each)]
+        covering = [each for each in last if self._sets(reader, each, what)]
         holds = self._graph.ancestry.holds
         return tuple(each for each in last if not any(each < later and holds(each, later) for later in covering))

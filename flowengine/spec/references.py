@@ -3,59 +3,33 @@
 Each distinct text is parsed once for a spec, never compiled. Nothing is judged here: an edge whose end
 does not exist is left to the checks.
 
-Source of the rules: rules 1, 2 and 14 of the flow format.
+Each level has edges of its own. What a body reads of a level outside makes an edge there, from the node
+that is read to the container that the reader is inside.
+
+Source of the rules: rules 1, 2, 10 and 14 of the flow format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel
-
-from flowengine.engine.graph import FALLBACK, ON_ERROR, Edge, Vertex
+from flowengine.engine.graph import ON_ERROR, Edge, Vertex
 from flowengine.errors import TemplateSyntaxError
-from flowengine.spec.fields import Routes, TextKind, text_fields
+from flowengine.spec.fields import TextKind
+from flowengine.spec.levels import NodePath, home_of, key_path, level_of, nodes_of
 from flowengine.spec.positions import KeyPath
+from flowengine.spec.routes import routes_of
 from flowengine.spec.schema import FlowSpec
-from flowengine.spec.schema_agent import AgentRouting
-from flowengine.spec.schema_nodes import (
-    AgentNodeSpec,
-    ConditionNodeSpec,
-    EvaluationNodeSpec,
-    NodeSpec,
-    RoutingNodeSpec,
-)
-from flowengine.spec.settings import agent_path, setting_of
+from flowengine.spec.schema_nodes import AgentNodeSpec, NodeSpec
+from flowengine.spec.settings import agent_path
+from flowengine.spec.texts import Text, texts_of
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 
-__all__ = [
-    "Cause",
-    "Text",
-    "Use",
-    "causes_of",
-    "edges_of",
-    "labels_of",
-    "reads_of",
-    "routes_of",
-    "texts_of",
-    "vertices_of",
-]
+__all__ = ["Cause", "Reads", "Use", "causes_of", "edges_of", "last_of", "reads_of", "result_of", "vertices_of"]
 
-TRANSPARENT = frozenset({"routing", "condition", "evaluation"})
+TRANSPARENT = frozenset({"routing", "condition", "evaluation", "approval"})
 """Node types that pass on the `result` they received."""
-
-
-class Text(NamedTuple):
-    """One text of the file."""
-
-    path: KeyPath
-    text: str
-    kind: TextKind
-    node: str | None
-    """The node that it belongs to; None for shared agents, defaults and outputs."""
-    scope: Literal["node", "set", "outputs"]
-    """Where it is evaluated."""
 
 
 class Use(NamedTuple):
@@ -65,13 +39,20 @@ class Use(NamedTuple):
     reference: Reference
 
 
-class Reads(NamedTuple):
+class Reads:
     """What all texts of a spec read, and which of them do not parse."""
 
-    uses: list[Use]
-    errors: list[tuple[Text, TemplateSyntaxError]]
-    of_node: dict[str, list[Use]]
-    """Node → what it reads, its agent's templates included."""
+    def __init__(self) -> None:
+        self.uses: list[Use] = []
+        self.errors: list[tuple[Text, TemplateSyntaxError]] = []
+        self.of_node: dict[NodePath, list[Use]] = {}
+        """Node → what it reads before it runs and in `set`, its agent's templates included."""
+        self.at_end: dict[NodePath, list[Use]] = {(): []}
+        """Level → what is read once its nodes are settled: `outputs`, and what a container says of its body."""
+        self.of_nobody: list[Use] = []
+        """What agents read that no node names."""
+        self.reaching: dict[NodePath, list[Use]] = {}
+        """Node → the uses that name a node of its own level, those of its body included."""
 
 
 class Cause(NamedTuple):
@@ -82,71 +63,7 @@ class Cause(NamedTuple):
     use: Use | None = None
 
 
-class Leads(NamedTuple):
-    """One label of a node, and where it leads."""
-
-    label: str
-    target: str | None
-    path: KeyPath
-
-
-# --- texts -------------------------------------------------------------------------------------------
-
-
-def texts_of(spec: FlowSpec) -> Iterator[Text]:
-    """Every text of the file that is rendered, evaluated, or must not have braces."""
-    for name, node in spec.nodes.items():
-        for path, text, kind in _texts(node, ("nodes", name)):
-            yield Text(path, text, kind, name, "set" if path[2] == "set" else "node")
-    for name, agent in spec.agents.items():
-        for path, text, kind in _texts(agent, ("agents", name)):
-            yield Text(path, text, kind, None, "node")
-    if isinstance(spec.defaults.agent, BaseModel):
-        for path, text, kind in _texts(spec.defaults.agent, ("defaults", "agent")):
-            yield Text(path, text, kind, None, "node")
-    for name, value in spec.outputs.items():
-        for path, text in _strings(value, ("outputs", name)):
-            yield Text(path, text, "template", None, "outputs")
-
-
-def _texts(model: BaseModel, path: KeyPath) -> Iterator[tuple[KeyPath, str, TextKind]]:
-    """The texts of a model and of the models in it, in the order of its fields."""
-    kinds = text_fields(type(model))
-    given = model.model_fields_set
-    for name, key, kind in kinds:
-        if name in given:
-            value = getattr(model, name)
-            if kind is None:
-                for inner, at in _models(value, (*path, key)):
-                    yield from _texts(inner, at)
-            else:
-                for at, text in _strings(value, (*path, key)):
-                    yield at, text, "template" if kind == "values" else kind
-
-
-def _models(value: Any, path: KeyPath) -> Iterator[tuple[BaseModel, KeyPath]]:
-    if isinstance(value, BaseModel):
-        yield value, path
-    elif isinstance(value, dict):
-        for key, each in cast("dict[str, Any]", value).items():
-            yield from _models(each, (*path, key))
-    elif isinstance(value, tuple):
-        for number, each in enumerate(cast("tuple[Any, ...]", value)):
-            yield from _models(each, (*path, number))
-
-
-def _strings(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, each in cast("dict[str, Any]", value).items():
-            yield from _strings(each, (*path, key))
-    elif isinstance(value, list | tuple):
-        for number, each in enumerate(cast("list[Any]", value)):
-            yield from _strings(each, (*path, number))
-
-
-# --- what they read ----------------------------------------------------------------------------------
+# --- what is read ------------------------------------------------------------------------------------
 
 
 def reads_of(spec: FlowSpec) -> Reads:
@@ -155,9 +72,24 @@ def reads_of(spec: FlowSpec) -> Reads:
 
 
 def _reads(spec: FlowSpec) -> Reads:
+    reads, shared = Reads(), dict[KeyPath, list[Use]]()
+    reads.of_node = {path: [] for path, _ in nodes_of(spec)}
+    for text, uses in _parse_all(spec, reads):
+        if text.scope == "outputs":
+            reads.at_end[()].extend(uses)
+        elif text.node is None:
+            shared.setdefault(text.path[:2], []).extend(uses)
+        elif text.scope == "end":
+            reads.at_end.setdefault(text.node, []).extend(uses)
+        else:
+            reads.of_node[text.node].extend(uses)
+    _hand_out(spec, shared, reads)
+    _follow(spec, reads)
+    return reads
+
+
+def _parse_all(spec: FlowSpec, reads: Reads) -> Iterator[tuple[Text, list[Use]]]:
     parsed: dict[tuple[str, TextKind], tuple[Reference, ...] | TemplateSyntaxError] = {}
-    reads = Reads([], [], {name: [] for name in spec.nodes})
-    shared: dict[KeyPath, list[Use]] = {}
     for text in texts_of(spec):
         if text.kind == "plain":
             continue
@@ -169,16 +101,7 @@ def _reads(spec: FlowSpec) -> Reads:
             continue
         uses = [Use(text, reference) for reference in found]
         reads.uses.extend(uses)
-        if text.node is not None:
-            reads.of_node[text.node].extend(uses)
-        elif text.scope == "node":
-            shared.setdefault(text.path[:2], []).extend(uses)
-    for name, node in spec.nodes.items():
-        if isinstance(node, AgentNodeSpec):
-            path = agent_path(spec, name, node)
-            uses = shared.get(path or (), [])
-            reads.of_node[name].extend(use for use in uses if use.text.path[2] not in node.model_fields_set)
-    return reads
+        yield text, uses
 
 
 def _parsed(text: Text) -> tuple[Reference, ...] | TemplateSyntaxError:
@@ -188,83 +111,89 @@ def _parsed(text: Text) -> tuple[Reference, ...] | TemplateSyntaxError:
         return error
 
 
-# --- where they lead ---------------------------------------------------------------------------------
+def _hand_out(spec: FlowSpec, shared: dict[KeyPath, list[Use]], reads: Reads) -> None:
+    """What shared agents read is read by each node that names them and does not say it itself."""
+    handed: set[int] = set()
+    for path, node in nodes_of(spec) if shared else ():
+        if isinstance(node, AgentNodeSpec):
+            of_agent = shared.get(agent_path(spec, key_path(path), node) or (), [])
+            uses = [use for use in of_agent if use.text.path[2] not in node.model_fields_set]
+            reads.of_node[path].extend(uses)
+            handed.update(map(id, uses))
+    reads.of_nobody = [use for uses in shared.values() for use in uses if id(use) not in handed]
 
 
-def routes_of(spec: FlowSpec, name: str) -> list[Leads]:
-    """A node's labels, those that lead nowhere included, with their targets; failures go aside."""
-    node = spec.nodes[name]
-    path: KeyPath = ("nodes", name)
-    if isinstance(node, ConditionNodeSpec):
-        return _ways(node, path)
-    if isinstance(node, RoutingNodeSpec):
-        return _choices(node.routes, node.fallback, path)
-    if isinstance(node, EvaluationNodeSpec):
-        routes = node.routes or {}
-        found = _choices(routes, None, path)
-        return found + [Leads(label, None, path) for label in ("pass", "fail") if label not in routes]
-    if isinstance(node, AgentNodeSpec):
-        routing: AgentRouting | None = setting_of(spec, node, "routing")
-        if routing is not None:
-            own = node.routing is not None
-            start = (*(path if own else agent_path(spec, name, node) or path), "routing")
-            return _choices(routing.routes, routing.fallback, start)
-    return []
+def _follow(spec: FlowSpec, reads: Reads) -> None:
+    """For each node that is named, the reader on that node's level."""
+    for path, uses in reads.of_node.items():
+        for use in uses:
+            name = _named(use)
+            if name is not None:
+                home = home_of(spec, path[:-1], name)
+                reader = path if home is None else path[: len(home) + 1]
+                reads.reaching.setdefault(reader, []).append(use)
+    for path, uses in reads.at_end.items():
+        for use in uses:
+            name = _named(use)
+            home = None if name is None else home_of(spec, path, name)
+            if home is not None and len(home) < len(path):
+                reads.reaching.setdefault(path[: len(home) + 1], []).append(use)
 
 
-def _choices(routes: Routes, fallback: str | None, path: KeyPath) -> list[Leads]:
-    found = [Leads(label, route.to, (*path, "routes", label, "to")) for label, route in routes.items()]
-    if fallback is not None and fallback not in routes:
-        found.append(Leads(FALLBACK, fallback, (*path, "fallback")))
-    return found
+def _named(use: Use) -> str | None:
+    path = use.reference.path
+    return path[1] if path[0] == "nodes" and len(path) > 1 else None
 
 
-def _ways(node: ConditionNodeSpec, path: KeyPath) -> list[Leads]:
-    if node.form == "if":
-        return [Leads("then", node.then, (*path, "then")), Leads("else", node.else_, (*path, "else"))]
-    if node.form == "call":
-        found = _choices(node.routes or {}, None, path)
-    else:
-        cases = enumerate(node.cases or ())
-        found = [Leads(case.taken, case.then, (*path, "cases", number, "then")) for number, case in cases]
-    return [*found, Leads("else", node.else_, (*path, "else"))] if node.has_else else found
+# --- where it leads ----------------------------------------------------------------------------------
 
 
-def labels_of(spec: FlowSpec, name: str) -> frozenset[str]:
-    """Every label that a node can take; none where it has no routes."""
-    return frozenset(each.label for each in routes_of(spec, name))
+def causes_of(spec: FlowSpec, level: NodePath = ()) -> list[Cause]:
+    """Every edge of a level with the place that makes it; also edges whose ends do not exist."""
+    return spec.remembered(
+        f"causes of {'.'.join(level)}",
+        lambda each: [cause for name in level_of(each, level) for cause in _causes(each, level, name)],
+    )
 
 
-def causes_of(spec: FlowSpec) -> list[Cause]:
-    """Every edge with the place that makes it; also edges whose ends do not exist."""
-    return spec.remembered("causes", lambda each: [cause for name in each.nodes for cause in _causes(each, name)])
-
-
-def _causes(spec: FlowSpec, name: str) -> Iterator[Cause]:
-    node = spec.nodes[name]
+def _causes(spec: FlowSpec, level: NodePath, name: str) -> Iterator[Cause]:
+    node, path = level_of(spec, level)[name], (*level, name)
+    at = key_path(path)
     for number, source in enumerate(node.needs):
-        yield Cause(Edge(source, name), ("nodes", name, "needs", number))
-    for use in reads_of(spec).of_node[name]:
-        path = use.reference.path
-        if path[0] == "nodes" and len(path) > 1:
-            yield Cause(Edge(path[1], name), use.text.path, use)
-    for label, target, path in routes_of(spec, name):
+        yield Cause(Edge(source, name), (*at, "needs", number))
+    for use in reads_of(spec).reaching.get(path, ()):
+        yield Cause(Edge(use.reference.path[1], name), use.text.path, use)
+    for label, target, leads_at in routes_of(spec, name, level):
         if target is not None:
-            yield Cause(Edge(name, target, label), path)
+            yield Cause(Edge(name, target, label), leads_at)
     if node.on_error.then is not None:
-        yield Cause(Edge(name, node.on_error.then, ON_ERROR), ("nodes", name, "on_error", "then"))
+        yield Cause(Edge(name, node.on_error.then, ON_ERROR), (*at, "on_error", "then"))
 
 
-def edges_of(spec: FlowSpec) -> list[Edge]:
-    """The edges of a flow, each once: the order is that of the file."""
-    edges = dict.fromkeys(cause.edge for cause in causes_of(spec))
-    return [edge for edge in edges if edge.source in spec.nodes and edge.target in spec.nodes]
+def edges_of(spec: FlowSpec, level: NodePath = ()) -> list[Edge]:
+    """The edges among the nodes of a level, each once: the order is that of the file."""
+    nodes = level_of(spec, level)
+    edges = dict.fromkeys(cause.edge for cause in causes_of(spec, level))
+    return [edge for edge in edges if edge.source in nodes and edge.target in nodes]
 
 
-def vertices_of(spec: FlowSpec) -> list[Vertex]:
-    """The vertices of a flow, in the order of the file."""
-    return [_vertex(name, node) for name, node in spec.nodes.items()]
+def vertices_of(spec: FlowSpec, level: NodePath = ()) -> list[Vertex]:
+    """The vertices of a level, in the order of the file."""
+    return [_vertex(name, node) for name, node in level_of(spec, level).items()]
 
 
 def _vertex(name: str, node: NodeSpec) -> Vertex:
     return Vertex(name, node.type, node.join, node.on_error.action, node.type in TRANSPARENT)
+
+
+def last_of(spec: FlowSpec, level: NodePath) -> list[str]:
+    """The nodes of a level that lead nowhere."""
+    leading = {edge.source for edge in edges_of(spec, level)}
+    return [name for name in level_of(spec, level) if name not in leading]
+
+
+def result_of(spec: FlowSpec, path: NodePath) -> Any:
+    """What an item of the map at a path gives: its `result`, else the output of the body's one last node."""
+    node = level_of(spec, path[:-1])[path[-1]]
+    given = getattr(node, "result", None)
+    return f"{{{{ nodes.{last_of(spec, path)[0]}.output }}}}" if given is None else given

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from flowengine.errors import Diagnostic
 from flowengine.spec.fields import shortened
+from flowengine.spec.levels import NodePath, node_at
 from flowengine.spec.nearest import Nearest
 from flowengine.spec.positions import KeyPath
-from flowengine.spec.references import Text, Use
+from flowengine.spec.references import Use
 from flowengine.spec.schema import FlowSpec
+from flowengine.spec.texts import Text
 
 __all__ = ["Report"]
 
@@ -29,27 +31,23 @@ class Report:
 
     def at_key(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
         """A finding about a key, or about what is missing below it."""
-        self._tell(code, message, self._source.key_position(path), _node(path), hint)
+        self._tell(code, message, self._source.key_position(path), node_at(path), hint)
 
     def at_value(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
         """A finding about a value."""
-        self._tell(code, message, self._source.position(path), _node(path), hint)
+        self._tell(code, message, self._source.position(path), node_at(path), hint)
 
     def in_text(self, code: str, message: str, text: Text, line: int, column: int, hint: str = "") -> None:
         """A finding inside of a text."""
-        self._tell(code, message, self._source.inside(text.path, text.text, line, column), text.node, hint)
+        self._tell(code, message, self._source.inside(text.path, text.text, line, column), text.node or (), hint)
 
     def at_use(self, code: str, message: str, use: Use, hint: str = "") -> None:
         """A finding about a name that a text reads."""
         self.in_text(code, message, use.text, use.reference.line, use.reference.column, hint)
 
-    def _tell(self, code: str, message: str, place: tuple[int, int], node: str | None, hint: str) -> None:
+    def _tell(self, code: str, message: str, place: tuple[int, int], node: NodePath, hint: str) -> None:
         severity = "warning" if code.startswith("FE9") else "error"
-        each = Diagnostic(code, shortened(message), self._file, *place, node, hint, severity)
+        each = Diagnostic(code, shortened(message), self._file, *place, ".".join(node) or None, hint, severity)
         if each not in self._told:
             self._told.add(each)
             self.found.append(each)
-
-
-def _node(path: KeyPath) -> str | None:
-    return str(path[1]) if len(path) > 1 and path[0] == "nodes" else None

@@ -8,7 +8,7 @@ Source: the flow format, version 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from flowengine.spec.fields import Duration, Identifier, Keys, Maybe, Rendered, found, refuse, without_notes
 from flowengine.spec.positions import SourceText
 from flowengine.spec.schema_agent import AgentRef, AgentSpec, JsonSchema
+from flowengine.spec.schema_containers import SubflowNodeSpec
 from flowengine.spec.schema_keys import NodeLimits, RetrySpec
 from flowengine.spec.schema_nodes import NodeSpec
 from flowengine.spec.shapes import fits
@@ -153,6 +154,7 @@ class FlowSpec(Keys):
     outputs: Outputs = Field(default_factory=dict[str, Any])
     """What a run gives back: name → template; sees every node."""
 
+    _subflows: dict[str, FlowSpec] = PrivateAttr(default_factory=dict[str, Any])
     _worked_out: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
     _source: SourceText = PrivateAttr(default_factory=lambda: SourceText("", None, None))
 
@@ -177,6 +179,15 @@ class FlowSpec(Keys):
         """The text with the place of every key and value."""
         return self._source
 
+    @property
+    def subflows(self) -> Mapping[str, FlowSpec]:
+        """The flows that this one runs as nodes: path as the file gives it → the flow."""
+        return self._subflows
+
+    def subflow(self, node: SubflowNodeSpec) -> FlowSpec:
+        """The flow that a node runs, loaded and checked together with this one."""
+        return self._subflows[node.flow]
+
     def remembered(self, name: str, make: Callable[[FlowSpec], T]) -> T:
         """What was worked out about this spec under a name; a spec never changes, so it stays true."""
         if name not in self._worked_out:
@@ -186,6 +197,11 @@ class FlowSpec(Keys):
     def placed(self, source: SourceText) -> FlowSpec:
         """This spec, knowing where its parts stand."""
         self._source = source
+        return self
+
+    def joined(self, subflows: Mapping[str, FlowSpec]) -> FlowSpec:
+        """This spec, knowing the flows that it runs as nodes."""
+        self._subflows = dict(subflows)
         return self
 
     def position(self, path: str | tuple[str | int, ...]) -> tuple[int, int]:

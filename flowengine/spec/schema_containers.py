@@ -58,7 +58,7 @@ class MapNodeSpec(BodyKeys):
     """Items in work at once, at most; left out: as many as the run allows."""
     on_item_error: Literal["fail", "collect", "skip"] = "fail"
     """A failed item fails the map, has `{error, index}` in its place, or is dropped."""
-    result: Rendered = None
+    result: Maybe[Rendered] = None
     """What an item gives; sees the body. Left out: the output of the body's last node, where there is but one."""
 
 

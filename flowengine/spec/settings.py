@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from flowengine.spec.positions import KeyPath
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_agent import AgentSettings, AgentSpec, ModelSettings
 from flowengine.spec.schema_keys import BoundedKeys, NodeKeys, RetrySpec, WorkKeys
@@ -25,10 +26,10 @@ _JUDGING: Final = frozenset({"improve", "evaluate"})
 """A node that says one of them decides how it is judged, whatever its agent says."""
 
 
-def agent_path(spec: FlowSpec, name: str, node: AskingNode) -> tuple[str | int, ...] | None:
-    """Where the agent of a node stands in the file; None where the node has none."""
+def agent_path(spec: FlowSpec, at: KeyPath, node: AskingNode) -> KeyPath | None:
+    """Where the agent of the node at a place stands in the file; None where the node has none."""
     if node.agent is not None:
-        return ("agents", node.agent) if isinstance(node.agent, str) else ("nodes", name, "agent")
+        return ("agents", node.agent) if isinstance(node.agent, str) else (*at, "agent")
     if spec.defaults.agent is not None:
         return ("agents", spec.defaults.agent) if isinstance(spec.defaults.agent, str) else ("defaults", "agent")
     return None

@@ -6,7 +6,9 @@ import pytest
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR, Edge
 from flowengine.spec.loader import load_flow
-from flowengine.spec.references import edges_of, labels_of, texts_of
+from flowengine.spec.references import edges_of
+from flowengine.spec.routes import labels_of
+from flowengine.spec.texts import texts_of
 
 HEAD = "flowengine: v1\nname: a\nnodes:\n"
 

@@ -68,7 +68,7 @@ def test_defaults_of_retry_and_timeout_are_for_all_but_conditions() -> None:
 
 def test_where_an_agent_stands_in_the_file() -> None:
     spec = load_flow(text=TEXT)
-    paths = {name: agent_path(spec, name, node) for name, node in spec.nodes.items() if node.type == "agent"}
+    paths = {name: agent_path(spec, ("nodes", name), node) for name, node in spec.nodes.items() if node.type == "agent"}
     assert paths == {
         "named": ("agents", "writer"),
         "judged": ("agents", "writer"),

@@ -1,0 +1,83 @@
+"""Warnings about loops that can only end exhausted: nothing that `until` reads changes from round to round.
+
+A round begins with the state that the loop saw, so what its body writes, gives and carries is all that changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from flowengine.spec.levels import Level, key_path, levels_of
+from flowengine.spec.names import ENGINE_KEYS, ROUND
+from flowengine.spec.references import Use, reads_of
+from flowengine.spec.report import Report
+from flowengine.spec.runs import writes_of
+from flowengine.spec.schema import FlowSpec
+from flowengine.spec.schema_nodes import LoopNodeSpec
+
+__all__ = ["warn_of_endless_loop"]
+
+
+def warn_of_endless_loop(spec: FlowSpec, level: Level, report: Report) -> None:
+    """A loop without `until`, or with one that says the same after each round."""
+    holder = level.holder
+    if not isinstance(holder, LoopNodeSpec):
+        return
+    at = key_path(level.path)
+    if holder.until is None:
+        if holder.on_exhausted == "fail":
+            text = "without `until` every run exhausts this loop, and so fails"
+            report.at_key("FE907", text, at, "; give `until`, or `on_exhausted: continue`")
+        return
+    uses = [use for use in reads_of(spec).at_end.get(level.path, ()) if use.text.path == (*at, "until")]
+    if not any(_changes(spec, level, holder, use) for use in uses):
+        text = "nothing that `until` reads changes from round to round, so it ends the first round or none"
+        report.at_value("FE907", text, (*at, "until"))
+
+
+def _changes(spec: FlowSpec, level: Level, holder: LoopNodeSpec, use: Use) -> bool:
+    root, *fields = use.reference.path
+    judge = _BY_ROOT.get(root)
+    return judge is not None and (not fields or judge(spec, level, holder, fields[0]))
+
+
+def _of_body(spec: FlowSpec, level: Level, holder: LoopNodeSpec, name: str) -> bool:
+    return name in level.nodes
+
+
+def _variable(spec: FlowSpec, level: Level, holder: LoopNodeSpec, name: str) -> bool:
+    return name in ROUND or (name in holder.carry and not _is_same(holder.carry[name], name))
+
+
+def _is_same(carried: Any, name: str) -> bool:
+    """Whether a variable is carried as it is."""
+    return isinstance(carried, str) and re.fullmatch(rf"{{{{\s*round\.{name}\s*}}}}", carried.strip()) is not None
+
+
+def _state(spec: FlowSpec, level: Level, holder: LoopNodeSpec, key: str) -> bool:
+    """Written by the body: by `set`, by code, which may write any key, or by the engine."""
+    types = _types_inside(spec, level)
+    if key in ENGINE_KEYS:
+        return bool(types & {"agent", "loop"})
+    return "function" in types or any(key in writes_of(node, level.path) for node in holder.nodes.values())
+
+
+def _result(spec: FlowSpec, level: Level, holder: LoopNodeSpec, name: str) -> bool:
+    return bool(_types_inside(spec, level) & {"agent", "routing", "evaluation"})
+
+
+def _types_inside(spec: FlowSpec, level: Level) -> set[str]:
+    depth, levels = len(level.path), levels_of(spec).values()
+    return {node.type for each in levels if each.path[:depth] == level.path for node in each.nodes.values()}
+
+
+_BY_ROOT: Final[Mapping[str, Callable[[FlowSpec, Level, LoopNodeSpec, str], bool]]] = {
+    "nodes": _of_body,
+    "prev_outputs": _of_body,
+    "round": _variable,
+    "shared_state": _state,
+    "routing_result": _result,
+    "evaluation_result": _result,
+}

@@ -1,0 +1,137 @@
+"""What can be said of the runs of each level before any run: its graph, which nodes can be live together, and
+who could have set the engine's own values last.
+
+A body sees what its container saw, so a question that its own nodes do not answer goes to the level outside.
+What the chosen round of a loop set is seen after the loop; of a map's items and of a subflow nothing is.
+
+Source of the rules: rules 6, 8, 10 and 11 of the flow format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from flowengine.engine.exclusion import Liveness
+from flowengine.engine.graph import ON_ERROR, Graph
+from flowengine.spec.last import Lasts
+from flowengine.spec.levels import Level, NodePath, key_path, levels_of
+from flowengine.spec.positions import KeyPath
+from flowengine.spec.references import edges_of, vertices_of
+from flowengine.spec.routes import labels_of
+from flowengine.spec.schema import FlowSpec
+from flowengine.spec.schema_nodes import (
+    AgentNodeSpec,
+    EvaluationNodeSpec,
+    LoopNodeSpec,
+    MapNodeSpec,
+    NodeSpec,
+    RoutingNodeSpec,
+)
+from flowengine.spec.settings import setting_of
+
+__all__ = ["EVALUATION", "LAST", "ROUTING", "Runs", "runs_of", "writes_of"]
+
+LAST: Final = "the last generation"
+ROUTING: Final = "`routing_result`"
+EVALUATION: Final = "`evaluation_result`"
+
+AllRuns: TypeAlias = "Mapping[NodePath, Runs]"
+
+
+def runs_of(spec: FlowSpec) -> AllRuns:
+    """For each level what is known of its runs; the graph has no cycles and no unknown ends."""
+    made: dict[NodePath, Runs] = {}
+    for level in reversed(tuple(levels_of(spec).values())):
+        made[level.path] = Runs(spec, level, made)
+    return dict(reversed(made.items()))
+
+
+class Runs:
+    """The runs of one level."""
+
+    def __init__(self, spec: FlowSpec, level: Level, every: AllRuns) -> None:
+        """`every`: the runs of all levels, those inside this one known already."""
+        self.level = level
+        self.graph = graph = Graph(vertices_of(spec, level.path), edges_of(spec, level.path))
+        self.nodes = [level.nodes[name] for name in graph.ids]
+        self._spec = spec
+        self._every = every
+        labels = {number: labels_of(spec, name, level.path) for number, name in enumerate(graph.ids)}
+        optional = {number for number, node in enumerate(self.nodes) if can_skip(node)}
+        self.live = Liveness(graph, labels, optional)
+        self._lasts = Lasts(graph, self.live, {what: self._setters(what) for what in (LAST, ROUTING, EVALUATION)})
+
+    def path_of(self, number: int) -> NodePath:
+        return (*self.level.path, self.graph.ids[number])
+
+    def predecessors(self, number: int) -> list[int]:
+        """Parents that may have succeeded; the failed one that a node handles says nothing."""
+        gates = dict(self.graph.gates.get(number, ()))
+        return [parent for parent in self.graph.parents[number] if gates.get(parent) != frozenset({ON_ERROR})]
+
+    # --- the engine's own values
+
+    def two_before(self, number: int | None, what: str) -> tuple[str, str] | None:
+        """Two nodes without an order of which either could have set a value last, as a node (or the end) sees it."""
+        pair = self._lasts.two_before(number, what)
+        if pair is not None:
+            return self.graph.ids[pair[0]], self.graph.ids[pair[1]]
+        if self._lasts.surely_before(number, what):
+            return None
+        outside = self._outside()
+        return None if outside is None else outside[0].two_before(outside[1], what)
+
+    def any_before(self, number: int, what: str) -> bool:
+        """Whether some node could have set a value before another one runs."""
+        if self._lasts.before(number, what):
+            return True
+        outside = self._outside()
+        return outside is not None and outside[0].any_before(outside[1], what)
+
+    def _outside(self) -> tuple[Runs, int] | None:
+        """The level round this one, and its container's number there."""
+        if self.level.holder is None:
+            return None
+        outer = self._every[self.level.path[:-1]]
+        return outer, outer.graph.index[self.level.path[-1]]
+
+    def _setters(self, what: str) -> dict[int, bool]:
+        found: dict[int, bool] = {}
+        for number, node in enumerate(self.nodes):
+            if isinstance(node, LoopNodeSpec):
+                inside = self._every[self.path_of(number)]
+                if inside._lasts.before(None, what):
+                    found[number] = inside._lasts.surely_before(None, what)
+            elif _sets(self._spec, node, what):
+                found[number] = True
+        return found
+
+
+def can_skip(node: NodeSpec) -> bool:
+    """Whether a node may be skipped of its own accord."""
+    return node.when is not None or node.on_error.action == "skip"
+
+
+def _sets(spec: FlowSpec, node: NodeSpec, what: str) -> bool:
+    if isinstance(node, AgentNodeSpec):
+        keys = _OF_AGENTS[what]
+        return not keys or any(setting_of(spec, node, each) is not None for each in keys)
+    return isinstance(node, RoutingNodeSpec if what == ROUTING else EvaluationNodeSpec) and what != LAST
+
+
+_OF_AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    LAST: (),
+    ROUTING: ("routing",),
+    EVALUATION: ("improve", "evaluate"),
+}
+"""What is set → the settings with which an agent sets it; it always generates."""
+
+
+def writes_of(node: NodeSpec, path: NodePath) -> dict[str, KeyPath]:
+    """The state keys that a node and the nodes inside it write with `set`, each with its first place."""
+    found: dict[str, KeyPath] = {key: (*key_path(path), "set", key) for key in node.set}
+    if isinstance(node, MapNodeSpec | LoopNodeSpec):
+        for name, inner in node.nodes.items():
+            found = writes_of(inner, (*path, name)) | found
+    return found
