@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from flowengine.nodes.condition import ConditionNode as ConditionNode
     from flowengine.nodes.function import FunctionNode as FunctionNode
     from flowengine.nodes.inputs import InputField as InputField
-    from flowengine.nodes.plan import FlowLimits as FlowLimits
+    from flowengine.nodes.limits import FlowLimits as FlowLimits
     from flowengine.nodes.retry import Retry as Retry
     from flowengine.runners.run import Run as Run
 
 _PUBLIC = {
     # Flows and their nodes
     "Flow": "flowengine.flow",
-    "FlowLimits": "flowengine.nodes.plan",
+    "FlowLimits": "flowengine.nodes.limits",
     "InputField": "flowengine.nodes.inputs",
     "StateKey": "flowengine.engine.merging",
     "FunctionNode": "flowengine.nodes.function",

@@ -26,7 +26,8 @@ from flowengine.journal.stores import Durability, open_store
 from flowengine.journal.tee import TeeStore
 from flowengine.nodes.inputs import InputField
 from flowengine.nodes.node import FlowNode
-from flowengine.nodes.plan import FlowLimits, Plan, assemble
+from flowengine.nodes.limits import FlowLimits
+from flowengine.nodes.plan import Plan, assemble
 from flowengine.runners import local
 from flowengine.runners.run import Run
 

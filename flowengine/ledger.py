@@ -78,7 +78,10 @@ class Ledger:
         part: str = "",
         on_limit: OnLimit = "fail",
         above: Ledger | None = None,
+        spent: Usage = Usage(),  # noqa: B008 - frozen
+        deadline: float | None = None,
     ) -> None:
+        """`spent`: what this part has spent before, which the ledgers above count already."""
         self.bounds = bounds
         self.of = of
         """The part, as messages name it."""
@@ -87,10 +90,13 @@ class Ledger:
         self.on_limit: OnLimit = on_limit
         self.above = above
         """The ledger of the part round this one."""
+        self.deadline = deadline
+        """When the part's time is up, by the event loop's clock; whoever runs the part keeps it."""
         self._line: tuple[Ledger, ...] = (self,) if above is None else (self, *above._line)
         self._tickets: count[int] = count() if above is None else above._tickets
         self._most = _most(bounds)
-        self._spent = self._reserved = _NOTHING
+        self._spent = _amount(spent)
+        self._reserved = _NOTHING
         self._waiting: list[tuple[int, _Waiter]] = []
         """A heap, whoever asked first on top. A call waits in one of its ledgers: the first that holds it up."""
         self._has_refused = False

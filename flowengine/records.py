@@ -13,6 +13,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from flowengine.ledger import Usage
+
 __all__ = [
     "RECORDS",
     "Answered",
@@ -31,6 +33,7 @@ __all__ = [
     "SkillLoad",
     "ToolCall",
     "tool_key",
+    "usage_of",
 ]
 
 
@@ -229,6 +232,16 @@ def tool_key(name: str, arguments: Mapping[str, Any]) -> str:
     """
     canonical = json.dumps([name, dict(arguments)], sort_keys=True, separators=(",", ":"), default=repr)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def usage_of(call: ModelCall) -> Usage:
+    """What a call took, as ledgers count it; what is not known of it counts as nothing.
+
+    >>> usage_of(ModelCall("m", "p", "generation", (), "", prompt_tokens=3, completion_tokens=4))
+    Usage(model_calls=1, tokens=7, cost_usd=0.0, unpriced_calls=1)
+    """
+    tokens = (call.prompt_tokens or 0) + (call.completion_tokens or 0)
+    return Usage(1, tokens, call.cost_usd or 0.0, int(call.cost_usd is None))
 
 
 class Gateway(Protocol):

@@ -29,7 +29,7 @@ from flowengine.errors import (
 from flowengine.journal.memory import MemoryStore
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.nodes.inputs import InputField
-from flowengine.nodes.plan import FlowLimits
+from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.retry import Retry
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from flowengine.cli.store import DURABILITIES, store_option
 from flowengine.cli.watch import Reporting
-from flowengine.nodes.plan import FlowLimits
+from flowengine.nodes.limits import FlowLimits
 from flowengine.spec.fields import seconds
 
 __all__ = ["RUN_ID", "limits_of", "reporting_of", "running_options"]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import anyio
+
 from flowengine.context import EMPTY, Context, NodeResult
 from flowengine.engine.graph import Graph
 from flowengine.engine.ports import CalledOff, Node, Park
@@ -18,9 +20,10 @@ from flowengine.engine.scheduler import BodyError, Scheduler
 from flowengine.engine.state import ENGINE_OWNED, StateStore, kept_name
 from flowengine.engine.view import FinalContext, NodeContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import RunError
+from flowengine.errors import LimitError, RunError
+from flowengine.ledger import Ledger
 
-__all__ = ["Body", "Level", "Unfinished", "enter", "written"]
+__all__ = ["Body", "Level", "Unfinished", "enter", "out_of_time", "store_of", "written"]
 
 
 class Body(NamedTuple):
@@ -52,7 +55,7 @@ class Level:
         outside, walk = self._outside, self.walk
         outside.inside.add(walk)
         try:
-            await self._scheduler.run_level()
+            await self._in_time()
         finally:
             outside.inside.discard(walk)
         failure = walk.failure()
@@ -62,6 +65,16 @@ class Level:
             raise self._scheduler.limited
         if not walk.done:
             raise Unfinished(Park() if walk.waits and not outside.stopped else CalledOff())
+
+    async def _in_time(self) -> None:
+        ledger = self._scheduler.ledger
+        if ledger is None or ledger.deadline is None:
+            await self._scheduler.run_level()
+            return
+        with anyio.move_on_at(ledger.deadline):
+            await self._scheduler.run_level()
+            return
+        raise out_of_time(ledger)
 
     def seen(self) -> FinalContext:
         """What is seen once all its nodes are settled."""
@@ -107,6 +120,19 @@ def enter(
     scheduler = context.listener
     assert isinstance(scheduler, Scheduler)  # The listener of every node that runs.
     return Level(walk, scheduler.inside(walk, body.nodes, context.ledger), outside)
+
+
+def out_of_time(ledger: Ledger) -> LimitError:
+    """The time of a part of the run is up."""
+    message = f"{ledger.of} took longer than its limit of time"
+    return LimitError(message, part=ledger.part, on_limit=ledger.on_limit, of=ledger.of, limit="timeout", ledger=ledger)
+
+
+def store_of(context: Context) -> StateStore:
+    """The store that a container's own state is in."""
+    if not isinstance(context, NodeContext):
+        raise RunError("a container runs inside a flow's run only")
+    return context.walk.store
 
 
 def written(output: Any, contribution: Mapping[str, Any]) -> NodeResult:

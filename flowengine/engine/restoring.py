@@ -7,6 +7,7 @@ a map is another (`polish.round[2].`), named by the prefix of its nodes' paths.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
 from typing import Final, NamedTuple
 
 from flowengine.context import SkipCause
@@ -21,6 +22,8 @@ from flowengine.engine.events import (
     RunResumed,
 )
 from flowengine.engine.graph import Graph
+from flowengine.ledger import Usage
+from flowengine.records import ModelCall, usage_of
 
 __all__ = ["TOP", "History", "Past", "Settling", "past_of"]
 
@@ -41,6 +44,7 @@ class History:
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.attempts = Attempts()
         """What nodes recorded that have not finished."""
+        self._spent: dict[str, Usage] = {}
         self._levels: dict[str, list[Event]] = {TOP: []}
         self._done: set[str] = set()
         for event in events:
@@ -49,6 +53,13 @@ class History:
     def of(self, prefix: str) -> Sequence[Event]:
         """The events of one level, oldest first; what was settled before a resumption is told apart by it."""
         return self._levels.get(prefix, ())
+
+    def spent(self, part: str = TOP) -> Usage:
+        """What the model calls of a node, and of all nodes inside it, took; of the whole run by default."""
+        inside = (f"{part}.", f"{part}[")
+        return _sum(
+            [used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)]
+        )
 
     def _take(self, event: Event) -> None:
         match event:
@@ -68,6 +79,8 @@ class History:
                 self.attempts.fail(node)
             case NodeRecorded(node=node, record=record):
                 self.attempts.add(node, record)
+                if isinstance(record, ModelCall):
+                    self._spent[node] = _sum([self._spent.get(node, Usage()), usage_of(record)])
                 return
             case _:
                 return
@@ -81,6 +94,13 @@ class History:
             for event in self._levels.pop(prefix):
                 if not isinstance(event, RunResumed):
                     self.attempts.finish(getattr(event, "node", ""))
+
+
+def _sum(usages: Sequence[Usage]) -> Usage:
+    if not usages:
+        return Usage()
+    calls, tokens, costs, unpriced = zip(*usages, strict=True)
+    return Usage(sum(calls), sum(tokens), fsum(costs), sum(unpriced))
 
 
 class Past(NamedTuple):

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from flowengine.context import Context, NodeResult
+from flowengine.context import Context
 from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
+from flowengine.engine.ports import Ended
+from flowengine.errors import DefinitionError
+from flowengine.nodes.limits import PartLimits
 from flowengine.nodes.retry import Retry
 
-__all__ = ["FlowNode", "Value"]
+__all__ = ["Effect", "FlowNode", "Value"]
+
+Effect = Literal["none", "idempotent", "external"]
+"""Nothing outside; what may be done twice; what nobody may do twice without being asked."""
 
 Value = Callable[[Context], Any]
 """A value that is worked out from what the node sees (a compiled template or expression)."""
@@ -30,10 +36,14 @@ class FlowNode(ABC):
     - `set`: shared state key → value, written beside its own result; sees `output`.
     - `retry`, `timeout` (seconds, of one attempt), `on_error` (`"fail"`, `"skip"`, or the id of the
       node that handles the failure).
+    - `effect`: what it does outside. An `external` deed whose end nobody saw is not repeated before
+      a person has decided about it.
+    - `limits`: bounds of its model calls and its time, all attempts together.
     """
 
     kind: ClassVar[str]
     transparent: ClassVar[bool] = False
+    container: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -46,6 +56,8 @@ class FlowNode(ABC):
         retry: Retry | None = None,
         timeout: float | None = None,
         on_error: str = "fail",
+        effect: Effect = "none",
+        limits: PartLimits | None = None,
         description: str = "",
         fingerprint: Callable[[], str] | None = None,
     ) -> None:
@@ -57,6 +69,10 @@ class FlowNode(ABC):
         self.retry = retry
         self.timeout = timeout
         self.on_error = on_error
+        self.effect: Effect = effect
+        self.limits = limits
+        if effect == "external" and retry is not None and retry.attempts > 1:
+            raise DefinitionError("what has an external effect is done once, so it takes no `retry`")
         self.description = description
         self._fingerprint = fingerprint
 
@@ -66,8 +82,13 @@ class FlowNode(ABC):
         return {}
 
     @abstractmethod
-    async def run(self, context: Context, /) -> NodeResult:
+    async def run(self, context: Context, /) -> Ended:
         """Do the node's work; raising is failing."""
+
+    @property
+    def inside(self) -> Mapping[str, FlowNode]:
+        """The nodes of its body, where it is a container."""
+        return {}
 
     def prepare(self) -> None:  # noqa: B027 - most nodes have nothing to prepare
         """Before a run begins: raise a `DefinitionError` for what can be known to fail, start what takes long."""

@@ -9,34 +9,26 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from flowengine.context import Context
-from flowengine.engine.graph import Edge, Graph
+from flowengine.engine.graph import Graph
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import Node
-from flowengine.engine.scheduler import OnFailure
 from flowengine.engine.state import ENGINE_KEYS
-from flowengine.errors import Diagnostic, FlowError
+from flowengine.engine.view import FinalContext
+from flowengine.engine.walk import Walk
+from flowengine.errors import Diagnostic, FlowError, TemplateError
+from flowengine.nodes.container import compiled, every_node, skeleton_of
 from flowengine.nodes.inputs import InputField
+from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.node import FlowNode
-from flowengine.nodes.policy import wrapped
 from flowengine.values import freeze
 
-__all__ = ["FlowLimits", "Plan", "assemble"]
-
-
-@dataclass(frozen=True, slots=True)
-class FlowLimits:
-    """Bounds of a whole run."""
-
-    concurrency: int | None = None
-    """Nodes in flight at once; None: as many as are ready."""
-    timeout: float | None = None
-    """Seconds for the whole run; None: no bound."""
-    on_failure: OnFailure = "drain"
+__all__ = ["Plan", "assemble", "outputs_of", "partial_outputs_of"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,7 @@ class Plan:
     state: Mapping[str, StateKey] = field(default_factory=dict[str, StateKey])
     outputs: Mapping[str, Callable[[Context], Any]] | None = None
     """Output name → value; None: the outputs of the last nodes, by name."""
-    limits: FlowLimits = FlowLimits()
+    limits: FlowLimits = field(default_factory=FlowLimits)
     description: str = ""
     allow_env: Sequence[str] = ()
     """Environment values that templates may read; they are kept in the journal."""
@@ -63,7 +55,7 @@ class Plan:
     @cached_property
     def fingerprints(self) -> Mapping[str, str]:
         """Node → hash of its definition; worked out at the first use."""
-        return {name: _hash(node.fingerprint_source) for name, node in self.definitions.items()}
+        return {path: _hash(node.fingerprint_source) for path, node in every_node(self.definitions)}
 
     @cached_property
     def skeleton(self) -> Mapping[str, Any]:
@@ -71,17 +63,7 @@ class Plan:
 
         Frozen, so that a journal may keep the text of it from one run to the next.
         """
-        labels: dict[tuple[str, str], list[str]] = {}
-        for source, target, route in self.graph.edges:
-            opened = labels.setdefault((source, target), [])
-            if route is not None:
-                opened.append(route)
-        return freeze(
-            {
-                "nodes": [[vertex.id, vertex.kind] for vertex in self.graph.vertices],
-                "edges": [[source, target, opened] for (source, target), opened in labels.items()],
-            }
-        )
+        return skeleton_of(self.graph, self.definitions)
 
     def prepare(self) -> None:
         """Let every node say now what would fail later (a missing key), before anything is paid."""
@@ -90,7 +72,7 @@ class Plan:
 
     @cached_property
     def _preparing(self) -> Sequence[FlowNode]:
-        return [node for node in self.definitions.values() if type(node).prepare is not FlowNode.prepare]
+        return [node for _, node in every_node(self.definitions) if type(node).prepare is not FlowNode.prepare]
 
 
 def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> Plan:
@@ -100,19 +82,31 @@ def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> Plan:
     """
     if not nodes:
         raise FlowError([Diagnostic("FE208", f"flow '{name}' has no nodes")])
-    graph = Graph(
-        (node.vertex(each) for each, node in nodes.items()),
-        (edge for each, node in nodes.items() for edge in _edges(each, node)),
-    )
+    body = compiled(nodes)
     reserved = [key for key in parts.get("state", ()) if key in ENGINE_KEYS or key.startswith("=")]
     if reserved:
         raise FlowError([Diagnostic("FE402", f"shared state key '{reserved[0]}' belongs to the engine")])
-    runnable = {each: wrapped(node) for each, node in nodes.items()}
-    return Plan(name, graph, dict(nodes), [runnable[each] for each in graph.ids], **parts)
+    return Plan(name, body.graph, dict(nodes), body.nodes, **parts)
 
 
-def _edges(name: str, node: FlowNode) -> list[Edge]:
-    return list(node.edges(name))
+def outputs_of(plan: Plan, walk: Walk) -> Mapping[str, Any]:
+    """What a flow gives back once its nodes are settled; raises what a template raises."""
+    if plan.outputs is None:
+        done = {plan.graph.ids[leaf]: walk.result_of(leaf) for leaf in plan.graph.leaves}
+        return freeze({name: result.output for name, result in done.items() if result is not None})
+    context = FinalContext(walk)
+    return freeze({name: value(context) for name, value in plan.outputs.items()})
+
+
+def partial_outputs_of(plan: Plan, walk: Walk) -> Mapping[str, Any]:
+    """Those outputs that can be worked out from what there is."""
+    if plan.outputs is None:
+        return outputs_of(plan, walk)
+    context, found = FinalContext(walk), dict[str, Any]()
+    for name, value in plan.outputs.items():
+        with suppress(TemplateError):
+            found[name] = value(context)
+    return freeze(found)
 
 
 def _hash(value: Any) -> str:

@@ -1,7 +1,8 @@
 """Policies round a node: `when`, `set`, retry, timeout. Each has the shape of the node it wraps.
 
-From the outside in: when → set → retry → timeout → the node itself. So a timeout bounds one
-attempt, a retry repeats the node and its timeout, and `set` sees the output that was kept.
+From the outside in: when → set → limits → retry → timeout → effect → the node itself. So a timeout
+bounds one attempt, a retry repeats the node and its timeout, limits hold for all attempts together,
+and `set` sees the output that was kept.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from typing import Any
 import anyio
 
 from flowengine.context import Context, NodeResult
+from flowengine.engine.levels import out_of_time
 from flowengine.engine.ports import Ended, Node, Skip
+from flowengine.engine.view import NodeContext
 from flowengine.errors import NodeTimeoutError, TemplateError
+from flowengine.ledger import Ledger, Usage
+from flowengine.nodes.limits import PartLimits
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.retry import Retry
+from flowengine.records import EffectDecided, ToolCall, tool_key
 from flowengine.records import Retry as RetryRecord
 from flowengine.values import shown
 
@@ -27,10 +33,14 @@ __all__ = ["wrapped"]
 def wrapped(node: FlowNode) -> Node:
     """The node with the policies that it asks for; without any it is the node itself."""
     runnable: Node = node
+    if node.effect == "external":
+        runnable = _Deed(runnable)
     if node.timeout is not None:
         runnable = _Timed(runnable, node.timeout)
     if node.retry is not None and node.retry.attempts > 1:
         runnable = _Retrying(runnable, node.retry)
+    if node.limits is not None:
+        runnable = _Bounded(runnable, node.limits, leaf=not node.container)
     if node.set:
         runnable = _Setting(runnable, node.set)
     if node.when is not None:
@@ -75,6 +85,54 @@ class _Timed:
             return await self._node.run(context)
         assert scope.cancelled_caught
         raise NodeTimeoutError(f"took longer than its timeout of {self._seconds:g} s")
+
+
+class _Bounded:
+    """A part of the run with a ledger of its own. What it has spent before counts; its time begins anew."""
+
+    def __init__(self, node: Node, limits: PartLimits, *, leaf: bool) -> None:
+        self._node = node
+        self._limits = limits
+        self._leaf = leaf
+
+    async def run(self, context: Context, /) -> Ended:
+        limits, path = self._limits, context.current_node or ""
+        deadline = None if limits.timeout is None else anyio.current_time() + limits.timeout
+        spent = context.walk.history.spent(path) if isinstance(context, NodeContext) else Usage()
+        ledger = Ledger(
+            limits.bounds,
+            of=f"node '{path}'",
+            part=path,
+            on_limit=limits.on_limit,
+            above=context.ledger,
+            spent=spent,
+            deadline=deadline,
+        )
+        charged = context.charging(ledger) if isinstance(context, NodeContext) else context.with_(ledger=ledger)
+        if deadline is None or not self._leaf:
+            return await self._node.run(charged)  # A container keeps the deadline of its levels itself.
+        with anyio.move_on_at(deadline):
+            return await self._node.run(charged)
+        raise out_of_time(ledger)
+
+
+class _Deed:
+    """A function with an effect outside: that it begins is on record before it does. Source of the rule: rule 18."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def run(self, context: Context, /) -> Ended:
+        call = ToolCall(context.current_node or "", {}, None, effect="external", key=tool_key("node", {}), started=True)
+        decided = [each for each in context.recorded if type(each) is EffectDecided and each.key == call.key]
+        if decided and decided[-1].decision == "done":
+            return NodeResult()
+        await context.note(call)
+        try:
+            return await self._node.run(context)
+        except Exception as error:
+            await context.note(call._replace(result=str(error), is_error=True, started=False))
+            raise
 
 
 class _Retrying:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from flowengine.errors import OutputError
+from flowengine.errors import DefinitionError, LimitError, OutputError
 
 __all__ = ["Retry"]
 
@@ -26,5 +26,10 @@ class Retry:
     on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
 
     def covers(self, error: BaseException) -> bool:
-        """`invalid_output` is an output that does not fit its shape; `error` is everything else."""
+        """`invalid_output` is an output that does not fit its shape; `error` is everything else.
+
+        Neither are limits and wrong definitions, which are the same the next time.
+        """
+        if isinstance(error, LimitError | DefinitionError):
+            return False
         return ("invalid_output" if isinstance(error, OutputError) else "error") in self.on

@@ -9,26 +9,27 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from math import inf
 from time import time
 from typing import Any, TypeAlias
 
 import anyio
 
-from flowengine.context import EMPTY, RunStatus
-from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
+from flowengine.context import EMPTY
+from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
-from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import FlowChangedError, JournalError, LimitError, StoreCorruptError
 from flowengine.journal.effects import decided_effects
+from flowengine.ledger import Ledger
 from flowengine.nodes.inputs import checked_inputs
-from flowengine.nodes.plan import FlowLimits, Plan
+from flowengine.nodes.limits import FlowLimits
+from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
 from flowengine.run_scope import RunScope
 from flowengine.runners.run import Run
-from flowengine.values import freeze
 from flowengine.version import __version__
 
 __all__ = ["changed_nodes", "new_run_id", "read_run", "resume", "start"]
@@ -171,14 +172,14 @@ async def _drive(
     """Journal the first events, run, journal the last one; the journal is closed whatever happens."""
     try:
         await _committed(journal, *first)  # From here on the run can be found and resumed.
-        if limits.timeout is None:
-            in_time = True
-            await _schedule(plan, walk, journal, limits, live)
-        else:
-            with anyio.move_on_after(limits.timeout) as scope:
-                await _schedule(plan, walk, journal, limits, live)
-            in_time = not scope.cancelled_caught
-        finished = _finish(plan, walk, None if in_time else limits.timeout)
+        limit: LimitError | None = None
+        with anyio.move_on_after(inf if limits.timeout is None else limits.timeout) as scope:
+            limit = await _schedule(plan, walk, journal, limits, live)
+        if scope.cancelled_caught:
+            limit = LimitError(
+                f"the run took longer than its limit of {limits.timeout:g} s", part="", on_limit=limits.on_limit
+            )
+        finished = _finish(plan, walk, limit)
         await _committed(journal, finished)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
@@ -201,7 +202,10 @@ async def _committed(journal: Journal, *events: Event) -> None:
         await waiting
 
 
-async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits, live: Live | None) -> None:
+async def _schedule(
+    plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits, live: Live | None
+) -> LimitError | None:
+    """Run what can run; the limit that ended it early, where that is no failure."""
     async with RunScope() as scope:
         scheduler = Scheduler(
             walk,
@@ -211,8 +215,17 @@ async def _schedule(plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits
             on_failure=limits.on_failure,
             live=live,
             scope=scope,
+            ledger=_ledger(walk, limits),
         )
         await scheduler.run()
+    return scheduler.limited
+
+
+def _ledger(walk: Walk, limits: FlowLimits) -> Ledger | None:
+    """What the run may spend, less what it has spent before; None where nothing bounds it."""
+    if not any(limits.bounds):
+        return None
+    return Ledger(limits.bounds, on_limit=limits.on_limit, spent=walk.history.spent())
 
 
 async def _close_quietly(journal: Journal) -> None:
@@ -223,25 +236,19 @@ async def _close_quietly(journal: Journal) -> None:
         return
 
 
-def _finish(plan: Plan, walk: Walk, timed_out: float | None) -> RunFinished:
-    if timed_out is not None:
-        error = ErrorInfo(LimitError.__name__, f"the run took longer than its limit of {timed_out:g} s")
-        return RunFinished(time(), "failed", None, error)
+def _finish(plan: Plan, walk: Walk, limit: LimitError | None) -> RunFinished:
     failure = walk.failure()
     if failure is not None:
         node, error = failure
         return RunFinished(time(), "failed", None, error, node)
-    status: RunStatus = "succeeded"
+    if limit is not None:
+        told = error_info(limit)
+        if limit.on_limit == "partial":
+            return RunFinished(time(), "partial", partial_outputs_of(plan, walk), told, limit.part or None)
+        return RunFinished(time(), "paused" if limit.on_limit == "pause" else "failed", None, told, limit.part or None)
+    if walk.waits:
+        return RunFinished(time(), "waiting")
     try:
-        outputs = _outputs(plan, walk)
+        return RunFinished(time(), "succeeded", outputs_of(plan, walk))
     except Exception as error:
         return RunFinished(time(), "failed", None, error_info(error))
-    return RunFinished(time(), status, outputs)
-
-
-def _outputs(plan: Plan, walk: Walk) -> Mapping[str, Any]:
-    if plan.outputs is not None:
-        context = FinalContext(walk)
-        return freeze({name: value(context) for name, value in plan.outputs.items()})
-    done = {plan.graph.ids[leaf]: walk.result_of(leaf) for leaf in plan.graph.leaves}
-    return {name: result.output for name, result in done.items() if result is not None}

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from os import PathLike
-from typing import Any, Final
+from typing import Any
 
 from flowengine.agents.surroundings import Surroundings
 from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, ProjectError
+from flowengine.ledger import Bounds
 from flowengine.llm.dotenv import read_environment
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
-from flowengine.nodes.condition import CasesNode, ConditionNode
-from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.inputs import REQUIRED, InputField
+from flowengine.nodes.limits import FlowLimits, PartLimits
 from flowengine.nodes.node import FlowNode
-from flowengine.nodes.plan import FlowLimits, Plan, assemble
+from flowengine.nodes.plan import Plan, assemble
 from flowengine.nodes.retry import Retry
 from flowengine.spec.agents import AgentMaker
-from flowengine.spec.fields import Route
+from flowengine.spec.kinds import Kinds
+from flowengine.spec.levels import NodePath, key_path, level_of
 from flowengine.spec.loader import load_flow
 from flowengine.spec.project import Project, find_project
 from flowengine.spec.references import edges_of
-from flowengine.spec.schema import FlowSpec
-from flowengine.spec.schema_nodes import (
-    AgentNodeSpec,
-    ConditionNodeSpec,
-    EvaluationNodeSpec,
-    FunctionNodeSpec,
-    NodeSpec,
-    RetrySpec,
-    RoutingNodeSpec,
-)
-from flowengine.spec.scope import boolean, template, values
+from flowengine.spec.schema import FlowSpec, Limits
+from flowengine.spec.schema_keys import BoundedKeys, NodeLimits, RetrySpec
+from flowengine.spec.schema_nodes import AgentNodeSpec, EvaluationNodeSpec, NodeSpec, RoutingNodeSpec
+from flowengine.spec.scope import boolean, values
 from flowengine.spec.settings import retry_of, settings_of, timeout_of
 
 __all__ = ["build", "load_plan"]
@@ -63,15 +57,14 @@ def build(
 
     `environ`: where keys, addresses and the values of `allow_env` are looked up while the plan runs.
     """
-    builder = _Builder(spec, project, model, Surroundings(environ, project.providers))
-    nodes = builder.nodes()
+    builder = _Builder(spec, project, model, environ)
     return assemble(
         spec.name,
-        nodes,
+        builder.nodes(()),
         inputs={name: _input(each) for name, each in spec.inputs.items()},
         state={name: StateKey(each.default, each.merge, each.type) for name, each in spec.shared_state.items()},
         outputs={name: values(each) for name, each in spec.outputs.items()} if spec.outputs else None,
-        limits=FlowLimits(spec.limits.concurrency, spec.limits.timeout, spec.limits.on_failure),
+        limits=_flow_limits(spec.limits),
         description=spec.description,
         allow_env=project.allow_env,
         environ=environ,
@@ -83,126 +76,79 @@ def build(
 class _Builder:
     """Makes the nodes of one flow, and collects what is wrong with what they import."""
 
-    def __init__(self, spec: FlowSpec, project: Project, model: str | None, surroundings: Surroundings) -> None:
+    def __init__(self, spec: FlowSpec, project: Project, model: str | None, environ: Mapping[str, str]) -> None:
         self._spec = spec
-        self._project = project
         self._model = model
-        self._agents = AgentMaker(spec, project, model, surroundings)
-        self._reads: dict[str, list[str]] = {}
-        for source, target, route in edges_of(spec):
-            if route is None:
-                self._reads.setdefault(target, []).append(source)
+        agents = AgentMaker(spec, project, model, Surroundings(environ, project.providers, project.prices))
+        subflow = partial(build, project=project, model=model, environ=environ)
+        self._kinds = Kinds(spec, project, agents, self.nodes, subflow)
 
-    def nodes(self) -> dict[str, FlowNode]:
+    def nodes(self, level: NodePath) -> dict[str, FlowNode]:
+        """The nodes of one level: the flow's own, or those inside the container at a path."""
+        reads: dict[str, list[str]] = {}
+        for source, target, route in edges_of(self._spec, level):
+            if route is None:
+                reads.setdefault(target, []).append(source)
         made: dict[str, FlowNode] = {}
         problems: list[Diagnostic] = []
-        for name, node in self._spec.nodes.items():
+        for name, node in level_of(self._spec, level).items():
+            path = (*level, name)
             try:
-                made[name] = self._node(name, node)
+                made[name] = self._kinds.make(path, node, self._common(node, reads.get(name, ())))
             except FlowError as error:
                 problems += error.diagnostics
             except DefinitionError as error:
-                problems.append(self._problem(name, error))
+                problems.append(self._problem(path, error))
         if problems:
             raise FlowError(sorted(problems, key=lambda each: (each.line or 0, each.column or 0)))
         return made
 
-    def _problem(self, name: str, error: FlowEngineError) -> Diagnostic:
-        line, column = self._spec.position(("nodes", name))
+    def _problem(self, path: NodePath, error: FlowEngineError) -> Diagnostic:
+        line, column = self._spec.position(key_path(path))
         file = None if self._spec.path is None else str(self._spec.path)
+        name = ".".join(path)
         if isinstance(error, ProjectError):
             return Diagnostic(error.code or "FE507", error.message, file, line, column, node=name)
         return Diagnostic("FE403", str(error), file, line, column, node=name)
 
-    def _node(self, name: str, node: NodeSpec) -> FlowNode:
-        return _MAKERS[type(node)](self, name, node, self._common(name, node))
-
-    def _common(self, name: str, node: NodeSpec) -> dict[str, Any]:
+    def _common(self, node: NodeSpec, reads: Sequence[str]) -> dict[str, Any]:
         """What every node may say."""
         retry = retry_of(self._spec, node)
         return {
             "needs": node.needs,
-            "reads": self._reads.get(name, ()),
+            "reads": reads,
             "join": node.join,
             "when": None if node.when is None else boolean(node.when),
             "set": {key: values(each) for key, each in node.set.items()},
             "retry": None if retry is None else _retry(retry),
             "timeout": timeout_of(self._spec, node),
             "on_error": node.on_error.then or node.on_error.action,
+            "effect": node.effect if isinstance(node, BoundedKeys) else "none",
+            "limits": _part_limits(node.limits) if isinstance(node, BoundedKeys) else None,
             "description": node.description,
             "fingerprint": lambda: self._fingerprint(node),
         }
 
     def _fingerprint(self, node: NodeSpec) -> str:
-        """The node's own definition with everything that it inherits."""
+        """The node's own definition with everything that it inherits; nodes inside it have one of their own."""
         agent = None
         if isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec):
             agent = settings_of(self._spec, node).model_dump(mode="json", exclude_unset=True)
         inherited = [self._model, agent, timeout_of(self._spec, node), repr(retry_of(self._spec, node))]
-        own = node.model_dump(mode="json", exclude_unset=True)
+        own = node.model_dump(mode="json", exclude_unset=True, exclude={"nodes", "limits"})
         return json.dumps([own, *inherited], sort_keys=True, ensure_ascii=False)
 
-    # --- one method a kind
 
-    def _agent(self, name: str, node: AgentNodeSpec, common: dict[str, Any]) -> FlowNode:
-        routing = settings_of(self._spec, node).routing
-        targets, fallback = ({}, None) if routing is None else _targets(routing.routes, routing.fallback)
-        return AgentNode(
-            self._agents.generating(name, node),
-            prompt=None if node.prompt is None else template(node.prompt),
-            targets=targets,
-            fallback=fallback,
-            **common,
-        )
-
-    def _routing(self, name: str, node: RoutingNodeSpec, common: dict[str, Any]) -> FlowNode:
-        targets, fallback = _targets(node.routes, node.fallback)
-        target = None if node.target is None else template(node.target)
-        return RoutingNode(self._agents.routing(name, node), targets, fallback=fallback, target=target, **common)
-
-    def _condition(self, name: str, node: ConditionNodeSpec, common: dict[str, Any]) -> FlowNode:
-        if node.cases is not None:
-            cases = [(boolean(each.if_), each.taken, each.then) for each in node.cases]
-            return CasesNode(cases, node.else_, has_otherwise=node.has_else, **common)
-        if node.call is not None:
-            targets = {label: route.to for label, route in (node.routes or {}).items()}
-            call = self._project.import_callable(node.call)
-            return ConditionNode(call, targets, node.else_, has_otherwise=node.has_else, **common)
-        assert node.if_ is not None  # One of the three forms is there.
-        return ConditionNode(boolean(node.if_), node.then, node.else_, **common)
-
-    def _evaluation(self, name: str, node: EvaluationNodeSpec, common: dict[str, Any]) -> FlowNode:
-        routes = node.routes or {}
-        settings: dict[str, Any] = {
-            "passes": routes["pass"].to if "pass" in routes else None,
-            "fails": routes["fail"].to if "fail" in routes else None,
-            "target": None if node.target is None else template(node.target),
-            **common,
-        }
-        if node.call is not None:
-            scorer = self._project.import_callable(node.call)
-            threshold = 0.7 if node.threshold is None else node.threshold
-            return EvaluationNode(scorer=scorer, threshold=threshold, **settings)
-        return EvaluationNode(self._agents.judging(name, node), **settings)
-
-    def _function(self, name: str, node: FunctionNodeSpec, common: dict[str, Any]) -> FlowNode:
-        arguments = {key: values(each) for key, each in node.with_.items()} if node.with_ else None
-        return FunctionNode(self._project.import_callable(node.call), arguments=arguments, **common)
+def _flow_limits(limits: Limits) -> FlowLimits:
+    return FlowLimits(limits.concurrency, limits.timeout, limits.on_failure, _bounds(limits), limits.on_limit)
 
 
-_MAKERS: Final[Mapping[type[Any], Callable[[_Builder, str, Any, dict[str, Any]], FlowNode]]] = {
-    AgentNodeSpec: _Builder._agent,  # pyright: ignore[reportPrivateUsage] - the table of this module's own class
-    RoutingNodeSpec: _Builder._routing,  # pyright: ignore[reportPrivateUsage]
-    ConditionNodeSpec: _Builder._condition,  # pyright: ignore[reportPrivateUsage]
-    EvaluationNodeSpec: _Builder._evaluation,  # pyright: ignore[reportPrivateUsage]
-    FunctionNodeSpec: _Builder._function,  # pyright: ignore[reportPrivateUsage]
-}
+def _part_limits(limits: NodeLimits | None) -> PartLimits | None:
+    return None if limits is None else PartLimits(_bounds(limits), limits.timeout, limits.on_limit)
 
 
-def _targets(routes: Mapping[str, Route], fallback: str | None) -> tuple[dict[str, str | None], str | None]:
-    """Label → node; and the fallback where it is a node and not one of the labels."""
-    targets = {label: route.to for label, route in routes.items()}
-    return targets, None if fallback in targets else fallback
+def _bounds(limits: NodeLimits) -> Bounds:
+    return Bounds(limits.cost_usd, limits.tokens, limits.model_calls)
 
 
 def _retry(retry: RetrySpec) -> Retry:

@@ -18,9 +18,11 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.llm.pricing import Price
 from flowengine.llm.provider import ProviderSettings
 from flowengine.spec.defined import names_in
 from flowengine.spec.imports import load_module
+from flowengine.spec.prices import read_prices
 from flowengine.spec.providers import read_providers
 from flowengine.spec.shapes import is_map
 
@@ -58,6 +60,8 @@ class Project:
     """Where runs are recorded."""
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     """Provider → its address and limits."""
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    """Model → what it costs."""
     memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of memory."""
 
@@ -184,6 +188,7 @@ _EXPECTED: Final = {
     "pythonpath": _LIST,
     "store": "a string",
     "providers": "a table",
+    "prices": "a table",
     "memory": "a table",
 }
 _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
@@ -208,6 +213,7 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
         problems.append(Diagnostic("FE502", message, str(file), hint=hint))
 
     sound["providers"] = read_providers(sound.get("providers", {}), tell)
+    sound["prices"] = read_prices(sound.get("prices", {}), tell)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
     return Project(file.parent, file, **sound), problems
 

@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["UNAVAILABLE_KEYS", "UNAVAILABLE_TYPES"]
 
-UNAVAILABLE_TYPES: Final[frozenset[str]] = frozenset({"map", "loop", "subflow", "approval"})
+UNAVAILABLE_TYPES: Final[frozenset[str]] = frozenset()
 """Node types."""
 
 _OF_AGENTS: Final = frozenset({"context", "contexts", "memory", "skills"})

@@ -1,0 +1,71 @@
+"""A decision by a person: the run waits for it without costing anything. Source of the rules: rule 12."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import time
+from typing import Any, ClassVar
+
+from flowengine.context import Context, NodeResult
+from flowengine.engine.ports import Ended, Park
+from flowengine.nodes.node import FlowNode, Value
+from flowengine.records import Answered, Asked
+
+__all__ = ["ApprovalNode"]
+
+
+class ApprovalNode(FlowNode):
+    """Asks `message`, and takes the route that somebody chooses (`targets`: choice → node, None: nowhere).
+
+    `form`: a JSON Schema of what is filled in beside the choice. `expires`: seconds after which
+    `on_expire` counts as chosen, once somebody opens the run. The output is
+    `{choice, comment, by, form}`.
+    """
+
+    kind: ClassVar[str] = "approval"
+    transparent: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        message: Value,
+        targets: Mapping[str, str | None],
+        *,
+        form: Mapping[str, Any] | None = None,
+        expires: float | None = None,
+        on_expire: str | None = None,
+        clock: Callable[[], float] = time,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.message = message
+        self.form = form
+        self.expires = expires
+        self.on_expire = on_expire
+        self._routes = dict(targets)
+        self._clock = clock
+
+    @property
+    def routes(self) -> Mapping[str, str | None]:
+        return self._routes
+
+    async def run(self, context: Context, /) -> Ended:
+        recorded = context.recorded
+        asked = next((each for each in recorded if type(each) is Asked), None)
+        if asked is None:
+            asked = self._question(context)
+            await context.note(asked)
+        answered = next((each for each in recorded if type(each) is Answered), None)
+        if answered is None and asked.expires is not None and asked.expires <= self._clock():
+            answered = Answered(asked.on_expire or "", by="expired")
+            await context.note(answered)
+        if answered is None:
+            return Park()
+        output = {"choice": answered.choice, "comment": answered.comment, "by": answered.by, "form": answered.form}
+        return NodeResult(output, route=answered.choice)
+
+    def _question(self, context: Context) -> Asked:
+        expires = None if self.expires is None else self._clock() + self.expires
+        return Asked(str(self.message(context)), list(self._routes), self.form, expires, self.on_expire)
+
+    def identity(self) -> Sequence[Any]:
+        return (self.form, self.expires, self.on_expire)

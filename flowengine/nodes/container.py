@@ -1,0 +1,76 @@
+"""What map, loop and subflow have in common: nodes inside, compiled once.
+
+Which levels a container enters, and what becomes of them, is each one's own matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from flowengine.engine.graph import Graph, Vertex
+from flowengine.engine.levels import Body
+from flowengine.errors import DefinitionError
+from flowengine.nodes.node import FlowNode
+from flowengine.nodes.policy import wrapped
+from flowengine.values import freeze
+
+__all__ = ["ContainerNode", "compiled", "every_node", "skeleton_of"]
+
+
+class ContainerNode(FlowNode):
+    """A node that runs other nodes. It holds no slot of the run's concurrency, and is not retried: its nodes are."""
+
+    container: ClassVar[bool] = True
+
+    def __init__(self, nodes: Mapping[str, FlowNode], **settings: Any) -> None:
+        super().__init__(**settings)
+        if self.retry is not None:
+            raise DefinitionError(f"a {self.kind} takes no `retry`: put it on the nodes inside")
+        self.definitions = dict(nodes)
+        self.body = compiled(self.definitions)
+
+    def vertex(self, name: str) -> Vertex:
+        return super().vertex(name)._replace(container=True)
+
+    @property
+    def inside(self) -> Mapping[str, FlowNode]:
+        return self.definitions
+
+
+def compiled(nodes: Mapping[str, FlowNode]) -> Body:
+    """The graph of some nodes, and the nodes with their policies; `FlowError` for unknown targets and cycles."""
+    graph = Graph(
+        (node.vertex(name) for name, node in nodes.items()),
+        (edge for name, node in nodes.items() for edge in node.edges(name)),
+    )
+    runnable = {name: wrapped(node) for name, node in nodes.items()}
+    return Body(graph, [runnable[name] for name in graph.ids])
+
+
+def every_node(nodes: Mapping[str, FlowNode], prefix: str = "") -> Iterator[tuple[str, FlowNode]]:
+    """All nodes with their paths as the file has them (`polish.judge`), those inside others too.
+
+    >>> from flowengine.nodes.function import FunctionNode
+    >>> [path for path, _ in every_node({"a": FunctionNode(print)})]
+    ['a']
+    """
+    for name, node in nodes.items():
+        yield f"{prefix}{name}", node
+        yield from every_node(node.inside, f"{prefix}{name}.")
+
+
+def skeleton_of(graph: Graph, nodes: Mapping[str, FlowNode]) -> Mapping[str, Any]:
+    """Nodes with kinds and edges with labels, level by level, so that a run can be drawn without its flow."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for source, target, route in graph.edges:
+        opened = labels.setdefault((source, target), [])
+        if route is not None:
+            opened.append(route)
+    drawn: list[list[Any]] = []
+    for vertex in graph.vertices:
+        node = nodes[vertex.id]
+        body = [skeleton_of(node.body.graph, node.inside)] if isinstance(node, ContainerNode) else []
+        drawn.append([vertex.id, vertex.kind, *body])
+    edges = [[source, target, opened] for (source, target), opened in labels.items()]
+    return freeze({"nodes": drawn, "edges": edges})

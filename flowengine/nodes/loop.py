@@ -1,0 +1,116 @@
+"""Repetition: a body that runs round after round until it is good enough. Source of the rules: rule 11."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from flowengine.context import EMPTY, Context, NodeResult
+from flowengine.engine.levels import Level, Unfinished, enter, written
+from flowengine.engine.ports import Ended
+from flowengine.errors import DefinitionError, LimitError, RunError, TemplateError
+from flowengine.nodes.container import ContainerNode
+from flowengine.nodes.node import FlowNode, Value
+from flowengine.records import RoundEnded
+from flowengine.values import freeze, shown
+
+__all__ = ["LoopNode"]
+
+
+class _Round(NamedTuple):
+    """A round that is over, and what it would contribute."""
+
+    ended: RoundEnded
+    contribution: Mapping[str, Any]
+
+
+class LoopNode(ContainerNode):
+    """Runs its body up to `max_iterations` times; each round has its variables in `round`.
+
+    - `initial`: variable → value in the first round; `carry`: variable → its value in the next one,
+      worked out from the body (a variable that is not carried stays).
+    - `until`: looked at after each round; true ends the loop with that round.
+    - `best_by`: a round's mark, a number. Of a loop that is exhausted the round with the highest mark
+      is chosen, the later on a tie; without it the last round.
+    - `exhausted_fails`: whether it is a failure that no round was good enough.
+
+    The output is the chosen round's variables with `iterations` and `exhausted`, and only that
+    round's writes count. `round.index` counts from 0; `round.last` says that no other can follow.
+    """
+
+    kind: ClassVar[str] = "loop"
+
+    def __init__(
+        self,
+        nodes: Mapping[str, FlowNode],
+        *,
+        max_iterations: int,
+        initial: Mapping[str, Value] = EMPTY,
+        until: Callable[[Context], Any] | None = None,
+        carry: Mapping[str, Value] = EMPTY,
+        best_by: Value | None = None,
+        exhausted_fails: bool = True,
+        **settings: Any,
+    ) -> None:
+        super().__init__(nodes, **settings)
+        if max_iterations < 1:
+            raise DefinitionError(f"max_iterations must be at least 1, not {max_iterations!r}")
+        self.max_iterations = max_iterations
+        self.initial = initial
+        self.until = until
+        self.carry = carry
+        self.best_by = best_by
+        self.exhausted_fails = exhausted_fails
+
+    async def run(self, context: Context, /) -> Ended:
+        told = {record.index: record for record in context.recorded if type(record) is RoundEnded}
+        variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})
+        chosen: _Round | None = None
+        for index in range(self.max_iterations):
+            names = {**variables, "index": index, "last": index == self.max_iterations - 1}
+            level = enter(context, self.body, f".round[{index}].", variables={"round": names})
+            try:
+                await level.run()
+            except Unfinished as end:
+                return end.answer
+            except LimitError as error:
+                if error.on_limit != "partial" or error.part != context.current_node or chosen is None:
+                    raise
+                return self._result(chosen, index, exhausted=True)
+            seen = level.seen()
+            ended = told.get(index)
+            if ended is None:
+                ended = self._judged(index, variables, seen)
+                await context.note(ended)
+            if ended.stopped:
+                return self._result(_Round(ended, level.contribution()), index + 1, exhausted=False)
+            chosen = self._better(chosen, ended, level)
+            if index + 1 < self.max_iterations:
+                variables = freeze({**variables, **{name: value(seen) for name, value in self.carry.items()}})
+        assert chosen is not None  # There was at least one round.
+        if self.until is not None and self.exhausted_fails:
+            raise RunError(f"`until` was not true in any of the {self.max_iterations} rounds")
+        return self._result(chosen, self.max_iterations, exhausted=self.until is not None)
+
+    def _judged(self, index: int, variables: Mapping[str, Any], seen: Context) -> RoundEnded:
+        stopped = self.until is not None and self.until(seen)
+        if not isinstance(stopped, bool):
+            raise TemplateError(f"`until` must give true or false, found {shown(stopped)}")
+        mark = None if self.best_by is None else self.best_by(seen)
+        if mark is not None and (isinstance(mark, bool) or not isinstance(mark, int | float)):
+            raise TemplateError(f"`best_by` must give a number, found {shown(mark)}")
+        return RoundEnded(index, variables, stopped, mark)
+
+    def _better(self, best: _Round | None, ended: RoundEnded, level: Level) -> _Round:
+        """The round to be chosen so far; one without a mark is the worst."""
+        if best is not None and self.best_by is not None and _mark(ended) < _mark(best.ended):
+            return best
+        return _Round(ended, level.contribution())
+
+    def _result(self, chosen: _Round, iterations: int, *, exhausted: bool) -> NodeResult:
+        output = {**chosen.ended.variables, "iterations": iterations, "exhausted": exhausted}
+        return written(output, chosen.contribution)
+
+
+def _mark(ended: RoundEnded) -> float:
+    return float("-inf") if ended.best is None else ended.best

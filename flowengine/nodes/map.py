@@ -1,0 +1,144 @@
+"""The same body for each item of a list, some at once, results in the items' order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, cast
+
+from flowengine.context import Context
+from flowengine.engine.crew import Crew
+from flowengine.engine.levels import Level, Unfinished, enter, store_of, written
+from flowengine.engine.ports import CalledOff, Ended, Park
+from flowengine.engine.scheduler import BodyError
+from flowengine.errors import DefinitionError, FlowEngineError, LimitError, RunError, TemplateError
+from flowengine.nodes.container import ContainerNode
+from flowengine.nodes.node import FlowNode, Value
+from flowengine.records import MapBegan
+from flowengine.values import shown
+
+__all__ = ["MOST_ITEMS", "MapNode", "OnItemError"]
+
+OnItemError = Literal["fail", "collect", "skip"]
+
+MOST_ITEMS: Final = 100_000
+"""Items that a map takes. More is nearly always a mistake, and each is journaled."""
+
+
+class MapNode(ContainerNode):
+    """Runs its body once for each item of the list that `over` gives.
+
+    The body sees the item under the name `name` and in its first nodes as `result`, and `each` with
+    `index` and `total`. `result` is worked out from the body; by default it is the output of the
+    body's only last node. `concurrency`: items in work at once.
+
+    `on_item_error`: a failed item fails the map (no other is begun; those in work end), has
+    `{error, index}` in its place (`collect`), or is left out (`skip`). What a failed item wrote does not
+    count. Items come in no order among themselves, so the state that they write needs a merge rule.
+    """
+
+    kind: ClassVar[str] = "map"
+
+    def __init__(
+        self,
+        nodes: Mapping[str, FlowNode],
+        *,
+        over: Value,
+        name: str = "item",
+        concurrency: int | None = None,
+        on_item_error: OnItemError = "fail",
+        result: Value | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(nodes, **settings)
+        self.over = over
+        self.name = name
+        self.concurrency = concurrency
+        self.on_item_error: OnItemError = on_item_error
+        self.result = result if result is not None else self._of_the_last()
+
+    def _of_the_last(self) -> Value:
+        graph = self.body.graph
+        if len(graph.leaves) != 1:
+            ends = ", ".join(graph.ids[each] for each in graph.leaves)
+            raise DefinitionError(f"a map whose body ends in several nodes ({ends}) needs `result`")
+        last = graph.ids[graph.leaves[0]]
+        return lambda seen: seen.prev_outputs.get(last)
+
+    async def run(self, context: Context, /) -> Ended:
+        items = _list(self.over(context))
+        if not any(type(record) is MapBegan for record in context.recorded):
+            await context.note(MapBegan(len(items)))
+        run = _MapRun(self, context, items)
+        await run.crew.run()
+        return run.ended()
+
+
+class _MapRun:
+    """One run of a map: what became of each item so far."""
+
+    def __init__(self, node: MapNode, context: Context, items: list[Any]) -> None:
+        self._node = node
+        self._context = context
+        self._items = items
+        self._outputs: dict[int, Any] = {}
+        self._contributions: dict[int, Mapping[str, Any]] = {}
+        self._failures: dict[int, FlowEngineError] = {}
+        self._unfinished: list[Park | CalledOff] = []
+        self._limit: LimitError | None = None
+        self.crew = Crew(len(items), self._item, node.concurrency)
+
+    async def _item(self, index: int) -> None:
+        node, item = self._node, self._items[index]
+        names = {node.name: item, "each": {"index": index, "total": len(self._items)}}
+        level = enter(self._context, node.body, f"[{index}].", variables=names, received=item)
+        try:
+            await level.run()
+            self._done(index, level)
+        except Unfinished as end:
+            self._unfinished.append(end.answer)
+        except LimitError as error:
+            self._limit = self._limit or error
+            self.crew.stop()
+        except (BodyError, TemplateError) as error:
+            self._failures[index] = error
+            if node.on_item_error == "fail":
+                self.crew.stop()
+
+    def _done(self, index: int, level: Level) -> None:
+        self._outputs[index] = self._node.result(level.seen())
+        contribution = level.contribution()
+        if contribution:
+            self._contributions[index] = contribution
+
+    def ended(self) -> Ended:
+        if self._limit is not None and not self._keeps_what_it_has(self._limit):
+            raise self._limit
+        if self._failures and self._node.on_item_error == "fail":
+            index = min(self._failures)
+            raise _failure(index, self._failures[index])
+        if self._unfinished:
+            return next((each for each in self._unfinished if type(each) is CalledOff), self._unfinished[0])
+        parts = [self._contributions[index] for index in sorted(self._contributions)]
+        return written(self._output(), store_of(self._context).combined(parts) if parts else {})
+
+    def _keeps_what_it_has(self, error: LimitError) -> bool:
+        return error.on_limit == "partial" and error.part == self._context.current_node
+
+    def _output(self) -> list[Any]:
+        if self._node.on_item_error == "collect":
+            for index, error in self._failures.items():
+                self._outputs[index] = {"error": str(error), "index": index}
+        return [self._outputs[index] for index in sorted(self._outputs)]
+
+
+def _failure(index: int, error: FlowEngineError) -> FlowEngineError:
+    return error if isinstance(error, BodyError) else RunError(f"item {index}: {error}")
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise TemplateError(f"`over` must give a list, found {shown(value)}")
+    items = list(cast("list[Any]", value))
+    if len(items) > MOST_ITEMS:
+        raise RunError(f"`over` gives {len(items):,} items; a map takes at most {MOST_ITEMS:,}")
+    return items

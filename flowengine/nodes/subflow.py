@@ -1,0 +1,48 @@
+"""Another flow as one node: its own inputs, state and agents; nothing comes back but its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from flowengine.context import EMPTY, Context, NodeResult
+from flowengine.engine.levels import Unfinished, enter
+from flowengine.engine.ports import Ended
+from flowengine.engine.state import StateStore
+from flowengine.errors import LimitError
+from flowengine.nodes.container import ContainerNode
+from flowengine.nodes.inputs import checked_inputs
+from flowengine.nodes.node import Value
+from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
+
+__all__ = ["SubflowNode"]
+
+
+class SubflowNode(ContainerNode):
+    """Runs a flow's plan inside this one; `arguments` are its inputs. It shares the limits of the run.
+
+    Depth is bounded and cycles are refused where flows are loaded.
+    """
+
+    kind: ClassVar[str] = "subflow"
+
+    def __init__(self, plan: Plan, *, arguments: Mapping[str, Value] = EMPTY, **settings: Any) -> None:
+        super().__init__(plan.definitions, **settings)
+        self.plan = plan
+        self.arguments = arguments
+
+    async def run(self, context: Context, /) -> Ended:
+        inputs = checked_inputs(self.plan.inputs, {name: value(context) for name, value in self.arguments.items()})
+        level = enter(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.state))
+        try:
+            await level.run()
+        except Unfinished as end:
+            return end.answer
+        except LimitError as error:
+            if error.on_limit != "partial" or error.part != context.current_node:
+                raise
+            return NodeResult(partial_outputs_of(self.plan, level.walk))
+        return NodeResult(outputs_of(self.plan, level.walk))
+
+    def identity(self) -> Sequence[Any]:
+        return (self.plan.name,)

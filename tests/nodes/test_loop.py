@@ -1,0 +1,220 @@
+"""Loops: rounds, their variables, which one is chosen, and what counts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flowengine.context import Context, NodeResult
+from flowengine.engine.events import NodeStarted
+from flowengine.engine.merging import StateKey
+from flowengine.errors import DefinitionError, FlowError
+from flowengine.flow import Flow
+from flowengine.nodes.condition import ConditionNode
+from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.loop import LoopNode
+from flowengine.nodes.node import FlowNode
+from flowengine.nodes.retry import Retry
+from flowengine.records import RoundEnded
+from flowengine.runners.run import Run
+
+pytestmark = pytest.mark.anyio
+
+
+def of_round(name: str) -> Callable[[Context], Any]:
+    return lambda context: context.variables["round"][name]
+
+
+def counting(**settings: Any) -> LoopNode:
+    """Its body adds one to `n`."""
+
+    async def add(context: Context) -> NodeResult:
+        n = context.variables["round"]["n"]
+        return NodeResult(n + 1, state={"log": [n]})
+
+    given: dict[str, Any] = {
+        "max_iterations": 5,
+        "initial": {"n": lambda context: 0},
+        "carry": {"n": lambda seen: seen.prev_outputs["add"]},
+    }
+    return LoopNode({"add": FunctionNode(add)}, **given | settings)
+
+
+async def run(loop: FlowNode, **more: FlowNode) -> Run:
+    return await Flow("f", {"loop": loop, **more}, shared_state={"log": StateKey([], "append")}).run()
+
+
+async def test_a_loop_stops_with_the_round_after_which_until_is_true():
+    done = await run(counting(until=lambda seen: seen.prev_outputs["add"] == 3))
+    assert done.nodes["loop"].output == {"n": 2, "iterations": 3, "exhausted": False}
+
+
+async def test_only_the_chosen_rounds_writes_count():
+    done = await run(counting(until=lambda seen: seen.prev_outputs["add"] == 3))
+    assert list(done.shared_state["log"]) == [2]
+
+
+async def test_an_exhausted_loop_fails_and_says_how_many_rounds_there_were():
+    done = await run(counting(until=lambda seen: False))
+    assert done.status == "failed"
+    assert done.error is not None
+    assert "5 rounds" in done.error.message
+
+
+async def test_an_exhausted_loop_may_go_on_with_its_last_round():
+    done = await run(counting(until=lambda seen: False, exhausted_fails=False))
+    assert done.nodes["loop"].output == {"n": 4, "iterations": 5, "exhausted": True}
+
+
+async def test_an_exhausted_loop_chooses_its_best_round_the_later_on_a_tie():
+    marks = [1, 7, 3, 7, 2]
+    done = await run(
+        counting(
+            until=lambda seen: False,
+            exhausted_fails=False,
+            best_by=lambda seen: marks[seen.variables["round"]["index"]],
+        )
+    )
+    assert done.nodes["loop"].output["n"] == 3
+    assert list(done.shared_state["log"]) == [3]
+
+
+async def test_a_round_without_a_mark_is_never_the_best():
+    marks = [None, 1, None]
+    done = await run(
+        counting(
+            max_iterations=3,
+            until=lambda seen: False,
+            exhausted_fails=False,
+            best_by=lambda seen: marks[seen.variables["round"]["index"]],
+        )
+    )
+    assert done.nodes["loop"].output["n"] == 1
+
+
+async def test_a_mark_that_is_no_number_fails_the_loop():
+    done = await run(counting(until=lambda seen: False, best_by=lambda seen: "high"))
+    assert done.error is not None
+    assert "`best_by` must give a number, found" in done.error.message
+
+
+async def test_until_must_be_a_boolean():
+    done = await run(counting(until=lambda seen: "false"))
+    assert done.error is not None
+    assert "`until` must give true or false" in done.error.message
+
+
+async def test_a_loop_without_until_runs_all_its_rounds():
+    done = await run(counting())
+    assert done.nodes["loop"].output == {"n": 4, "iterations": 5, "exhausted": False}
+
+
+async def test_a_variable_that_is_not_carried_stays():
+    async def nothing(context: Context) -> None: ...
+
+    loop = LoopNode(
+        {"a": FunctionNode(nothing)},
+        max_iterations=3,
+        initial={"kept": lambda context: "k", "n": lambda context: 0},
+        carry={"n": lambda seen: seen.variables["round"]["n"] + 10},
+    )
+    assert (await run(loop)).nodes["loop"].output == {"kept": "k", "n": 20, "iterations": 3, "exhausted": False}
+
+
+async def test_the_body_knows_its_round_and_whether_it_is_the_last():
+    seen: list[tuple[int, bool]] = []
+
+    async def look(context: Context) -> None:
+        seen.append((of_round("index")(context), of_round("last")(context)))
+
+    await run(LoopNode({"look": FunctionNode(look)}, max_iterations=3))
+    assert seen == [(0, False), (1, False), (2, True)]
+
+
+async def test_rounds_are_told_and_their_nodes_have_paths():
+    done = await run(counting(max_iterations=2))
+    started = [event.node for event in done.events if isinstance(event, NodeStarted)]
+    assert started == ["loop", "loop.round[0].add", "loop.round[1].add"]
+    ends = [event.record for event in done.events if type(getattr(event, "record", None)) is RoundEnded]
+    assert [(end.index, dict(end.variables), end.stopped) for end in ends] == [
+        (0, {"n": 0}, False),
+        (1, {"n": 1}, False),
+    ]
+
+
+async def test_a_failure_inside_fails_the_loop_and_names_the_node_inside():
+    async def fail(context: Context) -> None:
+        raise ValueError("no luck")
+
+    done = await run(LoopNode({"bad": FunctionNode(fail)}, max_iterations=3))
+    assert done.status == "failed"
+    assert done.failed_node == "loop.round[0].bad"
+    assert done.nodes["loop"].error == "ValueError: no luck"
+
+
+async def test_a_failed_loop_may_be_skipped_like_any_node():
+    async def fail(context: Context) -> None:
+        raise ValueError("no luck")
+
+    done = await run(LoopNode({"bad": FunctionNode(fail)}, max_iterations=3, on_error="skip"))
+    assert done.status == "succeeded"
+    assert done.nodes["loop"].status == "skipped"
+
+
+async def test_the_body_sees_what_is_before_the_loop_and_nothing_beside_it():
+    async def first(context: Context) -> str:
+        return "before"
+
+    async def look(context: Context) -> list[str]:
+        assert "beside" not in context.nodes
+        return [*context.prev_outputs, context.prev_outputs["first"]]
+
+    loop = LoopNode({"look": FunctionNode(look)}, max_iterations=1, needs=["first"], carry={})
+    flow = Flow("f", {"first": FunctionNode(first), "beside": FunctionNode(first), "loop": loop})
+    done = await flow.run()
+    assert done.status == "succeeded", done.error
+
+
+async def test_routes_work_inside_a_body_and_the_skipped_side_is_undefined_there():
+    async def word(context: Context) -> str:
+        return str(context.current_node)
+
+    loop = LoopNode(
+        {
+            "pick": ConditionNode(lambda context: of_round("index")(context) == 1, "yes", "no"),
+            "yes": FunctionNode(word),
+            "no": FunctionNode(word),
+        },
+        max_iterations=3,
+        until=lambda seen: seen.nodes["yes"].status == "succeeded",
+    )
+    assert (await run(loop)).nodes["loop"].output["iterations"] == 2
+
+
+async def test_loops_nest():
+    inner = counting(max_iterations=2)
+    outer = LoopNode(
+        {"inner": inner},
+        max_iterations=2,
+        initial={"total": lambda context: 0},
+        carry={"total": lambda seen: seen.prev_outputs["inner"]["n"] + 100},
+    )
+    done = await run(outer)
+    assert done.nodes["loop"].output["total"] == 101
+    assert "loop.round[1].inner.round[0].add" in [getattr(event, "node", None) for event in done.events]
+
+
+def test_a_loop_takes_no_retry_and_at_least_one_round():
+    with pytest.raises(DefinitionError, match="takes no `retry`"):
+        counting(retry=Retry())
+    with pytest.raises(DefinitionError, match="at least 1"):
+        counting(max_iterations=0)
+
+
+def test_a_body_with_a_cycle_is_refused():
+    async def nothing(context: Context) -> None: ...
+
+    with pytest.raises(FlowError, match="cycle"):
+        LoopNode({"a": FunctionNode(nothing, needs=["b"]), "b": FunctionNode(nothing, needs=["a"])}, max_iterations=1)
