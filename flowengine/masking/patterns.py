@@ -1,0 +1,239 @@
+"""The built-in patterns: what mail addresses, numbers, IP addresses, keys and tokens look like.
+
+They read folded text (`fold`), in which full-width letters and the many dashes are plain ones, so each is written
+once. Their borders name the ASCII letters and digits that may not touch a value; all other letters may.
+
+Sources of the forms: RFC 5322 (addresses, the part of it that is in use), E.164 and the numbering plans of Japan,
+China and North America, ISO/IEC 7812 (card numbers and their check digit), RFC 4291, RFC 7468, RFC 7519, and the
+documented prefixes of vendors' keys.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import AddressValueError, IPv6Address
+from typing import Final
+
+from flowengine.masking.recognizer import Pattern
+
+__all__ = ["CARD", "IP", "JWT", "KEY", "MAIL", "MAX_PRIVATE_KEY", "PHONE", "PRIVATE_KEY", "PRIVATE_KEY_BEGINS", "fold"]
+
+_FULL_WIDTH: Final = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {0x3000: 0x20, 0xA0: 0x20}
+_DASHES: Final = dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xFE63), 0x2D)
+_FOLDED: Final = _FULL_WIDTH | _DASHES
+_LONG_VOWEL: Final = re.compile("(?<=[0-9])ー(?=[0-9])")
+"""Written for a dash where digits stand on both sides."""
+
+
+def fold(text: str) -> str:
+    """The text with full-width forms as ASCII; every character keeps its place.
+
+    >>> fold("０９０－１２３４ー５６７８")
+    '090-1234-5678'
+    """
+    return text if text.isascii() else _LONG_VOWEL.sub("-", text.translate(_FOLDED))
+
+
+# --- mail addresses -----------------------------------------------------------------------------
+
+_LATIN: Final = "A-Za-z0-9À-ÖØ-öø-ɏ"
+_LOCAL: Final = _LATIN + "._%+'-"
+
+MAIL: Final = Pattern(
+    "MAIL",
+    re.compile(
+        rf"(?<![{_LOCAL}])[{_LATIN}_][{_LOCAL}]{{0,127}}@(?:[{_LATIN}](?:[{_LATIN}-]{{0,62}}[{_LATIN}])?\.){{1,8}}"
+        r"(?:[A-Za-z]{2,24}|xn--[A-Za-z0-9-]{2,59})(?![A-Za-z0-9])"
+    ),
+)
+
+# --- phone numbers --------------------------------------------------------------------------------
+
+
+def _digits(found: re.Match[str]) -> str:
+    return re.sub("[^0-9]", "", found[0])
+
+
+def _is_japanese(found: re.Match[str]) -> bool:
+    digits = _digits(found)
+    return len(digits) == (11 if re.match("0[2-9]0|0800", digits) and not digits.startswith("0570") else 10)
+
+
+def _is_international(found: re.Match[str]) -> bool:
+    return 8 <= len(_digits(found)) <= 15
+
+
+_BEFORE: Final = r"(?:(?<![0-9A-Za-z])|(?<=[Tt][Ee][Ll])|(?<=[Ff][Aa][Xx]))(?<![0-9][-./])"
+_AFTER: Final = r"(?![0-9]|[-][0-9]|[A-Za-z])"
+
+PHONE: Final = (
+    Pattern(
+        "PHONE",
+        re.compile(r"(?<![0-9A-Za-z+])(?:\+|00(?=86))[1-9][0-9]{0,2}(?:[ -]?\(?[0-9]{1,12}\)?){1,6}(?![0-9])"),
+        _is_international,
+    ),
+    Pattern(  # Japan: 03-1234-5678, (03)1234-5678, 03(1234)5678, 0120-444-444, 09012345678
+        "PHONE",
+        re.compile(
+            _BEFORE + r"(?:\(0[0-9]{1,4}\)[ ]?[0-9]{1,4}[- ]?[0-9]{3,4}|0[0-9]{1,4}\([0-9]{1,4}\)[0-9]{3,4}"
+            r"|0[0-9]{1,4}(?P<s>[- .])[0-9]{1,4}(?P=s)[0-9]{3,4}|0[1-9][0-9]{8,9})" + _AFTER
+        ),
+        _is_japanese,
+    ),
+    Pattern(  # China: mobile numbers, 010-12345678, (021)55551234, 400-800-1234
+        "PHONE",
+        re.compile(
+            _BEFORE + r"(?:(?:86[- ])?1[3-9][0-9](?:[0-9]{8}|(?P<s>[- ])[0-9]{4}(?P=s)[0-9]{4})"
+            r"|(?:\(0[1-9][0-9]{1,2}\)[ ]?|0[1-9][0-9]{1,2}[- ])[1-9][0-9]{2,3}[- ]?[0-9]{4}"
+            r"|[48]00-[0-9]{3}-[0-9]{4}|[48]00-[0-9]{4}-[0-9]{3})" + _AFTER
+        ),
+    ),
+    Pattern(  # North America: (415) 555-0132, 1-800-555-0199, 415.555.0143
+        "PHONE",
+        re.compile(
+            _BEFORE + r"(?:1[-. ])?(?:\([2-9][0-9]{2}\)[ ]?|[2-9][0-9]{2}[-. ])[2-9][0-9]{2}[-. ][0-9]{4}" + _AFTER
+        ),
+    ),
+    Pattern(  # Bare, after a word that says what it is.
+        "PHONE",
+        re.compile(
+            r"(?:[Pp]hone|PHONE|[Mm]obile|[Cc]ell|[Tt]el|TEL|[Ff]ax|FAX|[Ww]hats[Aa]pp|電話|電话|电话|手机|携帯|座机)"
+            r"(?:番号|号码| number| no\.?)?[\"']?(?:は|是|:| is)?[ ]{0,2}[\"']?(?P<value>[0-9]{7,15})(?![0-9.])"
+        ),
+    ),
+)
+
+# --- card numbers ---------------------------------------------------------------------------------
+
+_BRANDS: Final = re.compile(
+    "4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})|5[1-5][0-9]{14}|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|720)[0-9]{12}"
+    "|3[47][0-9]{13}|3(?:0[0-5]|[689][0-9])[0-9]{11}|3(?:52[89]|5[3-8][0-9])[0-9]{12,15}"
+    "|(?:6011|64[4-9][0-9]|65[0-9]{2}|62[0-9]{2}|220[0-4])[0-9]{12,15}"
+)
+
+
+def _is_card(found: re.Match[str]) -> bool:
+    digits = _digits(found)
+    return _BRANDS.fullmatch(digits) is not None and passes_luhn(digits)
+
+
+def passes_luhn(digits: str) -> bool:
+    """Whether the last digit is the check digit of the others (ISO/IEC 7812-1, annex B).
+
+    >>> passes_luhn("4111111111111111"), passes_luhn("4111111111111112")
+    (True, False)
+    """
+    doubled = [2 * int(each) for each in digits[-2::-2]]
+    return (sum(int(each) for each in digits[::-2]) + sum(each - 9 * (each > 9) for each in doubled)) % 10 == 0
+
+
+_GROUPS: Final = r"(?<![0-9])(?<![0-9][-.])[0-9]{4}(?P<s>[ -])[0-9]{4}(?P=s)[0-9]{4}(?P=s)[0-9]{4}"
+_NO_MORE: Final = "(?![0-9A-Za-z]|-[0-9])"
+
+CARD: Final = (
+    Pattern("CARD", re.compile(rf"(?<![0-9A-Za-z])(?<![0-9][-.])[0-9]{{13,19}}{_NO_MORE}"), _is_card),
+    Pattern("CARD", re.compile(rf"{_GROUPS}(?P=s)[0-9]{{1,3}}{_NO_MORE}"), _is_card),
+    Pattern("CARD", re.compile(f"{_GROUPS}{_NO_MORE}"), _is_card),
+    Pattern("CARD", re.compile(rf"(?<![0-9])[0-9]{{4}}(?P<s>[ -])[0-9]{{6}}(?P=s)[0-9]{{4,5}}{_NO_MORE}"), _is_card),
+)
+
+# --- IP addresses ---------------------------------------------------------------------------------
+
+_OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_VERSION: Final = re.compile(r"(?:[Vv]ersion|[Vv]er\.?|[Bb]uild|[Rr]elease|バージョン|版本号?|版)(?:は|是)?[:=]?[ ]?\Z")
+
+
+def _is_no_version(found: re.Match[str]) -> bool:
+    return _VERSION.search(found.string, max(0, found.start() - 12), found.start()) is None
+
+
+def _is_ipv6(found: re.Match[str]) -> bool:
+    """A real one, and none that a slice (`[1::2]`) or a name (`a::b`) could be."""
+    text = found[0]
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return False
+    return any(len(group) > 2 for group in text.split(":"))
+
+
+IP: Final = (
+    Pattern(
+        "IP",
+        re.compile(rf"(?<![0-9A-Za-z])(?<![0-9]\.)(?:{_OCTET}\.){{3}}{_OCTET}(?![0-9A-Za-z]|\.[0-9])"),
+        _is_no_version,
+    ),
+    Pattern("IP", re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f:]{2,39}(?![0-9A-Za-z]|:[0-9A-Fa-f:])"), _is_ipv6),
+)
+
+# --- keys and tokens ------------------------------------------------------------------------------
+
+_PREFIXED: Final = (
+    r"(?:sk|gsk|xai|rk|pk)-[A-Za-z0-9_-]{20,512}",
+    r"(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{10,512}",
+    r"whsec_[A-Za-z0-9+/=]{16,512}",
+    r"(?:gsk|hf|npm|r8)_[A-Za-z0-9]{30,512}",
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}",
+    r"LTAI[A-Za-z0-9]{12,30}",
+    r"gh[opusr]_[A-Za-z0-9]{30,512}",
+    r"github_pat_[A-Za-z0-9_]{40,512}",
+    r"glpat-[A-Za-z0-9_-]{20,512}",
+    r"xox[abeoprs]-[A-Za-z0-9-]{10,512}",
+    r"xapp-[A-Za-z0-9-]{20,512}",
+    r"AIza[A-Za-z0-9_-]{35}",
+    r"ya29\.[A-Za-z0-9_-]{20,512}",
+    r"SG\.[A-Za-z0-9_-]{16,512}\.[A-Za-z0-9_-]{16,512}",
+    r"pypi-[A-Za-z0-9_-]{50,512}",
+    r"dop_v1_[0-9a-f]{64}",
+    r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
+    r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",
+)
+
+
+def _looks_random(found: re.Match[str]) -> bool:
+    """Words with hyphens have no digits and no capitals inside."""
+    return _is_mixed(found[0].partition("-")[2] or found[0])
+
+
+def _is_mixed(text: str) -> bool:
+    return re.search("[0-9]", text) is not None or re.search("[a-z][A-Z]", text) is not None
+
+
+_NAMED: Final = re.compile(
+    r"(?i:(?P<word>pass(?:word|wd|phrase)?|pwd|パスワード|暗証番号|密码|密碼|口令)"
+    r"|api[_ -]?keys?|secret(?:[_ -]?access)?(?:[_ -]?key)?|access[_ -]?key|account[_ -]?key|client[_ -]?secret"
+    r"|(?:auth|access|refresh|bearer)?[_ -]?token|密钥|秘钥|令牌|トークン)"
+    r"[\"']?[ ]{0,3}[:=][ ]{0,3}[\"']?(?P<value>[A-Za-z0-9!#$%&*+./@^_~=-]{6,512})"
+)
+
+
+def _is_named_secret(found: re.Match[str]) -> bool:
+    value = found["value"]
+    if found["word"]:
+        return _is_mixed(value)
+    return _is_mixed(value) and re.search("[A-Za-z]", value) is not None and len(value) >= 12
+
+
+KEY: Final = (
+    Pattern("KEY", re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_PREFIXED)})"), _looks_random),
+    Pattern("KEY", re.compile(r"(?i:bearer|basic)[ ]{1,3}(?P<value>[A-Za-z0-9._~+/-]{16,}=*)"), _looks_random),
+    Pattern("KEY", _NAMED, _is_named_secret),
+    Pattern("KEY", re.compile(r"://[^\s/:@<]{1,64}:(?P<value>[^\s/@<][^\s/@]{2,255})@")),
+)
+
+JWT: Final = Pattern("JWT", re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"))
+
+MAX_PRIVATE_KEY: Final = 20_000
+"""Characters between the two lines that mark a private key."""
+
+_LABEL: Final = "(?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+
+PRIVATE_KEY_BEGINS: Final = re.compile(f"-----BEGIN {_LABEL}")
+
+PRIVATE_KEY: Final = Pattern(  # Where its end is missing, as far as its lines go.
+    "PRIVATE_KEY",
+    re.compile(
+        PRIVATE_KEY_BEGINS.pattern + rf"(?:(?:(?!-----)[\s\S]){{0,{MAX_PRIVATE_KEY}}}-----END {_LABEL}"
+        rf"|(?:(?!-----)[A-Za-z0-9+/=\s\\:,.-]){{0,{MAX_PRIVATE_KEY}}})"
+    ),
+)

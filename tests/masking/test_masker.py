@@ -1,0 +1,81 @@
+"""Tokens: stable, without the value, safe to mask again; and masking of JSON values."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowengine.masking.masker import Masker
+from flowengine.masking.recognizer import Pattern, Span
+from flowengine.masking.registry import DEFAULT
+from tests.bench.masking import lines
+
+
+def test_one_value_has_one_token_for_as_long_as_the_masker_lives() -> None:
+    masker = Masker()
+    first, second = masker.mask("ada@example.com"), masker.mask("(ada@example.com)")
+    assert second == f"({first})"
+    assert masker.mask("bob@example.com") != first
+    assert Masker().mask("ada@example.com") != first
+
+
+def test_maskers_that_share_a_key_give_the_same_tokens() -> None:
+    assert Masker(key=b"k").mask("ada@example.com") == Masker(key=b"k").mask("ada@example.com")
+
+
+def test_a_value_in_full_width_letters_is_the_same_value() -> None:
+    masker = Masker()
+    assert masker.mask("０９０－１２３４－５６７８") == masker.mask("090-1234-5678")
+
+
+def test_nothing_of_a_value_is_left_and_a_masked_text_stays_as_it_is() -> None:
+    masker = Masker()
+    for line in lines():
+        masked = masker.mask(line.text)
+        assert not any(line.text[each.start : each.end] in masked for each in line.values)
+        assert masker.mask(masked) == masked
+
+
+def test_json_values_are_masked_in_keys_lists_and_depths() -> None:
+    masker = Masker()
+    token = masker.mask("ada@example.com")
+    given = {"ada@example.com": ["to ada@example.com", 1, None, {"x": ("ada@example.com",)}]}
+    assert masker.value(given) == {token: [f"to {token}", 1, None, {"x": [token]}]}
+
+
+def test_a_value_that_is_nested_without_end_is_cut() -> None:
+    deep: list[object] = []
+    for _ in range(10_000):
+        deep = [deep]
+    assert "nested too deeply" in str(Masker().value(deep))
+
+
+def test_a_recognizer_of_ones_own_comes_first_where_it_is_put_first() -> None:
+    account = Pattern("ACCOUNT", re.compile("[0-9]{16}"))
+    assert Masker([account, *DEFAULT]).mask("4111111111111111").startswith("<ACCOUNT:")
+    assert Masker([*DEFAULT, account]).mask("4111111111111111").startswith("<CARD:")
+
+
+def test_many_values_that_overlap_are_sorted_out() -> None:
+    class Everywhere:
+        def find(self, text: str) -> Iterator[Span]:
+            starts = list(range(0, len(text) - 2))
+            random.Random(0).shuffle(starts)
+            return (Span(start, start + 2, "X") for start in starts)
+
+    spans = Masker([Everywhere()]).spans("x" * 5_000)
+    assert all(first.end <= second.start for first, second in pairwise(spans))
+    assert len(spans) > 1_500
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text())
+def test_any_text_can_be_masked_and_masked_again(text: str) -> None:
+    masker = Masker(key=b"tests")
+    masked = masker.mask(text)
+    assert masker.mask(masked) == masked
