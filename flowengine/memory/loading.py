@@ -1,0 +1,124 @@
+"""From the stores to the record of a prompt: what is recent enough to be remembered now.
+
+It knows which memories are loaded, and says so in a debug log. How they are shown is the prompt's matter.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from flowengine.catalogue import catalogue
+from flowengine.errors import DefinitionError
+from flowengine.llm.tokens import count_tokens
+from flowengine.memory.conversation import Channel, ConversationStore
+from flowengine.memory.generation import MemoryLimits
+from flowengine.memory.record import ChannelMemory, PromptRecord
+from flowengine.memory.repository import MemoryRepository
+from flowengine.memory.scopes import MemoryScope, MemoryType, aware, parse_thread_scope_id
+from flowengine.memory.shorten import shortened
+
+__all__ = ["MemoryLoader", "Windows"]
+
+_LOGGER: Final = logging.getLogger("flowengine.memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How far back is looked."""
+
+    active_channel_days: float = 7.0
+    """Channels in which something was said since then."""
+    thread_memory_days: float = 7.0
+    """Threads whose memory was written since then."""
+    messages: int = 50
+    """Of the current conversation, the newest."""
+
+    def __post_init__(self) -> None:
+        for name in ("active_channel_days", "thread_memory_days", "messages"):
+            if not getattr(self, name) > 0:
+                raise DefinitionError(f"'{name}' must be above 0, not {getattr(self, name)!r}")
+
+
+class MemoryLoader:
+    """Loads what a bot remembers when it is to answer."""
+
+    def __init__(
+        self,
+        repository: MemoryRepository,
+        conversations: ConversationStore,
+        *,
+        workspace_id: str = "workspace",
+        windows: Windows = Windows(),
+        limits: MemoryLimits = MemoryLimits(),  # noqa: B008 - frozen
+        locale: str = "en",
+    ) -> None:
+        """A memory that is longer than its limit is shortened; `locale` is the language of that notice."""
+        self._repository = repository
+        self._conversations = conversations
+        self._workspace_id = workspace_id
+        self._windows = windows
+        self._limits = {MemoryType.SHORT_TERM: limits.short_term, MemoryType.LONG_TERM: limits.long_term}
+        self._notice = catalogue(locale)("memory.shortened")
+
+    async def load(self, persona: str, channel_id: str, *, thread_ts: str | None = None, now: datetime) -> PromptRecord:
+        """The record for an answer in a channel, or in one of its threads."""
+        since = aware("now", now) - timedelta(days=self._windows.active_channel_days)
+        active = await self._conversations.channels(active_since=since)
+        limit = self._windows.messages
+        if thread_ts is None:
+            history = await self._conversations.top_level(channel_id, limit=limit)
+        else:
+            history = await self._conversations.thread(channel_id, thread_ts, limit=limit)
+        workspace = (MemoryScope.WORKSPACE, self._workspace_id)
+        record = PromptRecord(
+            persona=persona,
+            conversation_history=history,
+            workspace_long_term_memory=await self._text(*workspace, MemoryType.LONG_TERM),
+            workspace_short_term_memory=await self._text(*workspace, MemoryType.SHORT_TERM),
+            channel_memories={each.id: await self._channel(each) for each in active},
+            thread_memories=await self._threads(channel_id, now),
+            target_thread_ts=thread_ts,
+        )
+        _tell(record)
+        return record
+
+    async def _channel(self, channel: Channel) -> ChannelMemory:
+        scope = (MemoryScope.CHANNEL, channel.id)
+        long_term = await self._text(*scope, MemoryType.LONG_TERM)
+        return ChannelMemory(channel.id, channel.name, long_term, await self._text(*scope, MemoryType.SHORT_TERM))
+
+    async def _threads(self, channel_id: str, now: datetime) -> Mapping[str, str]:
+        """Of each thread its recent events, or where there are none its history."""
+        days = self._windows.thread_memory_days
+        found = await self._repository.find_recent_thread_memories(channel_id, days, now=now)
+        recent_last = sorted(found, key=lambda each: each.type is MemoryType.SHORT_TERM)
+        return {parse_thread_scope_id(each.scope_id).ts: self._cut(each.text, each.type) for each in recent_last}
+
+    async def _text(self, scope: MemoryScope, scope_id: str, type: MemoryType) -> str | None:
+        found = await self._repository.find_by_scope_and_type(scope, scope_id, type)
+        return None if found is None else self._cut(found.text, type)
+
+    def _cut(self, text: str, type: MemoryType) -> str:
+        return shortened(text, self._limits[type], self._notice)
+
+
+def _tell(record: PromptRecord) -> None:
+    """Which memories are used, with their tokens; worked out only where somebody listens."""
+    if not _LOGGER.isEnabledFor(logging.DEBUG):
+        return
+    used = [f"{name} ({count_tokens(text)} tokens)" for name, text in _memories(record) if text]
+    _LOGGER.debug("memories used in #%s: %s", record.conversation_history.channel_name, ", ".join(used) or "none")
+
+
+def _memories(record: PromptRecord) -> Iterator[tuple[str, str | None]]:
+    yield "workspace long_term", record.workspace_long_term_memory
+    yield "workspace short_term", record.workspace_short_term_memory
+    for each in record.channel_memories.values():
+        yield f"channel {each.channel_id} long_term", each.long_term
+        yield f"channel {each.channel_id} short_term", each.short_term
+    for ts, text in record.thread_memories.items():
+        yield f"thread {ts}", text
