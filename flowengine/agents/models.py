@@ -7,6 +7,7 @@ taken again for as long as the environment says the same.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from flowengine.agents.readings import Readings
@@ -16,6 +17,7 @@ from flowengine.llm.detect import default_model, detect, get_llm
 from flowengine.llm.fallback import FallbackModel
 from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.model import Model
+from flowengine.llm.priced import said_price, with_price
 from flowengine.llm.provider import ProviderSettings
 from flowengine.llm.retrying import RetryingModel
 
@@ -36,7 +38,7 @@ def open_model(settings: CallSettings) -> tuple[Model, str | None]:
     if known is not None and known.readings.still_hold():
         return known.model, known.notice
     readings = Readings(around.environ)
-    model, notice = _all_opened(settings, Surroundings(readings, around.providers))
+    model, notice = _all_opened(settings, replace(around, environ=readings))
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
     _known[question] = _Known(model, notice, readings, around)
@@ -87,13 +89,15 @@ def _opened(model: str | Model, max_retries: int, around: Surroundings) -> Model
 
 
 def _named(model: str, max_retries: int, around: Surroundings) -> Model:
-    """The model of a name, with what is said of its vendor here. All models of a vendor share its limits."""
+    """The model of a name, with what is said of its vendor and its price. All models of a vendor share its limits."""
     said = _NOTHING
     if around.providers:
         provider, _ = detect(model, environ=around.environ)
         said = around.providers.get(provider, said)
     address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
-    return get_llm(model, environ=around.environ, max_retries=max_retries, limits=said.limits, **address)
+    made = get_llm(model, environ=around.environ, max_retries=max_retries, limits=said.limits, **address)
+    price = said_price(around.prices, model, made)
+    return made if price is None else with_price(made, price)
 
 
 _NOTHING: Final = ProviderSettings()

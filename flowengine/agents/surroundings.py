@@ -1,4 +1,4 @@
-"""What agents find where they run: the environment with its keys, and what a project says of the vendors.
+"""What agents find where they run: the environment with its keys, and what a project says of vendors and prices.
 
 Data only. Who runs an agent hands it on; an agent that is given nothing looks at the process's own
 environment, at the time when it needs it.
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from flowengine.llm.pricing import Price
 from flowengine.llm.provider import ProviderSettings
 
 __all__ = ["PROCESS", "Surroundings"]
@@ -18,15 +19,16 @@ __all__ = ["PROCESS", "Surroundings"]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The environment, and provider → its settings.
+    """The environment, provider → its settings, and model → its price.
 
     >>> Surroundings({"OPENAI_API_KEY": "sk-1"})
-    Surroundings(providers={})
+    Surroundings(providers={}, prices={})
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Holds keys, so it is not shown."""
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
 
 
 PROCESS: Final = Surroundings()

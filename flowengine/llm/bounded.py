@@ -80,9 +80,8 @@ class BoundedModel:
             reservation = await self._ledger.reserve(tokens=worst.tokens, cost_usd=worst.cost_usd)
         except LimitError as error:
             if worst.cap is not None:
-                error.args = (
-                    f"{error}, its answer of at most {worst.cap:,} tokens included: `max_tokens` makes it less",
-                )
+                allowed = f"{worst.cap:,} tokens for its answer: set `max_tokens` to make that less"
+                error.args = (f"{error} ({allowed})",)
             raise
         try:
             yield reservation
