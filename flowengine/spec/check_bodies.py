@@ -16,7 +16,7 @@ __all__ = ["check_bodies"]
 
 
 def check_bodies(spec: FlowSpec, report: Report) -> None:
-    """Ids, items and variables that hide others; variables that no round would have; results that nobody chose."""
+    """Ids, items and variables that hide others; variables that nobody declared; results that nobody chose."""
     for level in levels_of(spec).values():
         if level.holder is None:
             continue
@@ -71,8 +71,3 @@ def _check_carry(level: Level, holder: LoopNodeSpec, report: Report) -> None:
         if name not in holder.initial:
             hint = report.nearest(name, holder.initial) or "; give it a first value in `initial`"
             report.at_key("FE221", f"the first round has no variable '{name}'", (*at, name), hint)
-    missing = [name for name in holder.initial if name not in holder.carry]
-    if holder.carry and missing:
-        names = ", ".join(f"'{name}'" for name in missing)
-        hint = f'; what stays as it is, is carried too: `{missing[0]}: "{{{{ round.{missing[0]} }}}}"`'
-        report.at_key("FE221", f"`carry` leaves out {names}, so the next round would not have it", at, hint)

@@ -9,11 +9,11 @@ from collections.abc import Collection
 from typing import Final
 
 from flowengine.spec.levels import NodePath, home_of, key_path
-from flowengine.spec.references import Use, reads_of, result_of
+from flowengine.spec.references import Use, reads_of
 from flowengine.spec.report import Report
 from flowengine.spec.runs import Runs
 from flowengine.spec.schema import FlowSpec
-from flowengine.spec.schema_nodes import EvaluationNodeSpec, LoopNodeSpec, MapNodeSpec, RoutingNodeSpec
+from flowengine.spec.schema_nodes import EvaluationNodeSpec, LoopNodeSpec, RoutingNodeSpec
 
 __all__ = ["warn_of_absent_values", "warn_of_dead_nodes", "warn_of_targets_behind_siblings"]
 
@@ -31,15 +31,12 @@ def warn_of_absent_values(spec: FlowSpec, runs: Runs, report: Report) -> None:
             reader, name = _reader(use, path), use.reference.path[1]
             if not any((reader[:depth], name) in tested for depth in range(len(reader) + 1)):
                 _warn_if_absent(use, runs, number, report)
-    holder = runs.level.holder
-    excused = _excused(spec, runs, holder) if isinstance(holder, LoopNodeSpec) else ()
+    excused = _excused(spec, runs) if isinstance(runs.level.holder, LoopNodeSpec) else ()
     for use in reads_of(spec).at_end.get(runs.level.path, ()):
         path, key = use.reference.path, use.text.path[len(key_path(runs.level.path))]
         inside = path[0] == "nodes" and home_of(spec, runs.level.path, path[1]) == runs.level.path
-        if inside and not (key == "carry" and path[1] in excused):
+        if inside and key != "best_by" and not (key == "carry" and path[1] in excused):
             _warn_if_absent(use, runs, None, report)
-    if isinstance(holder, MapNodeSpec) and holder.result is None:
-        _warn_if_last_is_absent(spec, runs, report)
 
 
 def _reader(use: Use, path: NodePath) -> NodePath:
@@ -57,15 +54,7 @@ def _warn_if_absent(use: Use, runs: Runs, reader: int | None, report: Report) ->
         report.at_use("FE903", text, use, "; add `| default(…)`")
 
 
-def _warn_if_last_is_absent(spec: FlowSpec, runs: Runs, report: Report) -> None:
-    last = runs.graph.ids[runs.graph.leaves[0]]
-    if not runs.live.certain(None, runs.graph.leaves[0]):
-        text = f"what an item gives is the output of '{last}', which may be skipped"
-        hint = f"; say so with `result: {result_of(spec, runs.level.path)[:-3]} | default(…) }}}}`"
-        report.at_key("FE903", text, key_path(runs.level.path), hint)
-
-
-def _excused(spec: FlowSpec, runs: Runs, holder: LoopNodeSpec) -> Collection[str]:
+def _excused(spec: FlowSpec, runs: Runs) -> Collection[str]:
     """The nodes that are there where `carry` is read: after a round that `until` refused and that was not the last.
 
     `until` is what they depend on then, so nothing is said of nodes that stand behind the choosers it reads,

@@ -21,20 +21,15 @@ __all__ = ["warn_of_endless_loop"]
 
 
 def warn_of_endless_loop(spec: FlowSpec, level: Level, report: Report) -> None:
-    """A loop without `until`, or with one that says the same after each round."""
+    """A loop whose `until` says the same after each round. Without one, a loop has a fixed number of rounds."""
     holder = level.holder
-    if not isinstance(holder, LoopNodeSpec):
+    if not isinstance(holder, LoopNodeSpec) or holder.until is None:
         return
-    at = key_path(level.path)
-    if holder.until is None:
-        if holder.on_exhausted == "fail":
-            text = "without `until` every run exhausts this loop, and so fails"
-            report.at_key("FE907", text, at, "; give `until`, or `on_exhausted: continue`")
-        return
-    uses = [use for use in reads_of(spec).at_end.get(level.path, ()) if use.text.path == (*at, "until")]
+    at = (*key_path(level.path), "until")
+    uses = [use for use in reads_of(spec).at_end.get(level.path, ()) if use.text.path == at]
     if not any(_changes(spec, level, holder, use) for use in uses):
         text = "nothing that `until` reads changes from round to round, so it ends the first round or none"
-        report.at_value("FE907", text, (*at, "until"))
+        report.at_value("FE907", text, at)
 
 
 def _changes(spec: FlowSpec, level: Level, holder: LoopNodeSpec, use: Use) -> bool:
@@ -61,7 +56,9 @@ def _state(spec: FlowSpec, level: Level, holder: LoopNodeSpec, key: str) -> bool
     types = _types_inside(spec, level)
     if key in ENGINE_KEYS:
         return bool(types & {"agent", "loop"})
-    return "function" in types or any(key in writes_of(node, level.path) for node in holder.nodes.values())
+    return "function" in types or any(
+        key in writes_of(node, (*level.path, name)) for name, node in holder.nodes.items()
+    )
 
 
 def _result(spec: FlowSpec, level: Level, holder: LoopNodeSpec, name: str) -> bool:

@@ -13,17 +13,21 @@ from flowengine.spec.check_names import check_names
 from flowengine.spec.check_runs import check_runs
 from flowengine.spec.check_servers import check_servers, servers_of
 from flowengine.spec.check_structure import check_structure
+from flowengine.spec.check_subflows import check_subflows, subflows_of
 from flowengine.spec.check_unused import check_unused
 from flowengine.spec.project import Project, project_of
 from flowengine.spec.references import reads_of
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
+from flowengine.spec.subflows import Subflows
 from flowengine.spec.texts import Text, texts_of
 
 __all__ = ["check"]
 
 
-def check(spec: FlowSpec, project: Project | None, *, whole: bool, warnings: bool) -> list[Diagnostic]:
+def check(
+    spec: FlowSpec, project: Project | None, subflows: Subflows, *, whole: bool, warnings: bool
+) -> list[Diagnostic]:
     """Everything that is wrong with what a spec means. `whole`: nothing of it was mended."""
     report = Report(spec)
     _check_texts(spec, report)
@@ -35,6 +39,7 @@ def check(spec: FlowSpec, project: Project | None, *, whole: bool, warnings: boo
             project, problems = project_of(spec.path)
         check_code(spec, project, report)
         check_servers(spec, project, report)
+        check_subflows(spec, project, subflows, report, whole=whole)
     check_names(spec, () if project is None else project.allow_env, report)
     if whole and not report.failed:
         check_runs(spec, report, warnings=warnings)
@@ -62,4 +67,4 @@ def _refuse_braces(text: Text, report: Report) -> None:
 def _needs_project(spec: FlowSpec) -> bool:
     if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
         return True
-    return any(True for _ in (*code_of(spec), *servers_of(spec)))
+    return any(True for _ in (*code_of(spec), *servers_of(spec), *subflows_of(spec)))

@@ -176,10 +176,10 @@ CODES: Final[Mapping[str, Code]] = {
         "draft: {}\npolish: {type: loop, max_iterations: 3, nodes: {draft: {prompt: x}}}",
     ),
     "FE221": Code(
-        "variables that do not match",
-        "A loop's variables are the keys of `initial`; `carry` gives each of them its value in the next round. What "
-        'stays as it is, is carried too: `text: "{{ round.text }}"`.',
-        "initial: {text: a, notes: b}\ncarry: {text: '{{ nodes.improve.output }}'}",
+        "a variable without a first value",
+        "A loop's variables are the keys of `initial`. `carry` gives some or all of them another value in the next "
+        "round, and no others.",
+        "initial: {text: a}\ncarry: {txt: '{{ nodes.improve.output }}'}",
     ),
     "FE222": Code(
         "several last nodes",
@@ -230,7 +230,8 @@ CODES: Final[Mapping[str, Code]] = {
     "FE302": Code(
         "unknown name",
         "Expressions see `inputs`, `shared_state`, `nodes`, `result`, `routing_result`, `evaluation_result`, "
-        "`prev_outputs`, `run` and `env`; `set` also sees `output`, a map's body its item and `each`, a loop's `round`.",
+        "`prev_outputs`, `run` and `env`; `set` also sees `output`, the body of a map its item and `each`, that of a "
+        "loop `round`.",
         "prompt: '{{ input.topic }}'",
     ),
     "FE303": Code("unknown input", "The flow declares no such input.", "prompt: '{{ inputs.topc }}'"),
@@ -259,8 +260,8 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE309": Code(
         "name that is not visible here",
-        "`output` exists in `set`, `item` (or what `as` calls it) and `each` inside a map, `round` inside a loop; what is "
-        "read once all nodes are done (`outputs`, `until`, `carry`, `best_by`, a map's `result`) sees no `result`.",
+        "`output` exists in `set`, `item` (or what `as` calls it) and `each` inside a map, `round` inside a loop; what "
+        "is read once all nodes are done (`outputs`, `until`, `carry`, `best_by`, a map's `result`) sees no `result`.",
         "prompt: '{{ output }}'",
     ),
     "FE310": Code(

@@ -20,8 +20,9 @@ from flowengine.spec.positions import SourceText
 from flowengine.spec.project import Project
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.shapes import is_map
+from flowengine.spec.subflows import Subflows
 from flowengine.spec.translate import Problem, mend, problems_of
-from flowengine.spec.yaml_text import decode, parse_yaml
+from flowengine.spec.yaml_text import MAX_BYTES, decode, parse_yaml
 
 __all__ = ["Loaded", "check_file", "check_text", "load_flow"]
 
@@ -60,7 +61,22 @@ def check_text(
 
 
 def _load(path: str | PathLike[str] | None, text: str | None, project: Project | None, warnings: bool) -> Loaded:
+    """The flow with those that it runs as nodes. Their problems follow its own."""
     where = None if path is None else Path(path)
+    subflows = Subflows(_load_inner, where)
+    spec, problems = _load_one(where, text, project, subflows, warnings)
+    if not subflows.problems:
+        return Loaded(spec, problems)
+    return Loaded(None, [*problems, *sorted(subflows.problems, key=lambda each: each.file or "")])
+
+
+def _load_inner(path: Path, project: Project, subflows: Subflows) -> Loaded:
+    return _load_one(path, None, project, subflows, warnings=False)
+
+
+def _load_one(
+    where: Path | None, text: str | None, project: Project | None, subflows: Subflows, warnings: bool
+) -> Loaded:
     file = None if where is None else str(where)
     read = _text_of(where, text, file)
     if isinstance(read, Diagnostic):
@@ -78,7 +94,7 @@ def _load(path: str | PathLike[str] | None, text: str | None, project: Project |
     spec, structural = _structure(parsed.data, source)
     problems += structural
     if spec is not None:
-        problems += check(spec.placed(source), project, whole=not problems, warnings=warnings)
+        problems += check(spec.placed(source), project, subflows, whole=not problems, warnings=warnings)
     failed = any(each.severity == "error" for each in problems)
     return Loaded(None if failed else spec, _sorted(problems))
 
@@ -89,6 +105,9 @@ def _text_of(path: Path | None, text: str | None, file: str | None) -> str | Dia
     if path is None:
         raise TypeError("load_flow() needs a path or a text")
     try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            return Diagnostic("FE102", f"the file has {size:,} bytes; it may have {MAX_BYTES:,}", file, 1, 1)
         return decode(path.read_bytes(), file)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -12,7 +12,7 @@ Source of the rules: rules 1, 2, 10 and 14 of the flow format.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flowengine.engine.graph import ON_ERROR, Edge, Vertex
 from flowengine.errors import TemplateSyntaxError
@@ -26,7 +26,7 @@ from flowengine.spec.settings import agent_path
 from flowengine.spec.texts import Text, texts_of
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 
-__all__ = ["Cause", "Reads", "Use", "causes_of", "edges_of", "last_of", "reads_of", "result_of", "vertices_of"]
+__all__ = ["Cause", "Reads", "Use", "causes_of", "edges_of", "last_of", "reads_of", "vertices_of"]
 
 TRANSPARENT = frozenset({"routing", "condition", "evaluation", "approval"})
 """Node types that pass on the `result` they received."""
@@ -190,10 +190,3 @@ def last_of(spec: FlowSpec, level: NodePath) -> list[str]:
     """The nodes of a level that lead nowhere."""
     leading = {edge.source for edge in edges_of(spec, level)}
     return [name for name in level_of(spec, level) if name not in leading]
-
-
-def result_of(spec: FlowSpec, path: NodePath) -> Any:
-    """What an item of the map at a path gives: its `result`, else the output of the body's one last node."""
-    node = level_of(spec, path[:-1])[path[-1]]
-    given = getattr(node, "result", None)
-    return f"{{{{ nodes.{last_of(spec, path)[0]}.output }}}}" if given is None else given

@@ -17,7 +17,6 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from flowengine.spec.fields import Duration, Identifier, Keys, Maybe, Rendered, found, refuse, without_notes
 from flowengine.spec.positions import SourceText
 from flowengine.spec.schema_agent import AgentRef, AgentSpec, JsonSchema
-from flowengine.spec.schema_containers import SubflowNodeSpec
 from flowengine.spec.schema_keys import NodeLimits, RetrySpec
 from flowengine.spec.schema_nodes import NodeSpec
 from flowengine.spec.shapes import fits
@@ -181,12 +180,8 @@ class FlowSpec(Keys):
 
     @property
     def subflows(self) -> Mapping[str, FlowSpec]:
-        """The flows that this one runs as nodes: path as the file gives it → the flow."""
+        """The flows that this one runs as nodes, loaded and checked with it: path as the file gives it → the flow."""
         return self._subflows
-
-    def subflow(self, node: SubflowNodeSpec) -> FlowSpec:
-        """The flow that a node runs, loaded and checked together with this one."""
-        return self._subflows[node.flow]
 
     def remembered(self, name: str, make: Callable[[FlowSpec], T]) -> T:
         """What was worked out about this spec under a name; a spec never changes, so it stays true."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Tag, ValidationError
 
 from flowengine.errors import Diagnostic
 from flowengine.spec.fields import found, shortened
+from flowengine.spec.levels import key_path, node_at
 from flowengine.spec.nearest import Nearest
 from flowengine.spec.positions import SourceText
 from flowengine.spec.schema import FlowSpec
@@ -22,7 +23,7 @@ from flowengine.spec.schema_nodes import NODE_TYPES
 from flowengine.spec.shapes import is_map
 from flowengine.spec.unavailable import UNAVAILABLE_KEYS, UNAVAILABLE_TYPES
 
-__all__ = ["STAND_IN_CODE", "Problem", "mend", "problems_of"]
+__all__ = ["STAND_IN_CODE", "STAND_IN_FLOW", "Problem", "mend", "problems_of"]
 
 
 class Problem(NamedTuple):
@@ -85,7 +86,7 @@ def _problem(said: _Said, source: SourceText, nearest: Nearest) -> Problem:
     place_of = source.key_position if at_key else source.position
     line, column = place_of((*path, *words.inside))
     file = None if source.path is None else str(source.path)
-    node = str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
+    node = ".".join(node_at(path)) or None
     found_at = Diagnostic(words.code, shortened(words.message), file, line, column, node, words.hint)
     return Problem(found_at, path, words.lacks)
 
@@ -193,7 +194,7 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
     """A value that fits none of a union's branches; for nodes, an unknown type."""
     if said.value is None:
         return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
-    if not is_map(said.value) or said.path[:1] != ("nodes",):
+    if not is_map(said.value) or said.path[-2:-1] != ("nodes",):
         return _Words("FE401", f"expected a map, found {found(said.value)}")
     kind = said.value.get("type")
     if isinstance(kind, str) and kind in UNAVAILABLE_TYPES:
@@ -207,8 +208,9 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
 
 def _keys_at(location: Sequence[str | int]) -> list[str]:
     """The keys that a map at this location may have."""
-    if len(location) == 3 and location[0] == "nodes":
-        location = ("nodes", "", location[2])  # Every node of a type has the same keys.
+    starts = [at for at in range(0, len(location) - 2, 3) if location[at] == "nodes" and _is_tag(location[at + 2])]
+    if starts:  # Wherever a node stands: every node of a type has the same keys.
+        location = ("nodes", "", *location[starts[-1] + 2 :])
     return _keys_of(tuple(location))
 
 
@@ -250,6 +252,9 @@ def _options(annotation: Any, tag: str | None = None) -> list[tuple[str | None, 
 STAND_IN_CODE: Final = "unnamed:unnamed"
 """A reference to code that nobody gave."""
 
+STAND_IN_FLOW: Final = "unnamed:"
+"""A file that nobody named."""
+
 _STAND_INS: Final[Mapping[str, Any]] = {
     "flowengine": "v1",
     "name": "unnamed",
@@ -258,6 +263,10 @@ _STAND_INS: Final[Mapping[str, Any]] = {
     "routes": {"unnamed": {}},
     "call": STAND_IN_CODE,
     "if": "true",
+    "over": "[]",
+    "max_iterations": 1,
+    "flow": STAND_IN_FLOW,
+    "message": "-",
 }
 """What takes the place of a required value, so that the rest of the file can be looked at."""
 
@@ -267,8 +276,9 @@ def mend(data: Mapping[str, Any], problems: Sequence[Problem], drop_nodes: bool)
     mended = dict(data)
     for problem in problems:
         path = (*problem.path, problem.lacks) if problem.lacks else problem.path
-        if path[:1] == ("nodes",) and len(path) > 1 and (drop_nodes or len(path) == 2):
-            mended = cast("dict[str, Any]", _put(mended, path[:2], {"prompt": "-"}))
+        node = key_path(node_at(path))
+        if node and (drop_nodes or path == node):
+            mended = cast("dict[str, Any]", _put(mended, node, {"prompt": "-"}))
         elif path:
             mended = cast("dict[str, Any]", _put(mended, path, _STAND_INS.get(str(path[-1]))))
     return mended

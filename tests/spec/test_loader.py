@@ -293,7 +293,7 @@ def test_checking_a_flow_loads_neither_networkx_nor_litellm(tmp_path: Path) -> N
     flow.write_text(TRIAGE)
     code = (
         f"import sys; from flowengine.spec.loader import check_file; assert check_file({str(flow)!r}) == []; "
-        "print([name for name in ('networkx', 'litellm', 'anyio') if name in sys.modules])"
+        "print([name for name in ('networkx', 'litellm', 'asyncio') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,0 +1,115 @@
+"""The files that a flow runs as nodes: each is opened once, under the project's root, and never in a circle.
+
+What a file holds is for the loader to say, which hands itself in. Problems of the files inside are kept
+here under their own names, errors alone: a file's warnings are told where that file is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.spec.project import Problem, Project
+from flowengine.spec.schema import FlowSpec
+
+__all__ = ["Subflows"]
+
+MAX_DEPTH: Final = 16
+MAX_FILES: Final = 200
+
+Load: TypeAlias = "Callable[[Path, Project, Subflows], tuple[FlowSpec | None, Sequence[Diagnostic]]]"
+
+
+class _Opened(NamedTuple):
+    spec: FlowSpec | None
+    height: int
+    """Files below each other, itself included."""
+
+
+class _File(NamedTuple):
+    """A file that is being loaded."""
+
+    path: Path
+    shown: Path
+
+
+class Subflows:
+    """What one load has opened so far, and the files that it is in the midst of."""
+
+    def __init__(self, load: Load, first: Path | None) -> None:
+        self.problems: list[Diagnostic] = []
+        self._load = load
+        self._opened: dict[Path, _Opened] = {}
+        self._open: list[_File] = []
+        self._heights = [0]
+        if first is not None:
+            self._open.append(_File(Path(os.path.abspath(first)).resolve(), first))
+
+    def open(self, flow: str, base: Path, project: Project) -> FlowSpec | Problem | None:
+        """The flow of a path that stands in a file of the folder `base`; None where it has problems of its own."""
+        shown = Path(os.path.normpath(base / flow))
+        path = _resolved(flow, base, project)
+        if isinstance(path, Problem):
+            return path
+        circle = self._circle(path, shown)
+        if circle is not None:
+            return Problem("FE226", f"the flows run each other without an end: {circle}")
+        if path not in self._opened:
+            problem = _unreadable(path, shown) or self._too_many()
+            if problem is not None:
+                return problem
+            self._opened[path] = self._loaded(_File(path, shown), project)
+        opened = self._opened[path]
+        if len(self._open) - 1 + opened.height > MAX_DEPTH:
+            return Problem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and '{shown}' goes deeper")
+        self._heights[-1] = max(self._heights[-1], opened.height)
+        return opened.spec
+
+    def _loaded(self, file: _File, project: Project) -> _Opened:
+        self._open.append(file)
+        self._heights.append(0)
+        spec, problems = self._load(file.shown, project, self)
+        self.problems += [each for each in problems if each.severity == "error"]
+        self._open.pop()
+        return _Opened(spec, self._heights.pop() + 1)
+
+    def _circle(self, path: Path, shown: Path) -> str | None:
+        """The files from one to itself, where this one is being loaded already."""
+        for number, each in enumerate(self._open):
+            if each.path == path:
+                return " → ".join(str(file.shown) for file in (*self._open[number:], _File(path, shown)))
+        return None
+
+    def _too_many(self) -> Problem | None:
+        if len(self._open) > MAX_DEPTH:
+            return Problem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and this is one more")
+        if len(self._opened) >= MAX_FILES:
+            return Problem("FE227", f"a flow may bring along {MAX_FILES} files, and this is one more")
+        return None
+
+
+def _resolved(flow: str, base: Path, project: Project) -> Path | Problem:
+    if Path(flow).is_absolute():
+        return Problem("FE503", f"the path '{flow}' is not relative; it starts in the folder of this file")
+    try:
+        return project.resolve(flow, base)
+    except ProjectError as error:
+        return Problem("FE503", str(error))
+    except (OSError, ValueError, RuntimeError) as error:
+        return Problem("FE225", f"'{flow}' cannot be a path: {error}")
+
+
+def _unreadable(path: Path, shown: Path) -> Problem | None:
+    """Why a file is not even to be opened."""
+    try:
+        if path.is_file():
+            return None
+        if path.exists():
+            return Problem("FE225", f"'{shown}' is no file")
+        near = [each.name for each in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    except (OSError, ValueError) as error:
+        return Problem("FE225", f"'{shown}' cannot be read: {error}")
+    return Problem("FE225", f"there is no file '{shown}'", did_you_mean(path.name, near))
