@@ -29,7 +29,8 @@
         ├── StoreCorruptError      truncated or not a store at all
         ├── StoreVersionError      written by a newer FlowEngine
         ├── FlowChangedError       the flow was edited since the run started
-        └── EffectPendingError     an external tool's call was interrupted, and a person has to decide
+        ├── EffectPendingError     an external tool's call was interrupted, and a person has to decide
+        └── ApprovalError          an answer to an approval that cannot be taken
 
 Messages say what was found, where, what was expected, and the nearest known name.
 """
@@ -43,6 +44,7 @@ from typing import Any, Literal
 
 __all__ = [
     "AmbiguousResultError",
+    "ApprovalError",
     "DefinitionError",
     "Diagnostic",
     "EffectPendingError",
@@ -277,6 +279,10 @@ class PictureError(FlowEngineError):
 
 class JournalError(FlowEngineError):
     """The record of runs cannot be read or written."""
+
+
+class ApprovalError(JournalError):
+    """An answer to an approval that cannot be taken: nobody asks, or choice or form do not fit."""
 
 
 class NotJournalableError(JournalError):

@@ -15,6 +15,7 @@ from flowengine.cli.watch import Reporting, watching
 from flowengine.context import NodeStatus
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
+from flowengine.journal.approvals import open_questions
 from flowengine.journal.database import Durability
 from flowengine.journal.tee import TeeStore
 from flowengine.runners.run import Run
@@ -83,7 +84,9 @@ class Execution:
             self.results.line(outputs_text(run.outputs))
         if run.error is not None:
             complain(error_line(run.error, run.failed_node))
-        if run.status != "succeeded":
+        if run.status == "waiting":
+            self._tell_questions(run)
+        elif run.status != "succeeded":
             self._tell_record(run)
             self._tell_how_to_go_on(progress)
         return code_of(run.status, run.error)
@@ -91,6 +94,15 @@ class Execution:
     def _tell_record(self, run: Run) -> None:
         if run.failed_node is not None and keeps(chosen_store(self.store)) and not self.reporting.quiet:
             complain(f"  what happened: {again(f'runs show --node {run.failed_node}', run.id, self.store)}")
+
+    def _tell_questions(self, run: Run) -> None:
+        """What the run waits with, and how to answer it."""
+        for node, asked in open_questions(run.events).items():
+            complain(f"'{node}' asks: {asked.message}")
+            form = " --form FILE" if asked.form is not None else ""
+            choices = "|".join(asked.choices)
+            if keeps(chosen_store(self.store)):
+                complain(f"  to answer: {again('approve', run.id, self.store)} {node} --choice {choices}{form}")
 
     def _tell_how_to_go_on(self, progress: Progress) -> None:
         if progress.started is not None and keeps(chosen_store(self.store)):

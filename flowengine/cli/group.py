@@ -15,6 +15,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),
     "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
     "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),
+    "approve": ("flowengine.cli.commands.approve", "Answer the question that a run waits with."),
     "test": ("flowengine.cli.commands.test", "Run flowtest files."),
     "record": ("flowengine.cli.commands.record", "Make a cassette for tests from a run."),
     "explain": ("flowengine.cli.commands.explain", "Explain a code such as FE203."),

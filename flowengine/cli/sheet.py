@@ -26,6 +26,11 @@ def run_sheet(progress: Progress) -> Iterator[str]:
             yield ""
             yield f"{row.id}: {row.error.type}"
             yield from indented(cut(row.error.message))
+    for row in progress.nodes.values():
+        if row.asked is not None and row.waits:
+            yield ""
+            yield f"{row.id} asks for one of: {', '.join(row.asked.choices)}"
+            yield from indented(cut(row.asked.message))
     finished = progress.finished
     if finished is not None and finished.error is not None and finished.node is None:
         yield ""

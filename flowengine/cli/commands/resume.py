@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
-from flowengine.cli.environment import environment
 from flowengine.cli.execute import Execution
 from flowengine.cli.options import limits_of, reporting_of, running_options
 from flowengine.cli.outcome import outputs_text, run_object
+from flowengine.cli.own_flow import flow_of
 from flowengine.cli.record import beginning, read
 from flowengine.cli.store import chosen_store, journals
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting
-from flowengine.engine.events import Event, RunFinished, RunStarted
+from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import DefinitionError
-from flowengine.flow import Flow
 from flowengine.journal.database import Durability
 from flowengine.runners import local
 from flowengine.runners.run import Run
@@ -70,7 +66,7 @@ def command(
     started = beginning(past)
     settings = started.settings
     with results.alone():
-        plan = _flow(started, file, model or settings.get("model")).plan
+        plan = flow_of(started, file, model or settings.get("model")).plan
     limits = limits_of(
         plan.limits, concurrency or settings.get("concurrency"), settings.get("timeout") if timeout is None else timeout
     )
@@ -87,29 +83,6 @@ def command(
         )
 
     return Execution(run_id, store, reporting, results, durability, past).run(job)
-
-
-def _flow(started: RunStarted, file: str | None, model: Any) -> Flow:
-    """From the file that is named, else from the run's own file, else from the text that the run keeps."""
-    if file is not None:
-        return Flow.from_yaml(file, model=model, environ=environment())
-    if started.path is None:
-        raise DefinitionError(
-            f"run {started.run_id} was started from a flow built in Python: resume it with Flow.resume(), "
-            f"or name a flow file with --flow"
-        )
-    path = _where(started.path, str(started.settings.get("folder", "")))
-    if os.path.exists(path):
-        return Flow.from_yaml(path, model=model, environ=environment())
-    if started.source is None:
-        raise DefinitionError(f"the flow file '{path}' of run {started.run_id} is gone: name it with --flow FILE")
-    complain(f"notice: '{path}' is gone; the run goes on with the text that it was started with")
-    return Flow.from_text(started.source, path, model=model, environ=environment())
-
-
-def _where(path: str, folder: str) -> str:
-    """The flow's path as seen from here: it was given in the folder where the run was started."""
-    return path if not folder or folder == os.getcwd() else os.path.join(folder, path)
 
 
 def _tell_succeeded(

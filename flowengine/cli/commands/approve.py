@@ -1,0 +1,81 @@
+"""`flowengine approve`: a person answers the question that a run waits with, and the run goes on."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from flowengine.cli.commands.resume import command as resume
+from flowengine.cli.options import running_options
+from flowengine.cli.store import again, chosen_store, journals
+from flowengine.cli.terminal import complain
+from flowengine.errors import InputError
+from flowengine.journal.approvals import answer
+
+__all__ = ["command"]
+
+
+@click.command("approve")
+@click.argument("reference", metavar="RUN")
+@click.argument("node", required=False)
+@click.option("--choice", required=True, help="One of the choices that the node offers.")
+@click.option("--comment", default="", help="Kept with the choice.")
+@click.option("--form", "form", metavar="FILE", help="What is filled in beside the choice: JSON, - for stdin.")
+@click.option("--by", help="Who answers.  [default: the user of this machine]")
+@click.option("--no-resume", is_flag=True, help="Only write the answer down; the run is resumed later.")
+@running_options
+@click.pass_context
+def command(
+    context: click.Context,
+    reference: str,
+    node: str | None,
+    choice: str,
+    comment: str,
+    form: str | None,
+    by: str | None,
+    no_resume: bool,
+    store: str | None,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Answer the question that RUN waits with at NODE (left out where there is but one), and go on with the run.
+
+    `flowengine runs show RUN` tells what is asked.
+    """
+    filled = None if form is None else _form(form)
+    with journals(chosen_store(store)) as kept:
+        run_id = kept.find(reference)
+        give = partial(answer, kept, run_id, node, choice, comment=comment, by=_name(by), form=filled)
+        path = anyio.run(give)
+    if not quiet:
+        complain(f"run {run_id}: '{choice}' is the answer of node '{path}'")
+    if no_resume:
+        complain(f"  to go on: {again('resume', run_id, store)}")
+        return 0
+    return context.invoke(resume, reference=run_id, store=store, quiet=quiet, **options)
+
+
+def _form(file: str) -> Any:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+        return json.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the form '{file}' cannot be read: {error}") from error
+    except ValueError as error:
+        raise InputError(f"the form '{file}' is no JSON: {error}") from error
+
+
+def _name(by: str | None) -> str:
+    if by is not None:
+        return by
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # nobody knows who runs this
+        return ""
