@@ -7,14 +7,14 @@ context. The steps of a turn, prompts, calls, judging and routing are other modu
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import Any
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-from flowengine.agents.caller import Caller, naming, open_caller
+from flowengine.agents.caller import naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.gateway import DirectGateway, StreamingGateway
-from flowengine.agents.guardrails import check_guardrails
-from flowengine.agents.prompt import generation_messages
+from flowengine.agents.opening import Opening, admitted, open_turn, turn_of
+from flowengine.agents.prompt import chat_of, generation_messages
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
     CallSettings,
@@ -31,14 +31,18 @@ from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
 from flowengine.agents.tooling import Admit, ServerChoice, ToolChoice, tooling_of
-from flowengine.agents.turn import Response, Turn
+from flowengine.agents.turn import Response
 from flowengine.catalogue import catalogue
 from flowengine.context import Context
-from flowengine.errors import DefinitionError, RunError
-from flowengine.llm.messages import Message, from_dict
+from flowengine.errors import DefinitionError
+from flowengine.llm.messages import Message
 from flowengine.llm.model import Model
 from flowengine.records import Gateway
 from flowengine.run_scope import RunScope
+
+if TYPE_CHECKING:
+    from flowengine.agents.sources import ContextChoice, ProviderConfig, Sources
+    from flowengine.providers.provider import ContextProvider
 
 __all__ = ["Agent"]
 
@@ -87,6 +91,10 @@ class Agent:
         mcp_servers: Sequence[ServerChoice] = (),
         max_tool_rounds: int = 10,
         max_parallel_tools: int = 8,
+        context_providers: Sequence[ContextProvider] = (),
+        context_providers_config: ProviderConfig | None = None,
+        contexts: Sequence[ContextChoice] = (),
+        context_budget: int | None = None,
         session_history: list[str] | None = None,
         history_size: int = 10,
         locale: str = "en",
@@ -105,6 +113,10 @@ class Agent:
           `mcp_servers`, started for each run (of the flow, whose agents share them): up to
           `max_tool_rounds` times in one generation, after which it answers with what it has.
           `max_parallel_tools` calls run at once.
+        - `context_providers`, and those of `context_providers_config` (YAML or its list), bring what stands under
+          `Context:` in the prompt, in their order. `contexts` are typed contexts: their text is there too, and
+          their tools are the model's. Standing alone the agent keeps them; in a flow each run has its own.
+        - `context_budget`: tokens that a prompt may have, by count; by default what the model's window leaves.
         - `session_history`: a list that the caller owns. Its newest `history_size` entries enter the
           prompt, and each exchange is appended to it. Without one the agent remembers nothing.
         - `surroundings`: where keys and servers' secrets are looked up, and what holds for the vendors.
@@ -134,6 +146,12 @@ class Agent:
                 history_size=history_size,
             )
             self.tooling = tooling_of(tools, mcp_servers, max_tool_rounds, max_parallel_tools)
+            self.sources = _sources(
+                providers=context_providers,
+                config=context_providers_config,
+                contexts=contexts,
+                budget=context_budget,
+            )
             if improvement_callback is not None and not orchestration_mode:
                 raise DefinitionError("improvement_callback is used in orchestration mode only: set orchestration_mode")
             improvement = Improvement(max_improvement_iterations, improvement_callback)
@@ -182,7 +200,7 @@ class Agent:
         """
         found = Context() if context is None else context
         response = await self.respond(input_text, earlier=found.messages, gateway=gateway, scope=found.scope, **options)
-        return _with(found, response)
+        return response.added_to(found)
 
     def run(self, input_text: str, context: Context | None = None, **options: Any) -> Context:
         """`run_async` for synchronous code, inside or outside a running event loop."""
@@ -190,7 +208,7 @@ class Agent:
         async def run() -> Context:
             # Not in the context's scope: this may be another event loop.
             found = Context() if context is None else context
-            return _with(found, await self.respond(input_text, earlier=found.messages, **options))
+            return (await self.respond(input_text, earlier=found.messages, **options)).added_to(found)
 
         return run_sync(run)
 
@@ -202,21 +220,40 @@ class Agent:
         gateway: Gateway | None = None,
         scope: RunScope | None = None,
         admit: Admit | None = None,
+        kept: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Response:
         """`run_async` without a context: for a caller that keeps its own state.
 
         `scope` holds the servers that the agents of a run share. `admit` is asked about the tools of servers
-        before the model is: what it raises ends the run.
+        before the model is: what it raises ends the run. `kept`: what the node's ancestors keep, in a run, in
+        which providers and typed contexts begin with that.
         """
         door = DirectGateway() if gateway is None else gateway
+        opening = Opening(input_text, earlier, door, options, scope, admit, kept)
         with naming(self.name):
-            if self.tooling.servers:
-                async with self._turn(input_text, earlier, door, options, scope, admit) as turn:
+            if self.tooling.servers or self.sources is not None:
+                async with open_turn(self, opening) as turn:
                     return await turn.respond()
-            settings = await self._admitted(input_text, options)
+            settings = await admitted(self, opening)
             caller = await open_caller(settings, door, self.words, self.tooling.loops(self.words))
-            return await self._turn_of(input_text, earlier, caller, options).respond()
+            return await turn_of(self, opening, caller).respond()
+
+    def settings_for(self, options: Mapping[str, Any]) -> CallSettings:
+        """The call settings of a run that is given these options."""
+        return self.settings.changed(options, arguments_of(Agent)) if options else self.settings
+
+    def clear_context(self) -> None:
+        """Have the context providers forget what they remember of the agent's interactions."""
+        if self.sources is not None:
+            run_sync(self.sources.clear)
+
+    @staticmethod
+    def get_context_provider_schemas() -> dict[str, dict[str, Any]]:
+        """Name → schema of every context provider that there is."""
+        from flowengine.providers.factory import ContextProviderFactory
+
+        return ContextProviderFactory.get_available_providers()
 
     @asynccontextmanager
     async def stream(
@@ -238,88 +275,38 @@ class Agent:
         found = Context() if context is None else context
         door: StreamingGateway = DirectGateway() if gateway is None else gateway
         async with (
-            self._turn(input_text, found.messages, door, options, found.scope) as turn,
+            open_turn(self, Opening(input_text, found.messages, door, options, found.scope)) as turn,
             aclosing(turn.pieces(door)) as pieces,
             aclosing(self._shown(pieces, found)) as shown,
         ):
             yield shown
 
     def messages(self, input_text: str, earlier: Sequence[Any] = ()) -> tuple[Message, ...]:
-        """The prompt for an input, without a model being asked."""
+        """The agent's own part of the prompt for an input: nothing is asked, neither models nor providers."""
         return generation_messages(
             self.words,
             input_text,
             system_message=self.generation.system_message,
             instructions=self.generation.instructions,
             history=self.generation.recent(),
-            earlier=_chat(earlier),
-        )
-
-    @asynccontextmanager
-    async def _turn(
-        self,
-        input_text: str,
-        earlier: Sequence[Any],
-        gateway: Gateway,
-        options: Mapping[str, Any],
-        scope: RunScope | None,
-        admit: Admit | None = None,
-    ) -> AsyncGenerator[Turn]:
-        """All that this run needs; servers of its own end with the block."""
-        async with AsyncExitStack() as stack:
-            with naming(self.name):
-                settings = await self._admitted(input_text, options)
-                tools = self.tooling.open(self.words, settings.surroundings.environ, scope=scope, admit=admit)
-                loop = await stack.enter_async_context(tools)
-                caller = await open_caller(settings, gateway, self.words, loop)
-                turn = self._turn_of(input_text, earlier, caller, options)
-            yield turn
-
-    async def _admitted(self, input_text: str, options: Mapping[str, Any]) -> CallSettings:
-        """The settings of this run, once the input has passed its guardrails."""
-        settings = self.settings.changed(options, arguments_of(Agent)) if options else self.settings
-        if self.generation.input_guardrails:
-            await check_guardrails(self.generation.input_guardrails, "input", input_text)
-        return settings
-
-    def _turn_of(self, input_text: str, earlier: Sequence[Any], caller: Caller, options: Mapping[str, Any]) -> Turn:
-        return Turn(
-            input_text=input_text,
-            messages=self.messages(input_text, earlier),
-            caller=caller,
-            generation=self.generation,
-            evaluator=self.evaluator,
-            improvement=self.improvement,
-            router=self.router,
-            stand_in=options.get("model"),
+            earlier=chat_of(earlier),
         )
 
     async def _shown(self, pieces: AsyncIterator[str | Response], context: Context) -> AsyncGenerator[str | Context]:
         with naming(self.name):
             async for piece in pieces:
-                yield _with(context, piece) if isinstance(piece, Response) else piece
+                yield piece.added_to(context) if isinstance(piece, Response) else piece
 
 
-def _with(context: Context, response: Response) -> Context:
-    """The context with what an agent has to add; what it does not set stays as it was."""
-    changes: dict[str, Any] = {
-        "result": response.result,
-        "shared_state": {
-            **context.shared_state,
-            "_last_prompt": response.prompt,
-            "_last_generation": response.result.content,
-        },
-    }
-    if response.evaluation is not None:
-        changes["evaluation_result"] = response.evaluation
-    if response.routing is not None:
-        changes["routing_result"] = response.routing
-    return context.with_(**changes)
+def _sources(
+    providers: Sequence[ContextProvider],
+    config: ProviderConfig | None,
+    contexts: Sequence[ContextChoice],
+    budget: int | None,
+) -> Sources | None:
+    """What the agent draws on; an agent that draws on nothing loads nothing of it."""
+    if not providers and config is None and not contexts and budget is None:
+        return None
+    from flowengine.agents.sources import sources_of
 
-
-def _chat(messages: Sequence[Any]) -> list[Message]:
-    """The context's messages, which may be written as plain dicts, as chat messages."""
-    try:
-        return [each if isinstance(each, Message) else from_dict(each) for each in messages]
-    except (AttributeError, KeyError, ValueError) as error:
-        raise RunError(f"the context's messages are no chat messages: {error}") from error
+    return sources_of(providers, config, contexts, budget)

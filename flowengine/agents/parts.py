@@ -7,7 +7,9 @@ out is the packer's decision; where texts come from is nobody's matter here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +20,7 @@ from flowengine.llm.messages import Message
 from flowengine.providers.packer import Entry
 from flowengine.providers.shortening import MARK
 
-__all__ = ["MESSAGE", "Part", "Place", "assembled", "chat_parts", "tokens_of"]
+__all__ = ["MESSAGE", "Part", "Place", "Question", "after_parts", "assembled", "fixed_parts", "tokens_of"]
 
 MESSAGE: Final = 4
 """Tokens that a chat message costs beside its text."""
@@ -32,10 +34,13 @@ class Place(IntEnum):
     EARLIER = 1
     """The chat that it goes on from."""
     CONTEXT = 2
-    PREVIOUS = 3
+    """What providers bring."""
+    TYPED = 3
+    """What typed contexts show; the part of the context that changes from call to call."""
+    PREVIOUS = 4
     """The session's history."""
-    INPUT = 4
-    AFTER = 5
+    INPUT = 5
+    AFTER = 6
     """What came after the question: requests for tools and their results, drafts and what is to be better."""
 
 
@@ -52,29 +57,71 @@ class Part(NamedTuple):
         return cls(place, Entry(Fragment(text, source, pinned=pinned, **details)))
 
 
-def chat_parts(messages: Sequence[Message]) -> list[Part]:
-    """The chat that a prompt goes on from: a question stays with all that answers it, and the oldest give way first."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, with the texts that are the agent's own."""
+
+    input_text: str
+    system_message: str = ""
+    instructions: str = ""
+    history: Sequence[str] = ()
+    """The session's, the newest last."""
+    earlier: Sequence[Message] = ()
+    """The chat that it goes on from."""
+
+    def parts(self, context: Iterable[Part]) -> list[Part]:
+        """All parts of its prompt, in their order; of history and chat the oldest give way first."""
+        newest = len(self.history) - 1
+        previous = (
+            Part.of(Place.PREVIOUS, text, "session history", pinned=False, priority=number - newest)
+            for number, text in enumerate(self.history)
+        )
+        parts = [
+            Part.of(Place.SYSTEM, self.system_message, "system message"),
+            Part.of(Place.SYSTEM, self.instructions, "instructions"),
+            *_chat_parts(self.earlier),
+            *context,
+            *previous,
+            Part.of(Place.INPUT, self.input_text, "user input"),
+        ]
+        return [each for each in parts if each.entry.fragment.text or each.message or each.place is Place.INPUT]
+
+
+def _chat_parts(messages: Sequence[Message]) -> Iterator[Part]:
+    """A question stays with all that answers it, so that no result of a tool is without its request."""
     turns = [number for number, each in enumerate(messages) if each.role == "user"]
+    for number, message in enumerate(messages):
+        turn = bisect_right(turns, number)
+        pinned = message.role == "system"
+        group = "" if pinned else f"messages, turn {turn}"
+        yield _part_of(Place.EARLIER, message, number, pinned=pinned, group=group, priority=turn - len(turns))
+
+
+def fixed_parts(messages: Sequence[Message]) -> list[Part]:
+    """Messages that are sent as they are."""
+    return [_part_of(Place.EARLIER, each, number, pinned=True) for number, each in enumerate(messages)]
+
+
+def after_parts(messages: Sequence[Message]) -> list[Part]:
+    """What came after the question: what tools said may be cut down, the oldest first; all else stays."""
+    requests = {call.id: call.name for each in messages for call in each.tool_calls}
+    rounds = [number for number, each in enumerate(messages) if each.tool_calls]
     parts: list[Part] = []
     for number, message in enumerate(messages):
-        turn = sum(start <= number for start in turns)
-        parts.append(
-            Part(
-                Place.EARLIER,
-                Entry(
-                    Fragment(
-                        message.content,
-                        "messages",
-                        label=f"message {number + 1} ({message.role})",
-                        group=f"messages:{turn}",
-                        priority=turn - len(turns),
-                        pinned=message.role == "system",
-                    )
-                ),
-                message,
-            )
-        )
+        if message.role == "tool":
+            label = f"result of {requests.get(message.tool_call_id or '', '?')}"
+            # The newest round is what the model waits for: it goes before what providers brought.
+            rank = bisect_right(rounds, number) - len(rounds) + 1
+            parts.append(Part.of(Place.AFTER, message.content, "tools", pinned=False, label=label, priority=rank))
+            parts[-1] = parts[-1]._replace(message=message)
+        else:
+            parts.append(_part_of(Place.AFTER, message, number, pinned=True))
     return parts
+
+
+def _part_of(place: Place, message: Message, number: int, **details: Any) -> Part:
+    label = f"message {number + 1} ({message.role})"
+    return Part.of(place, message.content, "messages", label=label, **details)._replace(message=message)
 
 
 def assembled(words: Catalogue, parts: Iterable[Part]) -> tuple[Message, ...]:
@@ -87,7 +134,7 @@ def assembled(words: Catalogue, parts: Iterable[Part]) -> tuple[Message, ...]:
         words,
         "\n\n".join(_texts(at[Place.INPUT])),
         instructions="\n\n".join(text for text in system if text.strip()),
-        context="\n\n".join(_texts(sorted(at[Place.CONTEXT], key=lambda each: each.entry.fragment.order))),
+        context="\n\n".join([*_texts(sorted(at[Place.CONTEXT], key=_order)), *_texts(at[Place.TYPED])]),
         history=_texts(at[Place.PREVIOUS]),
         earlier=[each.message._replace(content=text) for each, text in _present(at[Place.EARLIER]) if each.message],
     )
@@ -102,6 +149,10 @@ def tokens_of(messages: Iterable[Message], count: Callable[[str], int]) -> int:
 
 def _calls(message: Message, count: Callable[[str], int]) -> int:
     return count(json.dumps(message.tool_calls, ensure_ascii=False)) if message.tool_calls else 0
+
+
+def _order(part: Part) -> int:
+    return part.entry.fragment.order
 
 
 def _present(parts: Iterable[Part]) -> list[tuple[Part, str]]:

@@ -16,10 +16,12 @@ from pydantic import BaseModel
 
 from flowengine.catalogue import Catalogue
 from flowengine.context import EvaluationResult, LLMResult
-from flowengine.llm.messages import Message
+from flowengine.errors import RunError
+from flowengine.llm.messages import Message, from_dict
 
 __all__ = [
     "Subject",
+    "chat_of",
     "evaluation_messages",
     "exchange",
     "fenced",
@@ -74,6 +76,14 @@ def fenced(tag: str, text: str) -> str:
 def prompt_text(messages: Iterable[Message]) -> str:
     """The messages as one text, for `_last_prompt`; what passed between model and tools is left out."""
     return _joined(each.content for each in messages if each.role != "tool" and not each.tool_calls)
+
+
+def chat_of(messages: Iterable[Any]) -> list[Message]:
+    """A context's messages, which may be written as plain dicts, as chat messages."""
+    try:
+        return [each if isinstance(each, Message) else from_dict(each) for each in messages]
+    except (AttributeError, KeyError, ValueError) as error:
+        raise RunError(f"the context's messages are no chat messages: {error}") from error
 
 
 def exchange(words: Catalogue, question: str, answer: str) -> str:

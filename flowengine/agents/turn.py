@@ -6,11 +6,11 @@ agent's matter, when to stop improving is orchestration's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from flowengine.agents.caller import Caller
 from flowengine.agents.evaluation import EvaluationAgent
@@ -22,11 +22,14 @@ from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import Generation, Improvement, ImprovementCallback, settles_late
 from flowengine.agents.structured import Answer
 from flowengine.agents.tool_loop import Asked
-from flowengine.context import EvaluationResult, LLMResult, RoutingResult
+from flowengine.context import Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import RunError
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Model, Reply
 from flowengine.records import Notice
+
+if TYPE_CHECKING:
+    from flowengine.agents.material import Material
 
 __all__ = ["Response", "Turn"]
 
@@ -40,6 +43,18 @@ class Response(NamedTuple):
     """What the result answers, as one text (`_last_prompt`): an improvement's prompt where that was the best."""
     evaluation: EvaluationResult | None = None
     routing: RoutingResult | None = None
+    kept: Mapping[str, Any] | None = None
+    """What providers and typed contexts keep for the later nodes of a run (`NodeResult.kept`)."""
+
+    def added_to(self, context: Context) -> Context:
+        """The context with what the agent has to add; what it does not set stays as it was."""
+        state = {**context.shared_state, "_last_prompt": self.prompt, "_last_generation": self.result.content}
+        changes: dict[str, Any] = {"result": self.result, "shared_state": state}
+        if self.evaluation is not None:
+            changes["evaluation_result"] = self.evaluation
+        if self.routing is not None:
+            changes["routing_result"] = self.routing
+        return context.with_(**changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +71,33 @@ class Turn:
     router: RoutingAgent | None
     stand_in: str | Model | None
     """A model that, for this run, takes the place of the judge's and the router's own as well; None for theirs."""
+    material: Material | None = None
+    """What the prompt was drawn from beside the agent's own texts; None where there is no more than these."""
 
     async def respond(self) -> Response:
-        return await self._finish(await self._draft(self.messages, "generation"))
+        try:
+            return await self._finish(await self._draft(self.messages, "generation"))
+        except RunError as error:
+            await self._failed(error)
+            raise
 
     async def pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
         """The answer piece by piece and then the response; in one piece where it is settled only in the end."""
+        try:
+            async with aclosing(self._pieces(gateway)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except RunError as error:
+            await self._failed(error)
+            raise
+
+    async def _failed(self, error: RunError) -> None:
+        if self.material is not None:
+            await self.material.failed(self.input_text, error)
+
+    async def _pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
         if settles_late(self.generation, self.improvement):
-            response = await self.respond()
+            response = await self._finish(await self._draft(self.messages, "generation"))
             yield text_of(response.result)
             yield response
             return
@@ -101,6 +135,8 @@ class Turn:
             response = response._replace(routing=routing)
         if self.generation.history is not None:
             self.generation.history.append(exchange(self.caller.words, self.input_text, text_of(content)))
+        if self.material is not None:
+            response = response._replace(kept=await self.material.finished(self.input_text, response.result))
         return response
 
     async def _evaluated(self, draft: Draft) -> Response:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from flowengine.llm.vendors import OTHERS, VENDORS
 
-__all__ = ["Price", "listed_price", "longest_answer"]
+__all__ = ["Price", "context_window", "listed_price", "longest_answer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,13 @@ def longest_answer(provider: str, name: str, *, prompt_tokens: int = 0) -> int |
     # Some models have one window for both, and refuse to be asked for more than what is left of it.
     window = entry.get("max_input_tokens")
     return min(longest, max(window - prompt_tokens, _SHORTEST)) if isinstance(window, int) else longest
+
+
+def context_window(provider: str, name: str) -> int | None:
+    """The most tokens that a vendor's model reads at once; None where the table does not say."""
+    entry = _entry(provider, name)
+    window = None if entry is None else entry.get("max_input_tokens")
+    return window if isinstance(window, int) and window > 0 else None
 
 
 _SHORTEST: Final = 1024

@@ -97,11 +97,12 @@ class AgentNode(FlowNode):
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
         door = gateway_of if settles_late(agent.generation, agent.improvement) else telling_gateway_of
-        result, prompt, evaluation, routing = await agent.respond(
+        result, prompt, evaluation, routing, kept = await agent.respond(
             asked,
             earlier=context.messages,
             gateway=door(context),
             scope=context.scope,
+            kept=None if agent.sources is None else context.kept,
             admit=partial(_refuse_external, node=context.current_node) if self._repeats else None,
         )
         return NodeResult(
@@ -112,13 +113,15 @@ class AgentNode(FlowNode):
             evaluation=evaluation,
             prompt=prompt,
             generation=result.content,
+            kept=kept,
         )
 
     def identity(self) -> Sequence[Any]:
         if isinstance(self.agent, Agent):
             generation, settings = self.agent.generation, self.agent.settings
             texts = (generation.instructions, generation.system_message, _model_name(settings.model))
-            return (self.agent.name, *texts, *self.agent.tooling.names())
+            sources = () if self.agent.sources is None else self.agent.sources.names()
+            return (self.agent.name, *texts, *self.agent.tooling.names(), *sources)
         return ()
 
 

@@ -32,7 +32,11 @@ _SMALLEST: Final = 16
 
 
 class BudgetError(RunError):
-    """What must be in the prompt does not fit into its budget."""
+    """What must be in the prompt does not fit into its budget; `least` is what it needs."""
+
+    def __init__(self, message: str, least: int) -> None:
+        super().__init__(message)
+        self.least = least
 
 
 class Entry(NamedTuple):
@@ -91,7 +95,9 @@ def pack(
         [each._replace(state="dropped") if number in units.loose else each for number, each in enumerate(counted)]
     )
     if least > budget:
-        raise BudgetError(_too_small(budget, least, [each for n, each in enumerate(counted) if n not in units.loose]))
+        raise BudgetError(
+            _too_small(budget, least, [each for n, each in enumerate(counted) if n not in units.loose]), least
+        )
     room = budget - least
     while True:
         # Joined texts may have more tokens than their parts, so the whole is measured, and room taken away.

@@ -1,0 +1,202 @@
+"""What one run of an agent draws its prompts from: opened for it, asked before each call, told of what happens.
+
+All that enters a prompt passes here: the agent's own texts, what providers and typed contexts bring, the
+session's history, the chat it goes on from, and what tools say. What of it stays is the packer's decision. It
+knows no graph: what the run's earlier nodes keep is handed in, what this one adds is handed out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from flowengine.agents.caller import Caller
+from flowengine.agents.carrying import Carrier, data_of
+from flowengine.agents.packing import Packing
+from flowengine.agents.parts import Part, Place, Question, after_parts, assembled, fixed_parts
+from flowengine.agents.prompt import text_of
+from flowengine.agents.sources import Sources
+from flowengine.catalogue import Catalogue
+from flowengine.context import LLMResult
+from flowengine.contexts.manager import ContextManager
+from flowengine.contexts.result import ToolCallResult
+from flowengine.errors import GuardrailError, RunError
+from flowengine.llm.messages import Message
+from flowengine.providers.chain import FAILED, gather, guarded, told
+from flowengine.providers.conversation import entry_of
+from flowengine.providers.packer import Entry
+from flowengine.providers.provider import ContextProvider
+from flowengine.records import Gateway
+from flowengine.tools.tool import ToolResult
+from flowengine.tools.toolset import ToolSet
+
+__all__ = ["Material", "open_material"]
+
+_CONVERSATION: Final = "conversation"
+"""The provider, and the name under which its new interactions are kept."""
+
+
+async def open_material(
+    sources: Sources, agent: str, words: Catalogue, gateway: Gateway, kept: Mapping[str, Any] | None
+) -> Material:
+    """The material of one run. `kept`: what the ancestors of its node keep; None for an agent that stands alone.
+
+    A provider that cannot be made anew is told of, and the run goes on without it.
+    """
+    if kept is None:
+        return Material(sources, _named(sources.providers), sources.contexts, agent, words, gateway)
+    providers: list[tuple[str, ContextProvider]] = []
+    for name, each in _named(sources.providers):
+        made = await guarded(each, _loaded, each, kept.get(name), note=gateway.note)
+        if made is not FAILED:
+            providers.append((name, made))
+    contexts = sources.contexts.fresh()
+    contexts.load(kept)
+    return Material(sources, providers, contexts, agent, words, gateway, is_run=True)
+
+
+class Material:
+    """Of one run; it follows the run's tool loops (`tool_loop.Watch`) and has tools for them."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        providers: Sequence[tuple[str, ContextProvider]],
+        contexts: ContextManager,
+        agent: str,
+        words: Catalogue,
+        gateway: Gateway,
+        *,
+        is_run: bool = False,
+    ) -> None:
+        """`providers`: with the names under which they are kept. `is_run`: of a flow, which keeps what changes."""
+        self._budget = sources.budget
+        self._providers = providers
+        self._contexts = contexts
+        self._facts = {"agent_name": agent, "locale": words.locale}
+        self._words = words
+        self._gateway = gateway
+        self._carrier = Carrier(contexts) if is_run else None
+        self._begun = data_of(contexts) if is_run else {}
+        self._query = ""
+        self._packing: Packing
+        self._asked = Message("user", "")
+        """As it was asked first; where contexts have changed since, something else is sent in its place."""
+        self._parts: list[Part] = []
+        """What it is made of now."""
+        self._is_stale = self._is_changed = False
+
+    # --- prompts
+
+    async def prompt(self, question: Question, caller: Caller) -> tuple[Message, ...]:
+        """The chat that asks a question."""
+        self._query = question.input_text
+        self._packing = Packing(caller, self._words, self._budget)
+        providers = [each for _, each in self._providers]
+        brought = await gather(providers, self._query, self._gateway.note, **self._facts)
+        context = [Part(Place.CONTEXT, each) for each in brought]
+        parts = await self._packing.packed(question.parts([*context, *await self._rendered()]))
+        messages = assembled(self._words, parts)
+        self._asked = messages[-1]
+        self._parts = [each for each in parts if each.place not in (Place.SYSTEM, Place.EARLIER)]
+        return messages
+
+    async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The chat with the contexts as they are now, and what tools said cut down where it outgrew the budget."""
+        if self._is_stale:
+            rendered = await self._rendered()
+            self._parts = [*(each for each in self._parts if each.place is not Place.TYPED), *rendered]
+            self._is_stale, self._is_changed = False, True
+        if self._asked not in messages or not (self._is_changed or self._packing.exceeds(messages)):
+            return messages
+        at = messages.index(self._asked)
+        parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
+        return assembled(self._words, await self._packing.packed(parts))
+
+    async def _rendered(self) -> list[Part]:
+        """The typed contexts' texts; they stay whatever the budget is, for their tools change what they show."""
+        fragments = await self._contexts.fragments(self._query) if self._contexts.context_list else ()
+        return [Part(Place.TYPED, Entry(each._replace(pinned=True))) for each in fragments]
+
+    # --- tools
+
+    def tool_sets(self) -> Sequence[ToolSet]:
+        """The contexts' tools, as they are now."""
+        sets = self._contexts.tool_sets()
+        return sets if self._carrier is None else self._carrier.wrapped(sets)
+
+    def received(self, result: ToolResult) -> ToolResult:
+        return result if self._carrier is None else self._carrier.unwrapped(result)
+
+    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+        """Tell the contexts; their texts may be others now."""
+        if self._contexts.context_list:
+            value = result.text if result.value is None else result.value
+            failures = await self._contexts.tool_called(ToolCallResult(name, arguments, value, result.is_error))
+            for each in failures:
+                await self._gateway.note(each)
+            self._is_stale = True
+
+    # --- what happened
+
+    async def finished(self, input_text: str, result: LLMResult) -> Mapping[str, Any] | None:
+        """Tell the providers of an answer; what this run adds to what is kept."""
+        interaction = await self._tell(input_text, text_of(result.content), result.success, result.metadata)
+        if self._carrier is None:
+            return None
+        kept = {name: data for name, data in data_of(self._contexts).items() if data != self._begun[name]}
+        for name, provider in self._providers:
+            value = entry_of(interaction) if name == _CONVERSATION else await self._dumped(provider)
+            if value is not None:
+                kept[name] = [value] if name == _CONVERSATION else value
+        return kept or None
+
+    async def failed(self, input_text: str, error: RunError) -> None:
+        """Tell the providers that there is no answer; what a guardrail refused is told to nobody."""
+        if not isinstance(error, GuardrailError):
+            await self._tell(input_text, "", False, {"error": f"{type(error).__name__}: {error}"})
+
+    async def _tell(self, input_text: str, result: str, success: bool, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        interaction = {
+            "user_input": input_text,
+            "result": result,
+            "success": success,
+            "metadata": {**metadata, "agent_name": self._facts["agent_name"]},
+            "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        await told([each for _, each in self._providers], interaction, self._gateway.note)
+        return interaction
+
+    async def _dumped(self, provider: ContextProvider) -> Any:
+        """What a provider remembers, where it can be written down."""
+        dumped = await guarded(provider, _json_of, provider, note=self._gateway.note)
+        return None if dumped is FAILED else dumped
+
+
+async def _json_of(provider: ContextProvider) -> Any:
+    value = provider.dump()
+    json.dumps(value)  # What cannot be written down is told of as the provider's failure.
+    return value
+
+
+async def _loaded(provider: ContextProvider, kept: Any) -> ContextProvider:
+    """A fresh one that remembers what was kept."""
+    fresh = provider.fresh()
+    if kept is not None:
+        fresh.load(kept)
+    return fresh
+
+
+def _named(providers: Sequence[ContextProvider]) -> list[tuple[str, ContextProvider]]:
+    """The providers with the names under which they are kept: of equal ones the second has a number, and so on.
+
+    Conversations have one name for all, since what is kept is what was said.
+    """
+    named: list[tuple[str, ContextProvider]] = []
+    for each in providers:
+        number = sum(one.provider_name == each.provider_name for _, one in named) + 1
+        name = f"provider:{each.provider_name}" + (f".{number}" if number > 1 else "")
+        named.append((_CONVERSATION if each.provider_name == _CONVERSATION else name, each))
+    return named

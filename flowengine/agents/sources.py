@@ -1,0 +1,100 @@
+"""What an agent draws on beside its own texts: context providers, typed contexts and a budget, as users give them.
+
+Checked when the agent is made. What a run does with them is `material`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from flowengine.contexts.manager import ContextManager
+from flowengine.contexts.typed import TypedContext
+from flowengine.errors import DefinitionError
+from flowengine.providers.chain import cleared
+from flowengine.providers.factory import ContextProviderFactory
+from flowengine.providers.provider import ContextProvider
+from flowengine.values import shown
+
+__all__ = ["ContextChoice", "ProviderConfig", "Sources", "sources_of"]
+
+ProviderConfig: TypeAlias = str | Sequence[str | Mapping[str, Any]]
+"""What a user gives as `context_providers_config`: YAML, or its list as data."""
+
+ContextChoice: TypeAlias = TypedContext[Any] | ContextManager
+"""What a user gives as one of `contexts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Standing alone, an agent works with these; in a flow each run and node with fresh ones."""
+
+    providers: tuple[ContextProvider, ...] = ()
+    """In the order of their chain."""
+    contexts: ContextManager = field(default_factory=ContextManager)
+    budget: int | None = None
+    """Tokens that a prompt may have; None: what the model's window leaves beside its answer."""
+
+    def names(self) -> list[str]:
+        """Providers and contexts by name."""
+        return [
+            *(each.provider_name for each in self.providers),
+            *(each.id for each in self.contexts.context_list),
+        ]
+
+    async def clear(self) -> None:
+        """Have the providers forget."""
+        await cleared(self.providers, _unheard)
+
+
+async def _unheard(record: Any) -> None:
+    """Nobody is told; what fails is in the log."""
+
+
+def sources_of(
+    providers: Iterable[ContextProvider],
+    config: ProviderConfig | None,
+    contexts: Iterable[ContextChoice],
+    budget: int | None,
+) -> Sources | None:
+    """The sources as users give them; None where there are none, and agents then cost what they do without."""
+    chain = (*_checked("context_providers", providers, (ContextProvider,), _IN_CONFIG), *_configured(config))
+    chosen = _checked("contexts", contexts, (TypedContext, ContextManager))
+    if budget is not None and budget < 1:
+        raise DefinitionError(f"context_budget must be at least 1, not {budget!r}")
+    if not chain and not chosen and budget is None:
+        return None
+    return Sources(chain, _manager(chosen), budget)
+
+
+_IN_CONFIG = "; configuration goes into context_providers_config"
+
+
+def _configured(config: ProviderConfig | None) -> list[ContextProvider]:
+    if config is None:
+        return []
+    if isinstance(config, str):
+        return ContextProviderFactory.create_from_yaml(config)
+    return ContextProviderFactory.create_from_config(config)
+
+
+def _manager(chosen: Sequence[Any]) -> ContextManager:
+    if len(chosen) == 1 and isinstance(chosen[0], ContextManager):
+        return chosen[0]  # The user's own: what is registered with it later is there as well.
+    manager = ContextManager()
+    for each in chosen:
+        for context in each.context_list if isinstance(each, ContextManager) else (each,):
+            manager.register_context(context)
+    return manager
+
+
+def _checked(name: str, given: Any, kinds: tuple[type[Any], ...], hint: str = "") -> list[Any]:
+    if isinstance(given, str | Mapping | kinds) or not isinstance(given, Iterable):
+        raise DefinitionError(f"{name} must be a list, not {shown(cast(object, given))}{hint}")
+    found = list(cast("Iterable[Any]", given))
+    for each in found:
+        if not isinstance(each, kinds):
+            allowed = " or ".join(kind.__name__ for kind in kinds)
+            raise DefinitionError(f"one of {name} is no {allowed}: {shown(each)}{hint}")
+    return found
