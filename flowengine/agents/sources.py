@@ -90,7 +90,7 @@ def _manager(chosen: Sequence[Any]) -> ContextManager:
 
 
 def _checked(name: str, given: Any, kinds: tuple[type[Any], ...], hint: str = "") -> list[Any]:
-    if isinstance(given, str | Mapping | kinds) or not isinstance(given, Iterable):
+    if isinstance(given, (str, Mapping, *kinds)) or not isinstance(given, Iterable):
         raise DefinitionError(f"{name} must be a list, not {shown(cast(object, given))}{hint}")
     found = list(cast("Iterable[Any]", given))
     for each in found:
