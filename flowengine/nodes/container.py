@@ -5,8 +5,10 @@ Which levels a container enters, and what becomes of them, is each one's own mat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Final, TypeVar
 
 from flowengine.engine.graph import Graph, Vertex
 from flowengine.engine.levels import Body
@@ -15,7 +17,11 @@ from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrapped
 from flowengine.values import freeze
 
-__all__ = ["ContainerNode", "compiled", "every_node", "skeleton_of"]
+__all__ = ["ContainerNode", "compiled", "every_node", "file_path", "skeleton_of"]
+
+C = TypeVar("C", bound="ContainerNode")
+
+_INDEX: Final = re.compile(r"(\.round)?\[\d+\]")
 
 
 class ContainerNode(FlowNode):
@@ -29,6 +35,13 @@ class ContainerNode(FlowNode):
             raise DefinitionError(f"a {self.kind} takes no `retry`: put it on the nodes inside")
         self.definitions = dict(nodes)
         self.body = compiled(self.definitions)
+
+    def with_nodes(self: C, nodes: Mapping[str, FlowNode]) -> C:
+        """The same container round other nodes."""
+        changed = copy(self)
+        changed.definitions = dict(nodes)
+        changed.body = compiled(changed.definitions)
+        return changed
 
     def vertex(self, name: str) -> Vertex:
         return super().vertex(name)._replace(container=True)
@@ -58,6 +71,15 @@ def every_node(nodes: Mapping[str, FlowNode], prefix: str = "") -> Iterator[tupl
     for name, node in nodes.items():
         yield f"{prefix}{name}", node
         yield from every_node(node.inside, f"{prefix}{name}.")
+
+
+def file_path(path: str) -> str:
+    """A node's path as the file has it.
+
+    >>> file_path("polish.round[2].judge"), file_path("investigate[3].search")
+    ('polish.judge', 'investigate.search')
+    """
+    return _INDEX.sub("", path)
 
 
 def skeleton_of(graph: Graph, nodes: Mapping[str, FlowNode]) -> Mapping[str, Any]:

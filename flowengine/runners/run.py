@@ -7,7 +7,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from flowengine.context import Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
-from flowengine.engine.events import ErrorInfo, Event, RunFinished
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeCancelled,
+    NodeFailed,
+    NodeFinished,
+    NodeSkipped,
+    RunFinished,
+)
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, NodeError, RunError, did_you_mean
@@ -29,11 +37,18 @@ class NodeRun(NamedTuple):
 
 
 class _NodeRuns(Mapping[str, NodeRun]):
-    def __init__(self, walk: Walk) -> None:
+    """The flow's nodes by name. Nodes inside loops, maps and subflows are found by their paths, and not listed."""
+
+    def __init__(self, walk: Walk, read: Callable[[], Sequence[Event]]) -> None:
         self._walk = walk
+        self._read = read
 
     def __getitem__(self, node: str) -> NodeRun:
         walk = self._walk
+        if "." in node:
+            found = _inside(self._read(), node)
+            if found is not None:
+                return found
         if node not in walk.graph.index:
             raise KeyError(f"there is no node '{node}'{did_you_mean(node, walk.graph.index)}")
         number = walk.graph.index[node]
@@ -53,6 +68,26 @@ class _NodeRuns(Mapping[str, NodeRun]):
         return len(self._walk.graph)
 
 
+def _inside(events: Sequence[Event], node: str) -> NodeRun | None:
+    """What became of a node inside another, as the journal has it; None where there is nothing of it."""
+    found: NodeRun | None = None
+    for event in events:
+        if getattr(event, "node", None) != node or isinstance(event, RunFinished):
+            continue
+        match event:
+            case NodeFinished(result=result):
+                found = NodeRun("succeeded", result.output, result.output if result.result is None else result.result)
+            case NodeFailed(error=error):
+                found = NodeRun("failed", error=error.message)
+            case NodeSkipped(cause=cause):
+                found = NodeRun("skipped", cause=cause)
+            case NodeCancelled():
+                found = NodeRun("cancelled")
+            case _:
+                found = found or NodeRun("running")
+    return found
+
+
 class Run:
     """One run, ended or parked.
 
@@ -66,7 +101,7 @@ class Run:
         self.error: ErrorInfo | None = finished.error
         self.failed_node: str | None = finished.node
         """Path of the first node, in topological order, whose failure nobody handled."""
-        self.nodes: Mapping[str, NodeRun] = _NodeRuns(walk)
+        self.nodes: Mapping[str, NodeRun] = _NodeRuns(walk, lambda: self._read())
         self.inputs = walk.inputs
         self._walk = walk
         self._read = read

@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, cast
 
-from flowengine.errors import DefinitionError, Diagnostic, FlowError, InputError
+from flowengine.agents.sync import run_sync
+from flowengine.errors import ApprovalError, DefinitionError, Diagnostic, FlowError, InputError
+from flowengine.flow import Flow
+from flowengine.journal.approvals import answer, open_questions
+from flowengine.journal.memory import MemoryStore
 from flowengine.llm.messages import ToolRequest
+from flowengine.nodes.container import file_path
+from flowengine.runners.run import Run
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.shapes import is_map
 from flowengine.testing.cassette import Cassette
 from flowengine.testing.expectations import unmet
-from flowengine.testing.flowtest import CaseSpec, FlowTest
+from flowengine.testing.flowtest import ApprovalAnswer, CaseSpec, FlowTest
 from flowengine.testing.modes import Mode
 from flowengine.testing.scripted import Script
 
@@ -46,7 +52,10 @@ def run_case(test: FlowTest, number: int, mode: Mode | None = None) -> list[Find
     if isinstance(source, FlowError):
         return [_quoted(each) for each in source.diagnostics]
     try:
-        run = source.around(test.flow).run_sync(case.inputs)
+        flow = source.around(test.flow)
+        run = run_sync(lambda: _answered(flow, case))
+    except ApprovalError as error:
+        return [_finding(test, ("cases", number, "approvals"), str(error))]
     except DefinitionError as error:
         key = "inputs" if isinstance(error, InputError) else "name"
         return [_finding(test, ("cases", number, key), str(error))]
@@ -56,6 +65,27 @@ def run_case(test: FlowTest, number: int, mode: Mode | None = None) -> list[Find
         return [_finding(test, ("cases", number, key), miss) for miss in source.misses]
     claims = unmet(case.expect, run)
     return [_finding(test, ("cases", number, "expect", *place), message) for place, message in claims]
+
+
+async def _answered(flow: Flow, case: CaseSpec) -> Run:
+    """The run, gone on with as long as the case has an answer to what it waits for."""
+    store = MemoryStore()
+    run = await flow.run(case.inputs, store=store)
+    while run.status == "waiting":
+        asked = [node for node in open_questions(run.events) if _given(case, node) is not None]
+        if not asked:
+            break
+        for node in asked:
+            given = _given(case, node)
+            assert given is not None  # Only such nodes are asked for.
+            await answer(store, run.id, node, given.choice, comment=given.comment, by=given.by, form=given.form)
+        run = await flow.resume(run.id, store=store)
+    return run
+
+
+def _given(case: CaseSpec, node: str) -> ApprovalAnswer | None:
+    """For this very round or item, else for the node wherever it asks."""
+    return case.approvals.get(node) or case.approvals.get(file_path(node))
 
 
 def _source(test: FlowTest, case: CaseSpec, mode: Mode | None) -> Script | Cassette | FlowError:

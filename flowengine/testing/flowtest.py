@@ -28,6 +28,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from flowengine.context import RunStatus
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 from flowengine.flow import Flow
+from flowengine.nodes.approval import ApprovalNode
+from flowengine.nodes.container import every_node, file_path
 from flowengine.spec.fields import Keys, Maybe, found, refuse
 from flowengine.spec.positions import KeyPath, SourceText
 from flowengine.spec.shapes import is_map
@@ -114,6 +116,23 @@ class ExpectSpec(Keys):
     """Bound of the tokens of all prompts and answers; estimated where a model did not count them."""
 
 
+class ApprovalAnswer(Keys):
+    """What a person answers."""
+
+    choice: str
+    """One of the node's choices."""
+    comment: str = ""
+    """Kept with the choice."""
+    by: str = "flowtest"
+    """Who answers."""
+    form: Any = None
+    """What is filled in beside the choice."""
+
+
+def _approval(value: Any) -> Any:
+    return {"choice": value} if isinstance(value, str) else value
+
+
 class CaseSpec(Keys):
     """One run, and what is expected of it."""
 
@@ -126,6 +145,10 @@ class CaseSpec(Keys):
 
     `{tool: name, arguments: {…}}` is the wish to have a tool called.
     """
+    approvals: dict[str, Annotated[ApprovalAnswer, BeforeValidator(_approval)]] = Field(
+        default_factory=dict[str, "ApprovalAnswer"]
+    )
+    """Approval node → the choice that is made, or {choice, comment, by, form}."""
     cassette: Maybe[str] = None
     """File with recorded answers, in place of `answers`; relative to this file."""
     expect: ExpectSpec = ExpectSpec()
@@ -186,14 +209,17 @@ _Problem: TypeAlias = tuple[str, KeyPath, str, str]
 
 def _problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
     names: set[str] = set()
+    nodes = list(every_node(flow.plan.definitions))
     for number, case in enumerate(spec.cases):
         at: KeyPath = ("cases", number)
         if case.name in names:
             yield "FE212", (*at, "name"), f"a case of the name '{case.name}' stands before this one", ""
         names.add(case.name)
         yield from _unknown((*at, "answers"), [(each, each) for each in case.answers], list(seat_names(flow)), "agent")
+        asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]
+        yield from _unknown((*at, "approvals"), [(each, each) for each in case.approvals], asking, "approval")
         for key, named in _named(case.expect):
-            yield from _unknown((*at, "expect", key), named, flow.plan.graph.ids, "node")
+            yield from _unknown((*at, "expect", key), named, [name for name, _ in nodes], "node")
         outputs = flow.plan.outputs
         if outputs is not None:
             named = [(each, each) for each in case.expect.outputs]
@@ -212,5 +238,5 @@ def _unknown(
     at: KeyPath, named: Sequence[tuple[str | int, str]], known: Sequence[str], what: str
 ) -> Iterator[_Problem]:
     for place, name in named:
-        if name not in known:
+        if file_path(name) not in known:
             yield "FE305", (*at, place), f"the flow has no {what} '{name}'", did_you_mean(name, known)

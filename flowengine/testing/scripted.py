@@ -18,6 +18,7 @@ from flowengine.flow import Flow
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.schema_support import supports_schema
 from flowengine.llm.scripted import Answer, ScriptedModel, UnscriptedCallError, shown
+from flowengine.nodes.container import every_node
 from flowengine.testing.seats import Seat, seat_names, with_models
 
 __all__ = ["NodeAnswers", "Script", "scripted"]
@@ -55,11 +56,11 @@ class Script:
         return with_models(flow, self._choose)
 
     def _check(self, flow: Flow) -> None:
-        known = list(seat_names(flow))
+        known, nodes = list(seat_names(flow)), dict(every_node(flow.plan.definitions))
         for name in self._answers:
             if name in known:
                 continue
-            node = flow.plan.definitions.get(name)
+            node = nodes.get(name)
             if node is not None:
                 raise DefinitionError(f"answers for '{name}', which is a {node.kind} node here and asks no model")
             hint = did_you_mean(name, known) or f"; agents are: {', '.join(known) or 'none'}"

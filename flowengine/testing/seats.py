@@ -7,7 +7,7 @@ the product asks whether it is being tested. It knows nodes and agents, and no m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
@@ -21,6 +21,7 @@ from flowengine.flow import Flow
 from flowengine.llm.model import Model
 from flowengine.llm.retrying import RetryingModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
+from flowengine.nodes.container import ContainerNode, every_node
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrapped
 
@@ -53,20 +54,24 @@ Choose: TypeAlias = Callable[[Seat, CallSettings], Model]
 def with_models(flow: Flow, choose: Choose) -> Flow:
     """The flow with the models that `choose` gives, each in the place of a model, its retries and its fallbacks."""
     plan = flow.plan
-    definitions = {name: _node(name, node, choose) for name, node in plan.definitions.items()}
+    definitions = _nodes("", plan.definitions, choose)
     nodes = [wrapped(definitions[name]) for name in plan.graph.ids]
     return type(flow).of(replace(plan, definitions=definitions, nodes=nodes))
 
 
 def seat_names(flow: Flow) -> Iterator[str]:
-    """Every seat of the flow, by name."""
-    for name, node in flow.plan.definitions.items():
+    """Every seat of the flow, by name; of a node inside a loop, a map or a subflow by its path (`polish.judge`)."""
+    for name, node in every_node(flow.plan.definitions):
         agent = _prototype(_agent_of(node))
         if agent is not None:
             yield name
         if isinstance(agent, Agent):
             yield from [f"{name}.evaluation"] if agent.evaluator is not None else []
             yield from [f"{name}.routing"] if agent.router is not None else []
+
+
+def _nodes(prefix: str, nodes: Mapping[str, FlowNode], choose: Choose) -> dict[str, FlowNode]:
+    return {name: _node(f"{prefix}{name}", node, choose) for name, node in nodes.items()}
 
 
 def _agent_of(node: FlowNode) -> Any:
@@ -82,6 +87,8 @@ def _prototype(agent: Any) -> Any:
 
 
 def _node(name: str, node: FlowNode, choose: Choose) -> FlowNode:
+    if isinstance(node, ContainerNode):
+        return node.with_nodes(_nodes(f"{name}.", node.definitions, choose))
     agent = _agent_of(node)
     if agent is None:
         return node
