@@ -1,0 +1,180 @@
+"""The retriever that needs nothing but SQLite: by words, and by meaning as well where an embedder is given.
+
+It decides what is stored and how rankings become hits. Files and transactions are `database`'s, terms and their
+quoting `matching`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.errors import ModelError
+from flowengine.retrieval import vectors
+from flowengine.retrieval.database import IndexDatabase
+from flowengine.retrieval.fusion import Ranking, fused
+from flowengine.retrieval.matching import indexed, match_any
+from flowengine.retrieval.retriever import Document, Embedder, Hit
+
+__all__ = ["FtsRetriever"]
+
+_POOL: Final = 50
+"""Documents of each ranking that take part in a fusion, at least."""
+_BATCH: Final = 64
+"""Texts that are embedded at once."""
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class FtsRetriever:
+    """Full-text search in an SQLite file, or in memory; any script, words of one character included.
+
+    With an embedder, rankings by words and by meaning are fused. Where it fails, words alone have to do: that is
+    logged, and the documents that lack vectors get them at the next call that works.
+
+    >>> import anyio
+    >>> async def asked():
+    ...     retriever = FtsRetriever()
+    ...     await retriever.add([Document("a", "緑茶の入れ方"), Document("b", "How to store green tea")])
+    ...     return [hit.id for hit in await retriever.search("茶")], [hit.id for hit in await retriever.search("teas")]
+    >>> anyio.run(asked)
+    (['a'], ['b'])
+    """
+
+    def __init__(self, path: str | os.PathLike[str] = ":memory:", embed: Embedder | None = None) -> None:
+        self._database = IndexDatabase(path)
+        self._embed = embed
+
+    async def add(self, documents: Sequence[Document]) -> None:
+        rows = [_Row(each.id, _plain(each.text), json.dumps(dict(each.metadata))) for each in documents]
+        await self._database.write(partial(_add, rows=rows))
+        if self._embed is not None:
+            await self._embed_missing(self._embed)
+
+    async def remove(self, ids: Sequence[str]) -> None:
+        await self._database.write(partial(_remove, ids=list(ids)))
+
+    async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
+        match = match_any(query)
+        if limit < 1 or not query.strip():
+            return []
+        vector = await self._vector(query)
+        if vector is None and not match:
+            return []
+        asked = _Asked(match, vector, "" if self._embed is None else self._embed.name, limit, *_condition(where or {}))
+        return await self._database.read(partial(_search, asked=asked))
+
+    def close(self) -> None:
+        """Let go of the file; a retriever that is used again opens it again."""
+        self._database.close()
+
+    async def _vector(self, query: str) -> Sequence[float] | None:
+        """The query's vector; None without an embedder, and where it fails."""
+        if self._embed is None:
+            return None
+        await self._embed_missing(self._embed)
+        try:
+            return (await self._embed.embed([query]))[0]
+        except (ModelError, OSError) as error:
+            _logger.warning("searched by words alone, for the embedder '%s' failed: %s", self._embed.name, error)
+            return None
+
+    async def _embed_missing(self, embed: Embedder) -> None:
+        while pending := await self._database.read(partial(vectors.missing, model=embed.name, most=_BATCH)):
+            try:
+                made = await embed.embed([text for _, text in pending])
+            except (ModelError, OSError) as error:
+                _logger.warning("documents wait for vectors, for the embedder '%s' failed: %s", embed.name, error)
+                return
+            await self._database.write(partial(_store, model=embed.name, pending=pending, made=made))
+
+
+def _plain(text: str) -> str:
+    """Without halves of surrogate pairs, which are no text."""
+    return text.encode(errors="replace").decode()
+
+
+# --- in a transaction ---------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    id: str
+    text: str
+    metadata: str
+
+
+class _Asked(NamedTuple):
+    """A search, ready for SQL."""
+
+    match: str
+    vector: Sequence[float] | None
+    model: str
+    limit: int
+    condition: str
+    values: Sequence[object]
+
+
+def _add(connection: sqlite3.Connection, rows: Sequence[_Row]) -> None:
+    for row in rows:
+        _remove(connection, [row.id])
+        added = connection.execute("INSERT INTO documents (id, text, metadata) VALUES (?, ?, ?)", row)
+        connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (added.lastrowid, indexed(row.text)))
+
+
+def _remove(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+    for id in ids:
+        found = connection.execute("SELECT row, text FROM documents WHERE id = ?", (id,)).fetchone()
+        if found is not None:
+            forget = "INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)"
+            connection.execute(forget, (found[0], indexed(found[1])))
+            connection.execute("DELETE FROM documents WHERE row = ?", (found[0],))
+
+
+def _store(
+    connection: sqlite3.Connection, model: str, pending: Sequence[tuple[int, str]], made: Sequence[Sequence[float]]
+) -> None:
+    for (row, text), vector in zip(pending, made, strict=True):
+        vectors.store(connection, model, row, text, vector)
+
+
+def _search(connection: sqlite3.Connection, asked: _Asked) -> list[Hit]:
+    words = _by_words(connection, asked)
+    scores = words
+    if asked.vector is not None:
+        pool = max(_POOL, asked.limit)
+        near = vectors.nearest(connection, asked.model, asked.vector, pool, asked.condition, asked.values)
+        scores = fused([Ranking(list(words)), Ranking(near)])
+    return [_hit(connection, row, score) for row, score in list(scores.items())[: asked.limit]]
+
+
+def _by_words(connection: sqlite3.Connection, asked: _Asked) -> dict[int, float]:
+    """Row → score by BM25, best first, the best being 1.0."""
+    if not asked.match:
+        return {}
+    found = connection.execute(
+        "SELECT documents.row, -bm25(words) AS score FROM words JOIN documents ON documents.row = words.rowid "
+        f"WHERE words MATCH ? AND {asked.condition} ORDER BY score DESC, documents.row LIMIT ?",
+        (asked.match, *asked.values, max(_POOL, asked.limit)),
+    ).fetchall()
+    return {row: score / found[0][1] for row, score in found}
+
+
+def _hit(connection: sqlite3.Connection, row: int, score: float) -> Hit:
+    id, text, metadata = connection.execute("SELECT id, text, metadata FROM documents WHERE row = ?", (row,)).fetchone()
+    return Hit(id, text, score, json.loads(metadata))
+
+
+def _condition(where: Mapping[str, Any]) -> tuple[str, list[object]]:
+    """The documents whose metadata have certain values, as SQL and its values. No name or value is part of the SQL."""
+    conditions, values = ["1"], list[object]()
+    for name, wanted in where.items():
+        allowed: list[Any] = list(cast("list[Any]", wanted)) if isinstance(wanted, list | tuple | set) else [wanted]
+        marks = " OR ".join("value IS ?" for _ in allowed) or "0"
+        conditions.append(f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND ({marks}))")
+        values += [name, *allowed]
+    return " AND ".join(conditions), values

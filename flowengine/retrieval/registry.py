@@ -1,0 +1,55 @@
+"""Retrievers by name: our own, and those that installed packages bring.
+
+Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.retrieval.fts import FtsRetriever
+from flowengine.retrieval.retriever import Retriever
+
+__all__ = ["GROUP", "known_retrievers", "open_retriever"]
+
+GROUP: Final = "flowengine.retrievers"
+"""Entry points under which installed packages bring theirs: name → what makes a `Retriever` from its settings."""
+
+_OURS: Final[Mapping[str, Callable[..., Retriever]]] = {"sqlite": FtsRetriever}
+
+
+def known_retrievers() -> list[str]:
+    return list(dict.fromkeys((*_OURS, *(point.name for point in entry_points(group=GROUP)))))
+
+
+def open_retriever(name: str = "sqlite", **settings: Any) -> Retriever:
+    """The retriever of a name, made with its settings; an unknown name is an error with the nearest known one.
+
+    >>> open_retriever("sqlit")
+    Traceback (most recent call last):
+    ...
+    flowengine.errors.DefinitionError: there is no retriever 'sqlit'; did you mean 'sqlite'?
+    """
+    make = _OURS.get(name) or _of_package(name)
+    try:
+        made = make(**settings)
+    except TypeError as error:
+        raise DefinitionError(f"retriever '{name}': {error}") from error
+    if not isinstance(made, Retriever):
+        raise DefinitionError(f"retriever '{name}' must have add, remove and search, which {made!r:.80} has not")
+    return made
+
+
+def _of_package(name: str) -> Callable[..., Any]:
+    point = next((each for each in entry_points(group=GROUP) if each.name == name), None)
+    if point is None:
+        known = known_retrievers()
+        near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        raise DefinitionError(f"there is no retriever '{name}'{near}")
+    try:
+        return point.load()
+    except Exception as error:  # A package is foreign code: whatever it raises is its own failure.
+        raise DefinitionError(f"retriever '{name}' cannot be loaded: {type(error).__name__}: {error}") from error

@@ -1,0 +1,65 @@
+"""What retrieval is: documents in, hits out. The protocol that every engine behind it implements.
+
+It knows no index and no storage. Engines of other packages are found by their entry points (`registry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+__all__ = ["Document", "Embedder", "Hit", "Retriever"]
+
+
+class Document(NamedTuple):
+    """A text to be found again."""
+
+    id: str
+    """One that is added again under its id takes the place of the former."""
+    text: str
+    metadata: Mapping[str, Any] = {}
+    """JSON values."""
+
+
+class Hit(NamedTuple):
+    """A document that was found."""
+
+    id: str
+    text: str
+    score: float
+    """0.0–1.0, where 1.0 is as good as it gets for this query. Comparable within one search only."""
+    metadata: Mapping[str, Any] = {}
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """An index of documents. Calls may come from several tasks at once."""
+
+    async def add(self, documents: Sequence[Document]) -> None:
+        """Take documents in, all or none."""
+        ...
+
+    async def remove(self, ids: Sequence[str]) -> None:
+        """Take documents out; an unknown id is nothing to complain about."""
+        ...
+
+    async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
+        """The best documents for a query, best first.
+
+        `where`: only documents whose metadata have these values; of a list, any of its values. A query in
+        which there is nothing to search for finds nothing.
+        """
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors that are near each other where the texts mean the like."""
+
+    @property
+    def name(self) -> str:
+        """Vectors are compared with those of the same name only."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A vector a text, in their order, all of one length."""
+        ...

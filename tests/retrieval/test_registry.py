@@ -1,0 +1,54 @@
+"""Retrievers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from flowengine.errors import DefinitionError
+from flowengine.retrieval import registry
+from flowengine.retrieval.fts import FtsRetriever
+from flowengine.retrieval.registry import known_retrievers, open_retriever
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make it look as if a package had brought retrievers: name → `module:object`."""
+
+    def install(**points: str) -> None:
+        made = [EntryPoint(name, value, registry.GROUP) for name, value in points.items()]
+        monkeypatch.setattr(registry, "entry_points", lambda **group: made)
+
+    return install
+
+
+def test_our_own_is_made_from_its_settings(tmp_path: Any) -> None:
+    assert isinstance(open_retriever("sqlite", path=tmp_path / "index.db"), FtsRetriever)
+
+
+def test_a_package_brings_its_own(installed: Callable[..., None]) -> None:
+    installed(elsewhere="flowengine.retrieval.fts:FtsRetriever")
+    assert known_retrievers() == ["sqlite", "elsewhere"]
+    assert isinstance(open_retriever("elsewhere"), FtsRetriever)
+
+
+def test_a_package_that_cannot_be_loaded_is_named(installed: Callable[..., None]) -> None:
+    installed(broken="flowengine.no_such_module:Thing")
+    with pytest.raises(DefinitionError, match="'broken' cannot be loaded"):
+        open_retriever("broken")
+
+
+def test_what_is_no_retriever_is_refused(installed: Callable[..., None]) -> None:
+    installed(odd="builtins:dict")
+    with pytest.raises(DefinitionError, match="must have add, remove and search"):
+        open_retriever("odd")
+
+
+def test_wrong_settings_and_unknown_names_are_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"'sqlite'.*colour"):
+        open_retriever("sqlite", colour="red")
+    with pytest.raises(DefinitionError, match="no retriever 'faiss'; there are sqlite"):
+        open_retriever("faiss")
