@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import anyio
@@ -92,7 +92,10 @@ class Connection:
                     self._start.deadline = math.inf
                     self._client = client
                     opened.set()
-                    await self._ended.wait()
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._listen, client)
+                        await self._ended.wait()
+                        tasks.cancel_scope.cancel()
         except Exception as error:
             self.reason = self._why(error)
         finally:
@@ -164,6 +167,15 @@ class Connection:
             ) as client,
         ):
             yield client
+
+    async def _listen(self, client: Client) -> None:
+        """Ask to be told of changes, as servers of newer protocols want it; older ones tell unasked."""
+        tools = client.server_capabilities.tools
+        if tools is None or not tools.list_changed:
+            return
+        with suppress(Exception):  # An older server, or one that will not: then nothing is heard.
+            async with client.listen(tools_list_changed=True):
+                await anyio.sleep_forever()
 
     async def _hear(self, message: IncomingMessage) -> None:
         """Note that the list changed. It is not asked for here: whoever reads the answer is waiting for this to end."""

@@ -64,6 +64,22 @@ async def test_a_servers_tools_are_offered_after_the_agents_own_and_called(
     assert [(each.name, each.effect) for each in recorder.of(ToolCall)] == [("test_echo", "none"), ("double", "none")]
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_tool_that_a_server_adds_is_offered_in_the_next_round(settings: dict[str, Any], streamed: bool) -> None:
+    # The pause is for the word of the change, which comes beside the answer.
+    model = ScriptedModel([wish("test_grow"), wish("test_grown"), "done"], latency=0.05)
+    agent = Agent("a", "", model=model, mcp_servers=[settings])
+    if streamed:
+        async with agent.stream("x") as pieces:
+            async for _ in pieces:
+                pass
+    else:
+        await agent.run_async("x")
+    offered = [[each["function"]["name"] for each in request.tools] for request in model.requests]
+    assert ["test_grown" in names for names in offered] == [False, True, True]
+    assert told(model.requests[2]) == ["{}", "{}"]
+
+
 async def test_an_external_call_is_told_before_it_begins(settings: dict[str, Any], recorder: Any) -> None:
     model = ScriptedModel([wish("test_count"), "done"])
     await Agent("a", "", model=model, mcp_servers=[McpServer(**settings)]).run_async("x", gateway=recorder)

@@ -23,6 +23,7 @@ from flowengine.nodes.retry import Retry
 from tests.support.require import missing, require
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
+GROWING = Path(__file__).parents[1] / "support" / "mcp_growing_server.py"
 PID = ToolRequest("p", "test_pid", "{}")
 """Asks the server for its process id."""
 
@@ -296,6 +297,15 @@ async def test_such_a_refusal_is_not_tried_again(server: Settings, starts: Path)
     run = await Flow("f", {"write": node(server(), retry=Retry(attempts=3, initial=30.0))}).run()
     assert run.status == "failed"
     assert started(starts) == 1
+
+
+async def test_an_external_tool_that_comes_later_is_refused_before_the_model_is_asked_again() -> None:
+    program = {"name": "test", "command": sys.executable, "args": [str(GROWING), "stdio", "external"]}
+    model = ScriptedModel(lambda request: ToolRequest("1", "test_grow", "{}"), latency=0.05)
+    run = await Flow("f", {"a": node(program, model, retry=RETRY)}).run()
+    assert run.error is not None
+    assert "the tool 'test_grown' is external" in run.error.message
+    assert 1 <= len(model.requests) < 10
 
 
 async def test_other_tools_of_a_server_go_with_retry(server: Settings) -> None:

@@ -38,6 +38,8 @@ TOOLS: dict[str, Any] = {
     "pid": READ_ONLY,
     "bare": READ_ONLY,
     "deaf": READ_ONLY,
+    "grow": READ_ONLY,
+    "shrink": READ_ONLY,
 }
 
 
@@ -56,6 +58,15 @@ def counted() -> int:
         file.flush()
         file.seek(0)
         return len(file.readlines())
+
+
+def change(how: str) -> None:
+    """Another list of tools from now on, and the word that there is one."""
+    if how == "grow":
+        TOOLS["grown"] = READ_ONLY
+    else:
+        del TOOLS["echo"]
+    send({"method": "notifications/tools/list_changed"})
 
 
 def mixed() -> list[dict[str, Any]]:
@@ -95,6 +106,8 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 def plain(name: str, arguments: dict[str, Any]) -> str:
     if name == "count":
         return str(counted())
+    if name in ("grow", "shrink"):
+        change(name)
     if name == "big":
         return "x" * 10_000_000
     if name == "environment":
