@@ -5,6 +5,7 @@ Source of the rules: rules 7, 10 and 11 of the flow format.
 
 from __future__ import annotations
 
+from flowengine.spec.known import over_shape
 from flowengine.spec.levels import Level, home_of, key_path, levels_of
 from flowengine.spec.names import LOOP_OUTPUT, RESERVED, ROUND, holders_of
 from flowengine.spec.references import last_of
@@ -23,6 +24,7 @@ def check_bodies(spec: FlowSpec, report: Report) -> None:
         _check_ids(spec, level, report)
         if isinstance(level.holder, MapNodeSpec):
             _check_item(spec, level, level.holder, report)
+            _check_over(spec, level, level.holder, report)
             _check_result(spec, level, level.holder, report)
         else:
             _check_variables(spec, level, level.holder, report)
@@ -44,6 +46,14 @@ def _check_item(spec: FlowSpec, level: Level, holder: MapNodeSpec, report: Repor
         if isinstance(outer.holder, MapNodeSpec) and outer.holder.as_ == holder.as_:
             text = f"'{holder.as_}' is the item of '{outer.path[-1]}', round this map; give this one another name"
             report.at_key("FE220", text, at, " with `as`" if "as_" not in holder.model_fields_set else "")
+
+
+def _check_over(spec: FlowSpec, level: Level, holder: MapNodeSpec, report: Report) -> None:
+    shape = over_shape(spec, level.path[:-1], holder.over)
+    kind = shape.get("type") if shape is not None else None
+    if isinstance(kind, str) and kind != "array":
+        text = f"a map goes over a list, and '{holder.over.strip()}' is of type {kind}"
+        report.at_value("FE311", text, (*key_path(level.path), "over"))
 
 
 def _check_result(spec: FlowSpec, level: Level, holder: MapNodeSpec, report: Report) -> None:

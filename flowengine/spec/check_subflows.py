@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from flowengine.spec.fields import found
@@ -28,7 +27,7 @@ def subflows_of(spec: FlowSpec) -> Iterator[tuple[NodePath, SubflowNodeSpec]]:
 
 def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report: Report, *, whole: bool) -> None:
     """Opens the files, so that the spec knows them from here on. `whole`: nothing of the spec was mended."""
-    base = Path() if spec.path is None else spec.path.parent
+    base = project.root if spec.path is None else spec.path.parent
     opened: dict[str, FlowSpec | Problem | None] = {}
     for path, node in subflows_of(spec):
         if node.flow == STAND_IN_FLOW and not whole:

@@ -32,7 +32,6 @@ def check(
     report = Report(spec)
     _check_texts(spec, report)
     check_structure(spec, report)
-    check_bodies(spec, report)
     problems: list[Diagnostic] = []
     if _needs_project(spec):
         if project is None:
@@ -40,6 +39,7 @@ def check(
         check_code(spec, project, report)
         check_servers(spec, project, report)
         check_subflows(spec, project, subflows, report, whole=whole)
+    check_bodies(spec, report)
     check_names(spec, () if project is None else project.allow_env, report)
     if whole and not report.failed:
         check_runs(spec, report, warnings=warnings)

@@ -130,7 +130,21 @@ def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
         return _Words("FE201", "unknown key '<<'", "; merge keys are not YAML 1.2: use `defaults` or `agents`", True)
     if key in UNAVAILABLE_KEYS.get(str(said.path[0]), ()):
         return _Words("FE205", f"the key '{key}' is not available in this version", at_key=True)
+    if key in _MISPLACED.get(said.location[-2:-1], {}):
+        kind = str(said.location[-2]).strip("<>")
+        return _Words("FE201", f"'{kind}' takes no '{key}'", _MISPLACED[said.location[-2:-1]][key], True)
     return _Words("FE201", f"unknown key '{key}'", nearest(key, _keys_at(said.location[:-1])), True)
+
+
+_INSIDE: Final = {"retry": "; put it on the nodes inside, which are what can be repeated"}
+_WAITING: Final = {"timeout": "; how long it waits is `expires`", "retry": "; nothing of it can fail for a while"}
+_MISPLACED: Final[Mapping[tuple[str | int, ...], Mapping[str, str]]] = {
+    ("<map>",): _INSIDE,
+    ("<loop>",): _INSIDE,
+    ("<subflow>",): _INSIDE,
+    ("<approval>",): _WAITING,
+}
+"""Kind of a node → keys that other kinds have, and what to write instead."""
 
 
 def _missing_key(said: _Said, nearest: Nearest) -> _Words:

@@ -102,7 +102,6 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("nodes: {a: {type: [agent]}}", "3:19: FE204 node 'a': unknown node type a list"),
     ],
     "FE205": [
-        ("nodes: {a: {type: map, over: x}}", "3:19: FE205 node 'a': node type 'map' is not available in this version"),
         (
             "nodes: {a: {prompt: x, skills: []}}",
             "3:24: FE205 node 'a': the key 'skills' is not available in this version",
@@ -232,12 +231,77 @@ CASES: dict[str, list[tuple[str, str]]] = {
         )
     ],
     "FE219": [
+        (
+            "nodes: {l: {type: loop, max_iterations: 2, nodes: {a: {instructions: i}}}}",
+            "3:52: FE219 node 'l.a': a first node of a loop has nobody's result to work on: give 'prompt'",
+        ),
         ("nodes: {a: {}}", "3:9: FE219 node 'a': there is nothing to ask: give 'prompt' or 'instructions'"),
         (
             "nodes: {a: {type: routing, instruction: i, routes: {x: {}}}}",
             "3:9: FE219 node 'a': there is nothing to route",
         ),
         ("nodes: {a: {type: evaluation}}", "3:9: FE219 node 'a': there is nothing to judge"),
+    ],
+    "FE220": [
+        (
+            "nodes:\n  draft: {prompt: x}\n  polish: {type: loop, max_iterations: 2, nodes: {draft: {prompt: x}}}",
+            "5:51: FE220 node 'polish.draft': a node outside is called 'draft' too, and the body could not read it; "
+            "rename one of them",
+        ),
+        (
+            "nodes: {all: {type: map, over: '[1]', as: loop, nodes: {a: {}}}}",
+            "3:43: FE220 node 'all': 'loop' means something else in templates; call the item otherwise",
+        ),
+        (
+            "nodes: {all: {type: map, over: '[1]', nodes: {each_of: {type: map, over: item, nodes: {a: {}}}}}}",
+            "3:47: FE220 node 'all.each_of': 'item' is the item of 'all', round this map; give this one another name "
+            "with `as`",
+        ),
+        (
+            "nodes: {l: {type: loop, max_iterations: 2, initial: {last: 1}, nodes: {a: {prompt: x}}}}",
+            "3:54: FE220 node 'l': 'last' is the loop's own; call the variable otherwise",
+        ),
+        (
+            "nodes:\n  l:\n    type: loop\n    max_iterations: 2\n    initial: {n: 1}\n    nodes:\n"
+            "      m: {type: loop, max_iterations: 2, initial: {n: 1}, nodes: {a: {prompt: x}}}",
+            "9:52: FE220 node 'l.m': 'l', round this loop, has a variable 'n' too; rename one of them",
+        ),
+    ],
+    "FE221": [
+        (
+            "nodes:\n  l:\n    type: loop\n    max_iterations: 2\n    initial: {text: a}\n"
+            "    carry: {txt: b}\n    nodes: {a: {prompt: x}}",
+            "8:13: FE221 node 'l': the first round has no variable 'txt'; did you mean 'text'?",
+        ),
+        (
+            "nodes: {l: {type: loop, max_iterations: 2, carry: {n: b}, nodes: {a: {prompt: x}}}}",
+            "3:52: FE221 node 'l': the first round has no variable 'n'; give it a first value in `initial`",
+        ),
+    ],
+    "FE222": [
+        (
+            "nodes: {m: {type: map, over: '[1]', nodes: {a: {prompt: x}, b: {prompt: x}}}}",
+            "3:9: FE222 node 'm': the body ends with several nodes ('a', 'b'); say with `result` what an item gives: "
+            "{{ nodes.b.output }}",
+        )
+    ],
+    "FE223": [
+        (
+            "nodes:\n  l: {type: loop, max_iterations: 2, nodes: {j: {type: evaluation, target: t, "
+            "routes: {pass: out}}}}\n  out: {prompt: x}",
+            "4:94: FE223 node 'l.j': 'out' is outside of 'l', and routes and `needs` stay on their level; let 'l' lead "
+            "to it, or need it",
+        ),
+        (
+            "nodes:\n  l: {type: loop, max_iterations: 2, nodes: {a: {prompt: x}}}\n  b: {needs: [a], prompt: x}",
+            "5:15: FE223 node 'b': 'a' is inside 'l', and routes and `needs` stay on their level",
+        ),
+    ],
+    "FE224": [
+        (
+            "nodes: {a: {type: approval, message: m, routes: {yes: {}}, expires: 2h, on_expire: no}}",
+            "3:73: FE224 node 'a': there is no choice 'no' (there are yes)",
+        )
     ],
     # --- templates and expressions
     "FE301": [
@@ -325,6 +389,17 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "3:34: FE310 node 'a': 'model' is not rendered, so it takes no template",
         ),
         ("nodes: {a: {prompt: x, fallbacks: ['{{ m }}']}}", "FE310 node 'a': 'fallbacks' is not rendered"),
+    ],
+    "FE311": [
+        (
+            "nodes:\n  a: {prompt: x}\n  m: {type: map, over: nodes.a.output, nodes: {b: {}}}",
+            "5:24: FE311 node 'm': a map goes over a list, and 'nodes.a.output' is of type string",
+        ),
+        (
+            "nodes: {m: {type: map, over: '[[1]]', as: row, nodes:\n"
+            "  {n: {type: map, over: each.index, nodes: {b: {}}}}}}",
+            "4:25: FE311 node 'm.n': a map goes over a list, and 'each.index' is of type number",
+        ),
     ],
     # --- types and values
     "FE401": [
@@ -470,6 +545,13 @@ CASES: dict[str, list[tuple[str, str]]] = {
     "FE905": [
         ("inputs: {n: {type: string}}\nnodes: {a: {prompt: x}}", "3:10: warning FE905 nobody reads the input 'n'")
     ],
+    "FE907": [
+        (
+            "inputs: {n: {type: integer}}\n"
+            "nodes: {l: {type: loop, max_iterations: 2, until: inputs.n > 1, nodes: {a: {prompt: x}}}}",
+            "4:51: warning FE907 node 'l': nothing that `until` reads changes from round to round",
+        )
+    ],
     "FE906": [("agents: {spare: {}}\nnodes: {a: {prompt: x}}", "3:10: warning FE906 no node names the agent 'spare'")],
 }
 
@@ -480,6 +562,10 @@ ELSEWHERE = {
     "FE105": "test_an_empty_file",
     "FE115": "test_a_file_that_is_no_map",
     "FE207": "test_another_format_version",
+    "FE225": "test_subflows: a file that is not there",
+    "FE226": "test_subflows: flows that run each other",
+    "FE227": "test_subflows: seventeen files in one another",
+    "FE228": "test_subflows: inputs that do not fit",
     "FE501": "test_a_project_file_that_is_no_toml",
     "FE502": "test_a_project_file_with_an_unknown_key",
     "FE503": "test_project: a pythonpath outside of the root",
