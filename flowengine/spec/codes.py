@@ -112,9 +112,8 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE205": Code(
         "not available in this version",
-        "The format knows this type or key, but this version does not run it; it is refused, since nothing would "
-        "read it.",
-        "a: {type: approval, message: Sure?}",
+        "The format knows this key, but this version does not act on it; it is refused, since nothing would read it.",
+        "a: {skills: [research]}",
     ),
     "FE206": Code(
         "not a valid name",

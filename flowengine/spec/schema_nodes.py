@@ -6,7 +6,6 @@ that of the checks, and what runs that of the builder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -30,7 +29,6 @@ from flowengine.spec.schema_agent import AgentRef, AgentSettings, ModelSettings
 from flowengine.spec.schema_containers import ApprovalNodeSpec, LoopNodeSpec, MapNodeSpec, SubflowNodeSpec
 from flowengine.spec.schema_keys import NodeKeys, OnErrorSpec, RetrySpec, WorkKeys
 from flowengine.spec.shapes import is_map
-from flowengine.spec.unavailable import UNAVAILABLE_TYPES
 
 __all__ = [
     "NODE_TYPES",
@@ -212,7 +210,7 @@ class FunctionNodeSpec(WorkKeys):
     """Argument → template."""
 
 
-_KINDS: Final = {
+NODE_TYPES: Final = {
     "agent": AgentNodeSpec,
     "routing": RoutingNodeSpec,
     "condition": ConditionNodeSpec,
@@ -223,18 +221,13 @@ _KINDS: Final = {
     "subflow": SubflowNodeSpec,
     "approval": ApprovalNodeSpec,
 }
-
-NODE_TYPES: Final[Mapping[str, type[NodeKeys]]] = {
-    name: model for name, model in _KINDS.items() if name not in UNAVAILABLE_TYPES
-}
 """`type` → what a node of it may say."""
 
 
 def _type_of(value: Any) -> str | None:
     if is_map(value):
-        kind = value.get("type", "agent")
-        return f"<{kind}>" if isinstance(kind, str) and kind in NODE_TYPES else None
-    return f"<{value.type}>" if isinstance(value, tuple(_KINDS.values())) else None
+        return f"<{value.get('type', 'agent')}>"
+    return f"<{value.type}>" if isinstance(value, tuple(NODE_TYPES.values())) else None
 
 
 NodeSpec = Annotated[

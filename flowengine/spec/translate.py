@@ -21,7 +21,7 @@ from flowengine.spec.positions import SourceText
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import NODE_TYPES
 from flowengine.spec.shapes import is_map
-from flowengine.spec.unavailable import UNAVAILABLE_KEYS, UNAVAILABLE_TYPES
+from flowengine.spec.unavailable import UNAVAILABLE_KEYS
 
 __all__ = ["STAND_IN_CODE", "STAND_IN_FLOW", "Problem", "mend", "problems_of"]
 
@@ -211,9 +211,7 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
     if not is_map(said.value) or said.path[-2:-1] != ("nodes",):
         return _Words("FE401", f"expected a map, found {found(said.value)}")
     kind = said.value.get("type")
-    if isinstance(kind, str) and kind in UNAVAILABLE_TYPES:
-        return _Words("FE205", f"node type '{kind}' is not available in this version", inside=("type",))
-    hint = nearest(kind, [*NODE_TYPES, *UNAVAILABLE_TYPES]) if isinstance(kind, str) else ""
+    hint = nearest(kind, NODE_TYPES) if isinstance(kind, str) else ""
     return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
 
 

@@ -1,6 +1,6 @@
 """What the format knows and this version does not run. Later versions delete rows; nothing else changes.
 
-A key or a type of these tables is refused by name, so that nothing is ever accepted that nothing reads.
+A key of this table is refused by name, so that nothing is ever accepted that nothing reads.
 """
 
 from __future__ import annotations
@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["UNAVAILABLE_KEYS", "UNAVAILABLE_TYPES"]
-
-UNAVAILABLE_TYPES: Final[frozenset[str]] = frozenset()
-"""Node types."""
+__all__ = ["UNAVAILABLE_KEYS"]
 
 _OF_AGENTS: Final = frozenset({"context", "contexts", "memory", "skills"})
 
