@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 import yaml
 
 from flowengine.errors import DefinitionError
-from flowengine.providers.parameters import ParameterError, check_parameters
+from flowengine.providers.parameters import ParameterError, check_parameters, kinds_of
 from flowengine.providers.provider import ContextProvider
 from flowengine.providers.registry import known_names, object_of, provider_class, register
 from flowengine.values import shown
@@ -115,7 +115,8 @@ def made(entry: Configured, root: Path | None, load: Load) -> ContextProvider:
     schema = kind.get_config_schema()
     parameters = check_parameters(entry.name, schema, entry.parameters)
     for name in parameters:
-        if "code" in schema["parameters"][name]["type"].split("|") and isinstance(parameters[name], str):
+        kinds = kinds_of(schema["parameters"][name])
+        if "code" in kinds and "string" not in kinds and isinstance(parameters[name], str):
             parameters[name] = load(parameters[name])
     try:
         return kind.from_config(parameters, root=root)
@@ -147,9 +148,7 @@ class _Loader(yaml.SafeLoader):
 
 def _parsed(text: str) -> Any:
     if len(text) > _LONGEST:
-        raise DefinitionError(
-            f"the configuration of context providers has {len(text):,} characters; {_LONGEST:,} may be"
-        )
+        raise DefinitionError(f"the configuration of context providers has more than {_LONGEST:,} characters")
     try:
         return yaml.load(text, _Loader)  # Of the safe loader's kind.
     except yaml.MarkedYAMLError as error:

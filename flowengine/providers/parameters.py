@@ -5,6 +5,7 @@ It knows names, types and defaults. It knows no provider and makes none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from inspect import Parameter, cleandoc, signature
 from typing import Any, Final, cast
@@ -12,7 +13,7 @@ from typing import Any, Final, cast
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.values import is_json_type, shown
 
-__all__ = ["ParameterError", "check_parameters", "schema_of_constructor"]
+__all__ = ["ParameterError", "check_parameters", "kinds_of", "schema_of_constructor"]
 
 
 class ParameterError(DefinitionError):
@@ -90,14 +91,33 @@ def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, A
 
 
 def _check_type(name: str, key: str, parameter: Mapping[str, Any], value: Any) -> None:
-    kind = cast(str, parameter.get("type", "any"))
-    if kind == "any" or (value is None and not parameter.get("required") and parameter.get("default") is None):
+    kinds = kinds_of(parameter)
+    if value is None and not parameter.get("required") and parameter.get("default") is None:
         return
-    if not any(is_json_type(value, each) for each in kind.split("|")):
-        raise ParameterError(
-            f"context provider '{name}': '{key}' must be {kind.replace('|', ' or ')}, found {shown(value)}",
-            key,
-        )
+    if kinds and not any(_fits(value, each) for each in kinds):
+        expected = " or ".join(_SHOWN.get(each, each) for each in kinds)
+        raise ParameterError(f"context provider '{name}': '{key}' must be {expected}, found {shown(value)}", key)
+
+
+def kinds_of(parameter: Mapping[str, Any]) -> list[str]:
+    """The types that a parameter takes, JSON's and `code` (`module:name`); none where any value goes.
+
+    >>> kinds_of({"type": "object|code"}), kinds_of({"type": "any"})
+    (['object', 'code'], [])
+    """
+    kinds = str(parameter.get("type", "any")).split("|")
+    return kinds if all(each in _KNOWN for each in kinds) else []
+
+
+_SHOWN: Final[Mapping[str, str]] = {"code": "module:name"}
+_KNOWN: Final = frozenset({*_NAMES.values(), "code"})
+_CODE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind == "code":
+        return isinstance(value, str) and _CODE.fullmatch(value) is not None
+    return is_json_type(value, kind)
 
 
 def _why(parameter: Mapping[str, Any]) -> str:

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowengine.context import Fragment
+from flowengine.llm.tokens import count_tokens
+from flowengine.providers.packer import BudgetError, Entry, Packed, pack, receipt_of
+from flowengine.providers.provider import joined
+from tests.support.histories import random_history
+
+
+def words(number: int, word: str = "word") -> str:
+    return " ".join([word] * number)
+
+
+def states(packed: Packed) -> list[str]:
+    return [each.state for each in packed.entries]
+
+
+def test_without_a_budget_everything_stays_and_is_counted():
+    packed = pack([Fragment("Hello, world!", "a"), Fragment("今日は世界。", "b")], None)
+    assert states(packed) == ["kept", "kept"]
+    assert [each.fragment.tokens for each in packed.entries] == [4, 3]
+    assert packed.tokens == count_tokens("Hello, world!\n\n今日は世界。")
+
+
+def test_what_fits_is_left_as_it_is():
+    assert states(pack([Fragment(words(10), "a")], 10)) == ["kept"]
+
+
+def test_pinned_fragments_are_never_touched():
+    packed = pack([Fragment(words(30), "a"), Fragment(words(20), "rules", pinned=True)], 24)
+    assert states(packed) == ["dropped", "kept"]
+    assert packed.entries[1].fragment.text == words(20)
+
+
+def test_a_budget_below_the_pinned_parts_is_an_error_that_lists_them():
+    fragments = [
+        Fragment(words(30), "system message", pinned=True),
+        Fragment(words(50), "files"),
+        Fragment(words(20), "skills", label="catalogue", pinned=True),
+    ]
+    with pytest.raises(BudgetError) as raised:
+        pack(fragments, 40)
+    assert str(raised.value) == (
+        "a context budget of 40 tokens is too small: what must stay has 51 (system message 30, catalogue 20)"
+    )
+    assert raised.value.least == 51
+
+
+def test_a_higher_priority_is_taken_first_and_the_order_in_the_prompt_stays():
+    fragments = [
+        Fragment(words(40), "low", priority=-1),
+        Fragment(words(40), "high", priority=1),
+        Fragment("The end.", "middle", order=-1),
+    ]
+    packed = pack(fragments, 50)
+    assert states(packed) == ["dropped", "kept", "kept"]
+    assert [each.source for each in packed.kept] == ["middle", "high"]
+
+
+def test_the_first_that_does_not_fit_is_shortened_with_a_visible_mark():
+    packed = pack([Fragment("Some sentence of a text. " * 50, "files", label="a.md")], 60)
+    (entry,) = packed.entries
+    assert entry.state == "shortened"
+    assert entry.fragment.text.endswith("text. […]")
+    assert packed.tokens <= 60
+    assert (entry.was, entry.fragment.tokens) == (301, count_tokens(entry.fragment.text))
+
+
+def test_fragments_of_one_group_stay_or_go_together():
+    fragments = [
+        Fragment("I call the tool.", "messages", group="call"),
+        Fragment(words(100), "messages", group="call"),
+        Fragment(words(10), "other"),
+    ]
+    assert states(pack(fragments, 60)) == ["dropped", "dropped", "kept"]
+    assert states(pack(fragments, 130)) == ["kept", "kept", "kept"]
+
+
+def test_a_group_with_a_pinned_member_stays_whole():
+    fragments = [
+        Fragment(words(20), "a", group="g"),
+        Fragment("b", "a", group="g", pinned=True),
+        Fragment(words(9), "c"),
+    ]
+    assert states(pack(fragments, 25)) == ["kept", "kept", "dropped"]
+
+
+def test_a_history_has_no_holes():
+    sizes = {"oldest": (5,), "long": (60, 20), "newest": (5,)}
+    turns = [
+        Fragment(words(size), "conversation", priority=rank, group=name)
+        for rank, (name, parts) in enumerate(sizes.items())
+        for size in parts
+    ]
+    packed = pack([*turns, Fragment(words(10), "files", priority=-5)], 34)
+    assert states(packed) == ["dropped", "dropped", "dropped", "kept", "kept"]
+    assert "ranks below what had no room of 'conversation'" in packed.entries[0].why
+
+
+def test_what_was_dropped_before_stays_so():
+    packed = pack([Entry(Fragment("a", "x"), "dropped", "taken out by 'filter'"), Fragment("b", "x")], 100)
+    assert states(packed) == ["dropped", "kept"]
+    assert packed.tokens == 1
+
+
+def test_a_receipt_says_of_every_fragment_what_became_of_it():
+    fragments = [
+        Fragment("Be kind.", "instructions", pinned=True),
+        Fragment("A sentence. " * 40, "files", label="a.md"),
+        Fragment(words(50), "conversation", priority=-1),
+    ]
+    receipt = receipt_of(pack(fragments, 60))
+    instructions, file, turn = receipt.fragments
+    assert receipt.budget == 60
+    assert instructions == {"source": "instructions", "tokens": 3, "state": "kept", "pinned": True}
+    assert (file["label"], file["state"], file["was"]) == ("a.md", "shortened", 121)
+    assert (turn["state"], turn["tokens"]) == ("dropped", 50)
+    assert "room for" in turn["why"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_random_history_is_packed_within_its_budget(seed: int):
+    fragments, budget = random_history(random.Random(seed))
+    try:
+        packed = pack(fragments, budget)
+    except BudgetError:
+        pinned = [each for each in fragments if each.pinned]
+        assert count_tokens(joined(sorted(pinned, key=lambda each: each.order))) > budget
+        return
+    assert count_tokens(joined(packed.kept)) <= budget
+    assert packed.tokens == count_tokens(joined(packed.kept))
+    for before, entry in zip(fragments, packed.entries, strict=True):
+        assert entry.state == "kept" or not before.pinned
+        assert entry.fragment.text == before.text or entry.state != "kept"
+    for group in {each.group for each in fragments} - {""}:
+        assert len({each.state for each in packed.entries if each.fragment.group == group}) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(max_size=30), max_size=8), st.integers(0, 40))
+def test_texts_of_any_characters_are_packed_within_the_budget(texts: list[str], budget: int):
+    packed = pack([Fragment(each, f"s{number}") for number, each in enumerate(texts)], budget)
+    assert count_tokens(joined(packed.kept)) <= budget
