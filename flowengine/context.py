@@ -28,6 +28,7 @@ __all__ = [
     "RoutingResult",
     "RunStatus",
     "Tell",
+    "unheard",
 ]
 
 NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
@@ -165,7 +166,7 @@ class Tell(Protocol):
     def __call__(self, text: str, begins: bool = False, /) -> None: ...
 
 
-async def _unheard(record: Any) -> None:
+async def unheard(record: Any) -> None:
     """Outside a run there is no journal to tell."""
 
 
@@ -217,7 +218,7 @@ class Context:
         error: str | None = None,
         run_id: str | None = None,
         variables: Mapping[str, Any] | None = None,
-        note: Note = _unheard,
+        note: Note = unheard,
         recorded: Sequence[Any] = (),
         tell: Tell | None = None,
         kept: Mapping[str, Any] | None = None,

@@ -66,8 +66,9 @@ class RunStarted(NamedTuple):
     settings: Mapping[str, Any] = {}
     """What the caller chose for this run: model override, concurrency, timeout."""
     graph: Mapping[str, Any] = {}
-    """The picture's skeleton: {"nodes": [[id, kind]], "edges": [[source, target, [labels]]]}, so
-    that a run can be drawn without its flow."""
+    """The picture's skeleton, so that a run can be drawn without its flow: {"nodes": [[id, kind]], "edges":
+    [[source, target, [labels]]], "state": {key: [merge rule, default]}}. A map, loop or subflow has a third
+    item: the skeleton of its body."""
 
 
 class RunResumed(NamedTuple):

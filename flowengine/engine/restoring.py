@@ -57,9 +57,7 @@ class History:
     def spent(self, part: str = TOP) -> Usage:
         """What the model calls of a node, and of all nodes inside it, took; of the whole run by default."""
         inside = (f"{part}.", f"{part}[")
-        return _sum(
-            [used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)]
-        )
+        return _sum([used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)])
 
     def _take(self, event: Event) -> None:
         match event:

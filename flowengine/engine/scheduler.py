@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextvars
 import traceback
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from copy import copy
 from functools import partial
 from time import perf_counter, time
 from types import coroutine
@@ -118,7 +117,9 @@ class Scheduler:
 
     def inside(self, walk: Walk, nodes: Sequence[Node], ledger: Ledger | None) -> Scheduler:
         """The scheduler of a level inside one of this one's nodes: same journal, same slots, same listeners."""
-        level = copy(self)
+        level = Scheduler.__new__(Scheduler)
+        level._journal, level._slots, level._cancels = self._journal, self._slots, self._cancels
+        level._live, level._clock, level._own, level.scope = self._live, self._clock, self._own, self.scope
         level._drive(walk, nodes, ledger)
         return level
 
@@ -261,7 +262,10 @@ class Scheduler:
             else:
                 suspended = True
                 result = await _driven(own, steps, waits_for)
-            event = self._ended(number, path, result)
+            if type(result) is NodeResult:
+                event = NodeFinished(path, clock(), walk.admit(number, result))
+            else:
+                event = self._ended(number, path, result)
             if event is not None:
                 journal.append(event)
         except NotJournalableError as error:
@@ -292,9 +296,7 @@ class Scheduler:
         return suspended
 
     def _ended(self, number: int, path: str, result: Ended) -> Event | None:
-        """What became of a node that raised nothing; None where it goes on waiting."""
-        if type(result) is NodeResult:
-            return NodeFinished(path, self._clock(), self._walk.admit(number, result))
+        """What became of a node that gave no result; None where it goes on waiting."""
         if type(result) is Skip:
             return NodeSkipped(path, self._clock(), result.cause)
         if type(result) is Park:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from flowengine.context import Context, EvaluationResult, NodeView, Note, RoutingResult, Tell
-from flowengine.engine.state import EVALUATION, ROUTING
+from flowengine.context import Context, EvaluationResult, NodeView, Note, RoutingResult, Tell, unheard
+from flowengine.engine.state import EVALUATION, ROUTING, Layer
 from flowengine.engine.state_view import KeptView, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean
@@ -276,19 +276,90 @@ class FinalContext(Context):
     The flow's outputs see it, and what a container decides after its body (`until`, `carry`, `result`).
     """
 
-    __slots__ = ()
+    __slots__ = ("_final", "_walk")
+    _walk: Walk
+    _final: Layer
 
     def __init__(self, walk: Walk) -> None:
-        store, final = walk.store, walk.final()
-        super().__init__(
-            shared_state=StateView(store, final),
-            routing_result=store.owned(final, ROUTING),
-            evaluation_result=store.owned(final, EVALUATION),
-            prev_outputs=_AllOutputs(walk, len(walk.graph)),
-            nodes=_AllNodes(walk, len(walk.graph)),
-            inputs=walk.inputs,
-            env=walk.env,
-            run_id=walk.run_id,
-            variables=walk.variables,
-            kept=KeptView(store, final),
-        )
+        _set_final_walk(self, walk)
+        _set_final(self, walk.final())
+
+    @property
+    def result(self) -> Any:
+        return None
+
+    @property
+    def shared_state(self) -> Mapping[str, Any]:
+        return StateView(self._walk.store, self._final)
+
+    @property
+    def routing_result(self) -> RoutingResult | None:
+        return self._walk.store.owned(self._final, ROUTING)
+
+    @property
+    def evaluation_result(self) -> EvaluationResult | None:
+        return self._walk.store.owned(self._final, EVALUATION)
+
+    @property
+    def prev_outputs(self) -> Mapping[str, Any]:
+        return _AllOutputs(self._walk, len(self._walk.graph))
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        return _AllNodes(self._walk, len(self._walk.graph))
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return self._walk.inputs
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self._walk.env
+
+    @property
+    def messages(self) -> Sequence[Any]:
+        return ()
+
+    @property
+    def current_node(self) -> str | None:
+        return None
+
+    @property
+    def error(self) -> str | None:
+        return None
+
+    @property
+    def run_id(self) -> str | None:
+        return self._walk.run_id
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        return self._walk.variables
+
+    @property
+    def note(self) -> Note:
+        return unheard
+
+    @property
+    def recorded(self) -> Sequence[Any]:
+        return ()
+
+    @property
+    def tell(self) -> Tell | None:
+        return None
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        return KeptView(self._walk.store, self._final)
+
+    @property
+    def scope(self) -> RunScope | None:
+        return None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        return None
+
+
+_of_final: dict[str, Any] = dict(vars(FinalContext))
+_set_final_walk, _set_final = (_of_final[name].__set__ for name in ("_walk", "_final"))

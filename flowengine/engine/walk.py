@@ -295,6 +295,11 @@ class Walk:
         elif parents:
             left = self._left
             self._seen[number] = self.store.meet(number, [left[parent] for parent in parents])
+        elif not self._halted:
+            statuses[number] = READY
+            if not self._stopped:
+                self.ready.append(number)
+            return
         cause = self._refusal(number)
         if cause is None:
             statuses[number] = READY

@@ -18,10 +18,10 @@ __all__ = ["LoopNode"]
 
 
 class _Round(NamedTuple):
-    """A round that is over, and what it would contribute."""
+    """A round that is over."""
 
     ended: RoundEnded
-    contribution: Mapping[str, Any]
+    level: Level
 
 
 class LoopNode(ContainerNode):
@@ -83,7 +83,7 @@ class LoopNode(ContainerNode):
                 ended = self._judged(index, variables, seen)
                 await context.note(ended)
             if ended.stopped:
-                return self._result(_Round(ended, level.contribution()), index + 1, exhausted=False)
+                return self._result(_Round(ended, level), index + 1, exhausted=False)
             chosen = self._better(chosen, ended, level)
             if index + 1 < self.max_iterations:
                 variables = freeze({**variables, **{name: value(seen) for name, value in self.carry.items()}})
@@ -105,11 +105,11 @@ class LoopNode(ContainerNode):
         """The round to be chosen so far; one without a mark is the worst."""
         if best is not None and self.best_by is not None and _mark(ended) < _mark(best.ended):
             return best
-        return _Round(ended, level.contribution())
+        return _Round(ended, level)
 
     def _result(self, chosen: _Round, iterations: int, *, exhausted: bool) -> NodeResult:
         output = {**chosen.ended.variables, "iterations": iterations, "exhausted": exhausted}
-        return written(output, chosen.contribution)
+        return written(output, chosen.level.contribution())
 
 
 def _mark(ended: RoundEnded) -> float:
