@@ -1,140 +1,230 @@
-"""Limits kept by whole runs: by branches at once, by parts, across a resume, and over HTTP."""
+"""Limits of a run and of its parts: who stops, what becomes of the run, and what a resumed run still may spend."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from flowengine.agents.agent import Agent
-from flowengine.engine.events import NodeRecorded
+from flowengine.context import Context
+from flowengine.engine.events import NodeStarted
+from flowengine.errors import EffectPendingError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.ledger import Bounds
-from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.priced import PricedModel
-from flowengine.llm.pricing import Price
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.nodes.agent import AgentNode
+from flowengine.ledger import Bounds, OnLimit
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.limits import FlowLimits, PartLimits
+from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
-from flowengine.records import ModelCall
+from flowengine.records import ModelCall, usage_of
 from flowengine.runners.run import Run
-from tests.support.model_server import Completion, ModelServer
 
-PRICE = Price(input=1.0, output=10.0)
-MOST = PRICE.of(0, 200)
-"""What the answer of one call costs at most."""
+pytestmark = pytest.mark.anyio
 
-
-class Meter:
-    """A model that writes anything up to what it may, and adds up what that costs."""
-
-    def __init__(self) -> None:
-        self.cost = 0.0
-        self.calls = 0
-        self._chance = random.Random(3)
-        self.model = PricedModel(ScriptedModel(self._answer, latency=0.001), PRICE)
-
-    def _answer(self, request: Request) -> Reply:
-        assert request.max_tokens is not None
-        written = self._chance.choice([10, 40, request.max_tokens])
-        self.cost += PRICE.of(20, written)
-        self.calls += 1
-        return Reply("x", usage=Usage(20, written))
-
-    def agent(self, name: str) -> Agent:
-        return Agent(name, "Answer.", model=self.model, max_tokens=200)
+TOKENS = 10
 
 
-def branches(meter: Meter, number: int = 200, **settings: Any) -> Flow:
-    return Flow("wide", {f"n{each}": meter.agent(f"n{each}") for each in range(number)}, **settings)
+async def call(context: Context) -> str:
+    """A model call of ten tokens, as an agent's gateway makes one."""
+    done = ModelCall("m", "p", "generation", (), "", prompt_tokens=4, completion_tokens=6, cost_usd=0.01)
+    if context.ledger is None:
+        await context.note(done)
+        return "answer"
+    room = await context.ledger.reserve(tokens=TOKENS, cost_usd=0.01)
+    await anyio.lowlevel.checkpoint()
+    await context.note(done)
+    room.settle(usage_of(done))
+    return "answer"
 
 
-def calls_of(run: Run) -> Sequence[ModelCall]:
-    records = [event.record for event in run.events if isinstance(event, NodeRecorded)]
-    return [record for record in records if type(record) is ModelCall]
+def limits(on_limit: OnLimit = "fail", **bounds: Any) -> FlowLimits:
+    return FlowLimits(bounds=Bounds(**bounds), on_limit=on_limit)
 
 
-@pytest.mark.parametrize("on_failure", ["drain", "cancel"])
-async def test_two_hundred_branches_at_once_do_not_overshoot(on_failure: Any) -> None:
-    meter = Meter()
-    run = await branches(meter).run(limits=FlowLimits(on_failure=on_failure, bounds=Bounds(cost_usd=0.05)))
+def chain(length: int) -> Flow:
+    return Flow("f", {f"n{i}": FunctionNode(call, needs=[f"n{i - 1}"] if i else []) for i in range(length)})
+
+
+def called(run: Run) -> int:
+    return sum(type(getattr(event, "record", None)) is ModelCall for event in run.events)
+
+
+async def test_a_run_fails_at_its_limit_and_names_the_node_and_the_limit():
+    run = await chain(5).run(limits=limits(model_calls=3))
     assert run.status == "failed"
+    assert run.failed_node == "n3"
     assert run.error is not None
-    assert run.error.message.startswith("agent 'n")
-    assert "the run has a limit of 0.05 USD" in run.error.message
-    assert 0.05 - 2 * MOST < meter.cost <= 0.05
+    assert run.error.type == "LimitError"
+    assert "the run has a limit of 3 model calls" in run.error.message
+    assert called(run) == 3
 
 
-async def test_a_run_that_has_enough_never_notices_its_limits() -> None:
-    meter = Meter()
-    run = await branches(meter, 50).run(limits=FlowLimits(bounds=Bounds(cost_usd=5.0, tokens=10**6, model_calls=50)))
+async def test_on_error_of_a_node_does_not_hide_the_limit_of_the_run():
+    flow = Flow("f", {f"n{i}": FunctionNode(call, on_error="skip") for i in range(3)})
+    run = await flow.run(limits=limits(model_calls=2))
+    assert run.status == "failed"
+
+
+async def test_on_error_of_a_node_handles_its_own_limit():
+    own = PartLimits(Bounds(tokens=5))
+    flow = Flow("f", {"small": FunctionNode(call, limits=own, on_error="skip"), "other": FunctionNode(call)})
+    run = await flow.run()
     assert run.status == "succeeded"
-    assert meter.calls == 50
+    assert run.nodes["small"].status == "skipped"
+    assert run.nodes["other"].status == "succeeded"
 
 
-async def test_what_a_paused_run_has_spent_counts_when_it_goes_on() -> None:
-    meter, store = Meter(), MemoryStore()
-    flow = branches(meter, 60)
-    limits = FlowLimits(concurrency=4, bounds=Bounds(model_calls=25), on_limit="pause")
-    run = await flow.run(store=store, limits=limits)
-    assert (run.status, meter.calls) == ("paused", 25)
-    run = await flow.resume(run.id, store=store, limits=limits)
-    assert (run.status, meter.calls) == ("paused", 25)
-    more = FlowLimits(concurrency=4, bounds=Bounds(model_calls=60), on_limit="pause")
-    run = await flow.resume(run.id, store=store, limits=more)
-    assert (run.status, meter.calls) == ("succeeded", 60)
-    assert len(calls_of(run)) == 60
+async def test_a_run_may_pause_at_its_limit_and_go_on_with_a_higher_one():
+    store = MemoryStore()
+    paused = await chain(5).run(store=store, run_id="r", limits=limits("pause", tokens=25))
+    assert paused.status == "paused"
+    assert [part.status for part in paused.nodes.values()][:3] == ["succeeded", "succeeded", "cancelled"]
+    still = await chain(5).resume("r", store=store, limits=limits("pause", tokens=25))
+    assert still.status == "paused"  # What was spent before counts.
+    assert called(still) == 2
+    done = await chain(5).resume("r", store=store, limits=limits("pause", tokens=50))
+    assert done.status == "succeeded"
+    assert called(done) == 5
 
 
-async def test_items_of_a_map_share_its_limit_and_the_rest_of_the_run_has_its_own() -> None:
-    meter, other = Meter(), Meter()
-    items = MapNode(
-        {"ask": AgentNode(meter.agent("ask"), prompt=lambda context: str(context.variables["item"]))},
-        over=lambda context: list(range(100)),
-        limits=PartLimits(Bounds(cost_usd=0.02), on_limit="partial"),
+async def test_a_run_may_end_with_what_it_has():
+    flow = Flow(
+        "f",
+        {"a": FunctionNode(call), "b": FunctionNode(call, needs=["a"])},
+        outputs={"first": lambda context: context.prev_outputs["a"], "count": lambda c: len(c.prev_outputs)},
     )
-    flow = Flow("f", {"m": items, "after": FunctionNode(lambda context: "done", needs=["m"]), "o": other.agent("o")})
-    run = await flow.run(limits=FlowLimits(bounds=Bounds(cost_usd=1.0)))
+    run = await flow.run(limits=limits("partial", model_calls=1))
+    assert run.status == "partial"
+    assert run.outputs == {"first": "answer", "count": 1}
+
+
+async def test_two_hundred_branches_at_once_spend_no_more_than_the_limit():
+    flow = Flow("f", {f"n{i}": FunctionNode(call) for i in range(200)})
+    run = await flow.run(limits=limits("partial", cost_usd=0.555))
+    assert run.status == "partial"
+    assert called(run) == 55
+
+
+async def test_a_map_with_a_limit_of_its_own_may_end_with_the_items_it_has():
+    node = MapNode(
+        {"call": FunctionNode(call)},
+        over=lambda context: list(range(10)),
+        concurrency=1,
+        limits=PartLimits(Bounds(model_calls=4), on_limit="partial"),
+    )
+    run = await Flow("f", {"m": node, "after": FunctionNode(call, needs=["m"])}).run()
     assert run.status == "succeeded"
-    assert 0 < len(run.nodes["m"].output) < 100
-    assert meter.cost <= 0.02
-    assert other.calls == 1
+    assert run.nodes["m"].output == ["answer"] * 4
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "FLOWENGINE_DEFAULT_MODEL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", "test")
-
-    def answer(body: dict[str, Any]) -> Completion:
-        written = body["max_tokens"] if len(body["messages"][-1]["content"]) % 2 else 30
-        return Completion("x", usage={"prompt_tokens": 20, "completion_tokens": written, "total_tokens": 20 + written})
-
-    with ModelServer(answer) as running:
-        yield running
-
-
-def test_a_flow_file_a_price_of_the_project_and_a_server_that_counts(tmp_path: Path, server: ModelServer) -> None:
-    (tmp_path / "flowengine.toml").write_text(
-        f"[providers.openai]\nbase_url = '{server.url}'\n[prices.\"openai/our-model\"]\ninput = 1.0\noutput = 10.0\n"
+async def test_a_loop_with_a_limit_of_its_own_may_end_with_its_best_round():
+    loop = LoopNode(
+        {"call": FunctionNode(call)},
+        max_iterations=10,
+        initial={"n": lambda context: 0},
+        carry={"n": lambda seen: seen.variables["round"]["n"] + 1},
+        until=lambda seen: False,
+        limits=PartLimits(Bounds(model_calls=3), on_limit="partial"),
     )
-    nodes = "".join(
-        f"  n{n}: {{prompt: '{'x' * n}', model: openai/our-model, max_tokens: 200}}\n" for n in range(1, 61)
+    run = await Flow("f", {"loop": loop}).run()
+    assert run.nodes["loop"].output == {"n": 2, "iterations": 3, "exhausted": True}
+
+
+async def test_the_limit_of_a_map_that_fails_is_handled_by_the_maps_own_on_error():
+    node = MapNode(
+        {"call": FunctionNode(call, on_error="skip")},
+        over=lambda context: [1, 2, 3],
+        limits=PartLimits(Bounds(model_calls=1)),
+        on_error="skip",
     )
-    (tmp_path / "flow.yaml").write_text(
-        f"flowengine: v1\nname: wide\nlimits: {{cost_usd: 0.03, on_limit: pause}}\nnodes:\n{nodes}"
-    )
-    run = Flow.from_yaml(tmp_path / "flow.yaml").run_sync()
+    run = await Flow("f", {"m": node}).run()
+    assert (run.status, run.nodes["m"].status, run.nodes["m"].cause) == ("succeeded", "skipped", "error")
+
+
+async def test_the_limit_of_the_run_holds_inside_maps_as_well():
+    node = MapNode({"call": FunctionNode(call)}, over=lambda context: list(range(50)))
+    run = await Flow("f", {"m": node}).run(limits=limits("pause", model_calls=7))
     assert run.status == "paused"
-    calls = calls_of(run)
-    billed = sum(PRICE.of(20, each.completion_tokens or 0) for each in calls)
-    assert len(calls) == len(server.requests) > 15
-    assert 0.02 < billed <= 0.03
-    assert sum(each.cost_usd or 0.0 for each in calls) == pytest.approx(billed)
+    assert called(run) == 7
+    assert run.nodes["m"].status == "cancelled"
+
+
+async def test_a_map_that_paused_goes_on_with_the_items_that_are_left():
+    store = MemoryStore()
+    node = MapNode({"call": FunctionNode(call)}, over=lambda context: list(range(20)))
+    flow = Flow("f", {"m": node})
+    await flow.run(store=store, run_id="r", limits=limits("pause", model_calls=7))
+    done = await flow.resume("r", store=store, limits=FlowLimits())
+    assert done.status == "succeeded"
+    assert called(done) == 20
+
+
+async def slow(context: Context) -> str:
+    await anyio.sleep(30)
+    return "late"
+
+
+@pytest.mark.parametrize(("on_limit", "status"), [("fail", "failed"), ("pause", "paused"), ("partial", "partial")])
+async def test_time_is_a_limit_too(on_limit: OnLimit, status: str):
+    run = await Flow("f", {"slow": FunctionNode(slow)}).run(limits=FlowLimits(timeout=0.05, on_limit=on_limit))
+    assert run.status == status
+    assert run.error is not None
+    assert "took longer than its limit of 0.05 s" in run.error.message
+
+
+async def test_the_time_of_a_part_bounds_all_its_attempts_and_a_map_keeps_what_it_has():
+    async def first_is_quick(context: Context) -> int:
+        if context.variables["item"]:
+            await anyio.sleep(30)
+        return context.variables["item"]
+
+    node = MapNode(
+        {"work": FunctionNode(first_is_quick)},
+        over=lambda context: [0, 1, 2],
+        limits=PartLimits(timeout=0.1, on_limit="partial"),
+    )
+    run = await Flow("f", {"m": node}).run()
+    assert run.nodes["m"].output == [0]
+
+
+async def test_a_function_with_an_external_effect_is_on_record_before_it_begins_and_never_repeated_unasked():
+    sent: list[str] = []
+
+    async def send(context: Context) -> str:
+        sent.append("letter")
+        await anyio.sleep(30)
+        return "sent"
+
+    flow = Flow("f", {"send": FunctionNode(send, effect="external")})
+    store = MemoryStore()
+    with anyio.move_on_after(0.05):
+        await flow.run(store=store, run_id="r")
+    with pytest.raises(EffectPendingError, match="send"):
+        await flow.resume("r", store=store)
+    assert sent == ["letter"]
+    done = await flow.resume("r", store=store, assume_done=["send"])
+    assert (done.status, sent) == ("succeeded", ["letter"])
+
+
+async def test_an_external_function_that_failed_has_ended_and_may_be_tried_by_a_resume():
+    tries: list[int] = []
+
+    async def send(context: Context) -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("no line")
+        return "sent"
+
+    flow = Flow("f", {"send": FunctionNode(send, effect="external")})
+    store = MemoryStore()
+    failed = await flow.run(store=store, run_id="r")
+    assert failed.status == "failed"
+    assert (await flow.resume("r", store=store)).outputs == {"send": "sent"}
+
+
+async def test_nothing_starts_after_the_limit_but_what_is_in_flight_ends():
+    flow = Flow("f", {"a": FunctionNode(call), "b": FunctionNode(call), "c": FunctionNode(call, needs=["a", "b"])})
+    run = await flow.run(limits=limits("pause", model_calls=1))
+    started = [event.node for event in run.events if isinstance(event, NodeStarted)]
+    assert "c" not in started
