@@ -52,7 +52,7 @@ class PictureNode(NamedTuple):
     calls: int = 0
     """Model calls."""
     unpriced: int = 0
-    """Model calls of unknown price."""
+    """Model calls that were answered and are of unknown price."""
     attempts: int = 1
     error: str | None = None
     route: str | None = None
@@ -194,7 +194,7 @@ def _node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) -> Pict
         tokens=usage.known_tokens,
         cost_usd=usage.known_cost if usage.priced else None,
         calls=usage.calls,
-        unpriced=usage.calls - usage.priced,
+        unpriced=max(0, usage.answered - usage.priced),
         attempts=max((row.retries for row in rows), default=0) + 1,
         error=None if failed is None else failed.message,
         route=None if last.result is None or len(rows) > 1 else last.result.route,
@@ -235,6 +235,6 @@ def _head(progress: Progress) -> RunHead:
         None if seconds is None else max(0.0, seconds),
         usage.known_tokens,
         usage.known_cost,
-        usage.calls - usage.priced,
+        max(0, usage.answered - usage.priced),
         None if finished is None or finished.error is None else finished.error.message,
     )

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-__all__ = ["brief", "jsonable", "shown"]
+__all__ = ["brief", "compact", "jsonable", "shown"]
 
 
 def jsonable(value: Any) -> Any:
@@ -72,3 +72,15 @@ def _cut(value: Any, length: int) -> Any:
         kept_pairs = {key: _cut(each, length) for key, each in pairs[:length]}
         return kept_pairs if len(pairs) <= length else {**kept_pairs, "…": f"({len(pairs):,} entries)"}
     return value
+
+
+def compact(value: Any) -> str:
+    """JSON's types as JSON on one line; numbers that JSON does not have become text.
+
+    >>> compact({"a": [1, float("nan")]})
+    '{"a":[1,"nan"]}'
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))

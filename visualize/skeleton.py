@@ -75,6 +75,11 @@ class Level:
             if site.body is not None:
                 yield from site.body.walk()
 
+    def plain(self) -> dict[str, Any]:
+        """The level as a journal's graph has it, without what made no sense there."""
+        nodes = [[s.id, s.kind] if s.body is None else [s.id, s.kind, s.body.plain()] for s in self.sites.values()]
+        return {"nodes": nodes, "edges": [[source, target, list(labels)] for source, target, labels in self.edges]}
+
     def spot(self, path: str, begun: str = "") -> Spot | None:
         """Where the rest of a path leads in this level; `begun` is what went before it."""
         if path in self.sites:

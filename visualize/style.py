@@ -20,9 +20,12 @@ __all__ = [
     "cut",
     "dollars",
     "heading",
+    "kind_of",
     "lines_of",
     "look_of",
     "seconds_text",
+    "spending",
+    "standing",
     "times",
     "tooltip_of",
 ]
@@ -39,19 +42,21 @@ class Look(NamedTuple):
     """Of the border, in pixels."""
     glyph: str
     word: str
+    night: tuple[str, str]
+    """Border and fill on a dark page."""
 
 
-PLAIN: Final = Look("#5b6770", "#f4f6f8", "solid", 1.2, "", "")
+PLAIN: Final = Look("#5b6770", "#f4f6f8", "solid", 1.2, "", "", ("#8b98a1", "#232b31"))
 """A node of a flow that has not run."""
 
 LOOKS: Final[Mapping[str, Look]] = {
-    "pending": Look("#9aa5ad", "#fafbfc", "dotted", 1.2, "○", "pending"),
-    "running": Look("#0072b2", "#dcedf7", "solid", 2.6, "▶", "running"),
-    "waiting": Look("#e69f00", "#fdf1d8", "dashed", 2.6, "‖", "waiting"),
-    "succeeded": Look("#007a5a", "#dcf1ea", "solid", 1.8, "✓", "succeeded"),
-    "failed": Look("#c04a00", "#fbe3d6", "solid", 3.6, "✗", "failed"),
-    "skipped": Look("#8a949b", "#f1f3f4", "dashed", 1.2, "–", "skipped"),
-    "cancelled": Look("#a4527f", "#f7e6ef", "dotted", 2.6, "■", "cancelled"),
+    "pending": Look("#9aa5ad", "#fafbfc", "dotted", 1.2, "○", "pending", ("#6d7982", "#1b2126")),
+    "running": Look("#0072b2", "#dcedf7", "solid", 2.6, "▶", "running", ("#56b4e9", "#11344a")),
+    "waiting": Look("#e69f00", "#fdf1d8", "dashed", 2.6, "‖", "waiting", ("#e69f00", "#453407")),
+    "succeeded": Look("#007a5a", "#dcf1ea", "solid", 1.8, "✓", "succeeded", ("#20b58a", "#0f3a2f")),
+    "failed": Look("#c04a00", "#fbe3d6", "solid", 3.6, "✗", "failed", ("#f0803c", "#4a2410")),
+    "skipped": Look("#8a949b", "#f1f3f4", "dashed", 1.2, "–", "skipped", ("#75818a", "#20272c")),
+    "cancelled": Look("#a4527f", "#f7e6ef", "dotted", 2.6, "■", "cancelled", ("#cc79a7", "#3d2332")),
 }
 
 SHAPES: Final[Mapping[str, str]] = {
@@ -88,23 +93,37 @@ def cut(text: str, length: int) -> str:
 
 def lines_of(node: PictureNode) -> list[str]:
     """The words on a node: its name, its kind, and what became of it."""
-    hidden = f" · {node.hidden:,} nodes inside" if node.hidden else ""
-    lines = [cut(node.name, _NAME) + times(node), cut(node.kind, _NAME) + hidden]
+    lines = [cut(node.name, _NAME) + times(node), kind_of(node)]
     if node.status is None:
         return lines
-    said = [_standing(node)]
-    if node.seconds is not None and node.status != "skipped":
-        said.append(seconds_text(node.seconds))
-    if node.attempts > 1:
-        said.append(f"{node.attempts} attempts")
-    lines.append(cut(" · ".join(said), _DETAIL))
+    lines.append(cut(standing(node), _DETAIL))
     if node.calls:
-        lines.append(cut(" · ".join([_calls(node.calls), f"{node.tokens:,} tokens", _cost(node)]), _DETAIL))
+        lines.append(cut(spending(node), _DETAIL))
     if node.route:
         lines.append(cut(f"→ {node.route}", _DETAIL))
     if node.error:
         lines.append(cut(node.error, _DETAIL))
     return lines
+
+
+def kind_of(node: PictureNode) -> str:
+    """The kind, and what is not drawn of its body."""
+    return cut(node.kind, _NAME) + (f" · {node.hidden:,} nodes inside" if node.hidden else "")
+
+
+def standing(node: PictureNode) -> str:
+    """Status, time and attempts."""
+    said = [_status(node)]
+    if node.seconds is not None and node.status != "skipped":
+        said.append(seconds_text(node.seconds))
+    if node.attempts > 1:
+        said.append(f"{node.attempts} attempts")
+    return " · ".join(said)
+
+
+def spending(node: PictureNode) -> str:
+    """Calls, tokens and cost."""
+    return " · ".join([_calls(node.calls), f"{node.tokens:,} tokens", _cost(node)])
 
 
 def times(node: PictureNode) -> str:
@@ -117,7 +136,7 @@ def times(node: PictureNode) -> str:
     return f" ×{node.begun:,}" + (f" of {node.total:,}" if node.total is not None else "")
 
 
-def _standing(node: PictureNode) -> str:
+def _status(node: PictureNode) -> str:
     """The status in a glyph and a word; of a node that ran several times, in glyphs and counts."""
     if node.tally:
         return " ".join(f"{LOOKS[status].glyph} {count:,}" for status, count in node.tally)

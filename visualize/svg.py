@@ -17,7 +17,7 @@ from visualize.outline import outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
 from visualize.style import cut, heading, lines_of, look_of, tooltip_of
 
-__all__ = ["curve", "to_svg"]
+__all__ = ["curve", "to_svg", "width_of"]
 
 _LINE: Final = 15.0
 """Height of a line of text, in pixels."""
@@ -56,7 +56,7 @@ def to_svg(picture: Picture) -> str:
 def _document(picture: Picture, texts: dict[str, list[str]], placed: Arrangement) -> Iterator[str]:
     title = heading(picture)
     above = _TITLE * len(title) + 12
-    width = max(placed.width, 40 + max(_width(line) for line in title) * 1.4)
+    width = max(placed.width, 40 + max(width_of(line) for line in title) * 1.4)
     height = placed.height + above
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
@@ -130,11 +130,11 @@ def _paint(node: PictureNode) -> str:
 
 
 def _size(node: PictureNode, lines: list[str]) -> tuple[float, float]:
-    width = max(_width(line) for line in lines) + 26 + slack(node.kind)
+    width = max(width_of(line) for line in lines) + 26 + slack(node.kind)
     return max(84.0, width), _LINE * len(lines) + 16
 
 
-def _width(text: str) -> float:
+def width_of(text: str) -> float:
     """Pixels that a line takes at 12 px, on the safe side: wide characters count twice."""
     return sum(12.5 if east_asian_width(each) in "WF" else 6.8 for each in text)
 

@@ -59,11 +59,15 @@ class Plan:
 
     @cached_property
     def skeleton(self) -> Mapping[str, Any]:
-        """Nodes with kinds and edges with labels, so that a run can be drawn without its flow.
+        """Nodes with kinds, edges with labels, and the merge rules, so that a run can be drawn without its flow.
 
         Frozen, so that a journal may keep the text of it from one run to the next.
         """
-        return skeleton_of(self.graph, self.definitions)
+        shape = skeleton_of(self.graph, self.definitions)
+        if not self.state:
+            return shape
+        rules = {name: [key.merge, _plain(key.default)] for name, key in self.state.items()}
+        return freeze({**shape, "state": rules})
 
     def prepare(self) -> None:
         """Let every node say now what would fail later (a missing key), before anything is paid."""
@@ -107,6 +111,15 @@ def partial_outputs_of(plan: Plan, walk: Walk) -> Mapping[str, Any]:
         with suppress(TemplateError):
             found[name] = value(context)
     return freeze(found)
+
+
+def _plain(default: Any) -> Any:
+    """A key's default, where JSON has it; a picture does without the others."""
+    try:
+        json.dumps(default)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return default
 
 
 def _hash(value: Any) -> str:

@@ -8,10 +8,11 @@ constants do.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from html import escape
 from typing import Any, Final, TypeAlias
+
+from visualize.plain import compact
 
 __all__ = ["Child", "Markup", "data_block", "element", "join", "whole"]
 
@@ -22,7 +23,7 @@ class Markup(str):
     __slots__ = ()
 
 
-Child: TypeAlias = "str | int | float | None | Iterable[Child]"
+Child: TypeAlias = "str | int | float | Iterable[Child] | None"
 """What stands inside an element: text, numbers, `Markup`, nothing, or several of these."""
 
 _VOID: Final = frozenset({"br", "col", "hr", "img", "input", "link", "meta"})
@@ -64,7 +65,7 @@ def data_block(name: str, value: Any) -> Markup:
     >>> data_block("x", "</script>")
     '<script type="application/json" id="x">"\\\\u003c/script>"</script>'
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = compact(value).replace("<", "\\u003c")
     return Markup(f'<script type="application/json" id="{escape(name)}">{text}</script>')
 
 

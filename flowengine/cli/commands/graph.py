@@ -13,7 +13,7 @@ from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results
 from flowengine.errors import RunNotFoundError
 from flowengine.flow import Flow
-from visualize.picture import Picture, picture_of_flow, picture_of_run
+from visualize.picture import Picture, picture_of_run, picture_of_skeleton
 from visualize.render import render
 
 __all__ = ["command"]
@@ -49,7 +49,7 @@ def _picture(what: str, store: str | None) -> Picture:
     """Of the flow file where there is one of that name, else of the run."""
     if os.path.exists(what) or what.endswith((".yaml", ".yml")):
         flow = Flow.from_yaml(what)
-        return picture_of_flow(flow.name, flow.plan.graph)
+        return picture_of_skeleton(flow.name, flow.plan.skeleton)
     with journals(chosen_store(store)) as kept:
         try:
             return picture_of_run(read(kept, kept.find(what)))

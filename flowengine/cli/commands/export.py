@@ -1,0 +1,40 @@
+"""`flowengine export`: a run with all its details as one HTML file, to be opened from a disk or sent to somebody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flowengine.cli.record import read
+from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.terminal import Results, complain
+from visualize.viewer.reading import Reading
+from visualize.viewer.run import export_page
+
+__all__ = ["command"]
+
+
+@click.command("export")
+@click.argument("reference", metavar="RUN")
+@click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
+@store_option
+def command(reference: str, file: str | None, store: str | None) -> int:
+    """Write RUN (an id, the start of one, or @last) into one HTML file.
+
+    Graph, timeline, prompts, answers and errors are all in it; it asks nothing of any server.
+    """
+    results = Results()
+    if file is None and results.on_terminal:
+        raise click.UsageError("a page is no text for a terminal: write it to a file with -o FILE")
+    with journals(chosen_store(store)) as kept:
+        page = export_page(Reading(read(kept, kept.find(reference)))).encode()
+    if file is None:
+        results.bytes(page)
+        return 0
+    try:
+        Path(file).write_bytes(page)
+    except OSError as error:
+        raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error
+    complain(f"{file}: {len(page):,} bytes")
+    return 0

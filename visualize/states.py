@@ -1,0 +1,127 @@
+"""Shared state as each node of a run saw it, and as it left it: the engine's own merge rules over the run's events.
+
+The rules come from the skeleton in the run's first event; a key that it does not declare is taken as one that
+the last writer decides. It knows rows and writes, and nothing of pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.engine.merging import FOLDS, StateKey
+from flowengine.engine.state import Layer, StateStore
+from visualize.progress import Progress
+from visualize.skeleton import Level
+
+__all__ = ["Change", "States", "declared"]
+
+_RULES: Final = frozenset({*FOLDS, "error", "replace"})
+
+
+class Change(NamedTuple):
+    """What one node did to one key."""
+
+    key: str
+    had: bool
+    """Whether there was a value before."""
+    before: Any
+    after: Any
+    rule: str
+    """The key's merge rule; empty where it is not declared."""
+
+
+class _Place(NamedTuple):
+    store: StateStore
+    seen: Layer
+    left: Layer
+
+
+def declared(progress: Progress) -> dict[str, StateKey]:
+    """The keys that the run's skeleton declares: `{"state": {key: [rule, default]}}`."""
+    rows: Any = None if progress.started is None else progress.started.graph.get("state")
+    found: dict[str, StateKey] = {}
+    if isinstance(rows, Mapping):
+        for key, row in cast("Mapping[str, Any]", rows).items():
+            if isinstance(row, (list, tuple)) and len(cast("list[Any]", row)) == 2 and row[0] in _RULES:
+                found[key] = StateKey(row[1], row[0])
+    return found
+
+
+class States:
+    """The state round every node of a run."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._rules = declared(progress)
+        self._units: dict[str, dict[str, _Place]] = {}
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Declared keys, and those that were written all the same."""
+        written = (row.result.state for row in self._progress.nodes.values() if row.result and row.result.state)
+        return tuple(dict.fromkeys([*self._rules, *(key for state in written for key in state)]))
+
+    def seen(self, path: str) -> dict[str, Any]:
+        """Key → value as the node at a path saw it."""
+        place = self._place(path) if self.keys else None
+        return {} if place is None else self._read(place.store, place.seen)
+
+    def changes(self, path: str) -> list[Change]:
+        """What the node at a path wrote, in the order of the keys."""
+        row = self._progress.nodes.get(path)
+        place = None if row is None or row.result is None or not row.result.state else self._place(path)
+        if place is None or row is None or row.result is None:
+            return []
+        before, after = self._read(place.store, place.seen), self._read(place.store, place.left)
+        return [
+            Change(key, key in before, before.get(key), after.get(key), self._rule(key))
+            for key in self.keys
+            if key in (row.result.state or ())
+        ]
+
+    def _rule(self, key: str) -> str:
+        return self._rules[key].merge if key in self._rules else ""
+
+    def _read(self, store: StateStore, layer: Layer) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key in self.keys:
+            try:
+                found[key] = store.get(layer, key)
+            except (KeyError, TypeError):  # Not there yet; or contributions that cannot be added up.
+                continue
+        return found
+
+    def _place(self, path: str) -> _Place | None:
+        spot = self._progress.skeleton.spot(path)
+        if spot.unit not in self._units:
+            self._units[spot.unit] = self._enter(spot.container, spot.unit)
+        return self._units[spot.unit].get(path)
+
+    def _enter(self, container: str | None, unit: str) -> dict[str, _Place]:
+        """The places of all nodes of one level: the top, an item, or a round."""
+        if container is None:
+            return self._walk(self._progress.skeleton.top, unit, StateStore(self._rules))
+        around = self._place(container)
+        site = self._progress.skeleton.sites.get(self._progress.skeleton.spot(container).site)
+        if around is None or site is None or site.body is None:
+            return {}
+        # A subflow has a state of its own, whose rules nobody wrote down.
+        store = StateStore({}) if site.kind == "subflow" else around.store.inside(around.seen)
+        return self._walk(site.body, unit, store)
+
+    def _walk(self, level: Level, unit: str, store: StateStore) -> dict[str, _Place]:
+        parents: dict[str, list[str]] = {}
+        for source, target, _ in level.edges:
+            parents.setdefault(target, []).append(source)
+        places: dict[str, _Place] = {}
+        left: dict[str, Layer] = {}
+        for number, name in enumerate(level.sites):  # In topological order.
+            above = [left[each] for each in parents.get(name, ()) if each in left]
+            seen = store.meet(number, above) if above else store.root
+            row = self._progress.nodes.get(unit + name)
+            writes = None if row is None or row.result is None else row.result.state
+            left[name] = store.write(number, seen, writes) if writes else seen
+            places[unit + name] = _Place(store, seen, left[name])
+        return places

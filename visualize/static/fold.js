@@ -1,0 +1,313 @@
+// Where a run stands, folded from the lines of the feed. The same rules as visualize/progress.py, taken.py and
+// states.py, which a test holds them to; what a line is, visualize/viewer/feed.py says.
+
+const SETTLED = new Set(["succeeded", "failed", "skipped", "cancelled"]);
+const RAN = new Set(["running", "waiting", "succeeded", "failed", "cancelled"]);
+const OPEN = new Set(["pending", "running", "waiting"]);
+const BETWEEN = { map: /^\[(\d{1,9})\]\./, loop: /^\.round\[(\d{1,9})\]\./, subflow: /^\./ };
+const TELLING = ["running", "waiting", "failed", "succeeded", "cancelled", "skipped", "pending"];
+
+// --- the shape
+
+function levelOf(graph, parent = null) {
+  const sites = new Map();
+  for (const [id, kind, body] of graph.nodes || []) {
+    const path = parent === null ? id : `${parent}.${id}`;
+    sites.set(id, { path, id, kind, parent, body: body ? levelOf(body, path) : null });
+  }
+  const containers = [...sites.values()].filter((site) => site.body).sort((a, b) => b.id.length - a.id.length);
+  return { sites, containers, edges: graph.edges || [] };
+}
+
+function* sitesOf(level) {
+  for (const site of level.sites.values()) {
+    yield site;
+    if (site.body) yield* sitesOf(site.body);
+  }
+}
+
+// Where a path leads: its site, and the container, the item or round that it ran in.
+function spotOf(level, path, begun = "") {
+  if (level.sites.has(path)) return { site: level.sites.get(path).path, container: null, unit: "", number: null };
+  for (const site of level.containers) {
+    const between = path.startsWith(site.id) ? BETWEEN[site.kind].exec(path.slice(site.id.length)) : null;
+    if (!between) continue;
+    const end = site.id.length + between[0].length;
+    const unit = begun + path.slice(0, end);
+    const found = spotOf(site.body, path.slice(end), unit);
+    if (!found) continue;
+    if (found.container !== null) return found;
+    const number = between[1] === undefined ? null : Number(between[1]);
+    return { site: found.site, container: begun + site.id, unit, number };
+  }
+  return null;
+}
+
+// --- the fold
+
+class Run {
+  constructor(head) {
+    this.head = head;
+    this.top = levelOf(head.graph);
+    this.sites = new Map();
+    for (const site of sitesOf(this.top)) if (!this.sites.has(site.path)) this.sites.set(site.path, site);
+    this.rows = new Map(); // path → row
+    this.times = new Map(); // path of a site → its rows
+    this.count = 0; // lines applied
+    this.status = "running";
+    this.error = null;
+    this.begun = this.ended = this.last = null;
+    this.breaks = []; // [from, to]: the run was not going on
+    this.usage = usage();
+    for (const name of this.top.sites.keys()) this.row(name);
+  }
+
+  row(path) {
+    let row = this.rows.get(path);
+    if (row) return row;
+    const spot = spotOf(this.top, path) || { site: path, container: null, unit: "", number: null };
+    const site = this.sites.get(spot.site);
+    row = {
+      id: path, spot, kind: site ? site.kind : "", status: "pending", started: null, ended: null, usage: usage(),
+      calls: [], retries: 0, cause: null, error: null, route: null, output: null, state: null, finished: false,
+      total: null, units: new Set(), inside: {}, asked: false, answered: false,
+    };
+    this.rows.set(path, row);
+    if (!this.times.has(spot.site)) this.times.set(spot.site, []);
+    this.times.get(spot.site).push(row);
+    if (spot.container !== null) {
+      const container = this.row(spot.container);
+      container.inside.pending = (container.inside.pending || 0) + 1;
+      if (spot.number !== null) container.units.add(spot.number);
+    }
+    return row;
+  }
+
+  apply(line) {
+    const act = APPLY[line.kind];
+    if (act) act(this, line.node === undefined || line.kind === "end" ? null : this.row(line.node), line);
+    this.last = line.at;
+    this.count += 1;
+  }
+
+  // The one place where a status changes; a container that is open follows what is inside it.
+  become(row, status) {
+    const before = row.status;
+    row.status = status;
+    if (row.spot.container === null || before === status) return;
+    const container = this.row(row.spot.container);
+    container.inside[before] -= 1;
+    container.inside[status] = (container.inside[status] || 0) + 1;
+    if (container.status === "running" || container.status === "waiting") {
+      this.become(container, onlyWaits(container) ? "waiting" : "running");
+    }
+  }
+
+  settle(row, at, status) {
+    row.ended = at;
+    this.become(row, status);
+  }
+}
+
+function usage() {
+  return { calls: 0, counted: 0, priced: 0, answered: 0, tokens: 0, cost: 0 };
+}
+
+function onlyWaits(container) {
+  return (container.inside.waiting || 0) > 0 && !container.inside.running;
+}
+
+function addCall(found, line) {
+  found.calls += 1;
+  if (line.error === undefined) found.answered += 1;
+  if (line.tokens !== undefined) found.counted += 1;
+  if (line.cost !== undefined) found.priced += 1;
+  found.tokens += line.tokens || 0;
+  found.cost += line.cost || 0;
+}
+
+const APPLY = {
+  begin: (run, _, line) => { run.begun = line.at; },
+  resume: (run, _, line) => {
+    run.status = "running";
+    run.error = run.ended = null;
+    if (run.last !== null && line.at > run.last) run.breaks.push([run.last, line.at]);
+    for (const row of run.rows.values()) {
+      if (row.status === "running" || row.status === "cancelled") run.become(row, "pending");
+    }
+  },
+  end: (run, _, line) => {
+    run.status = line.status;
+    run.error = line.error === undefined ? null : line.error;
+    run.ended = line.at;
+  },
+  start: (run, row, line) => {
+    if (SETTLED.has(row.status)) row.asked = row.answered = false;
+    Object.assign(row, { started: line.at, ended: null, cause: null, error: null, route: null, output: null });
+    Object.assign(row, { state: null, finished: false });
+    run.become(row, (row.asked && !row.answered) || onlyWaits(row) ? "waiting" : "running");
+  },
+  finish: (run, row, line) => {
+    Object.assign(row, { route: line.route ?? null, output: line.output ?? null, state: line.state ?? null });
+    row.finished = true;
+    run.settle(row, line.at, "succeeded");
+  },
+  fail: (run, row, line) => { row.error = line.error; run.settle(row, line.at, "failed"); },
+  skip: (run, row, line) => { row.cause = line.cause; run.settle(row, line.at, "skipped"); },
+  cancel: (run, row, line) => run.settle(row, line.at, "cancelled"),
+  call: (run, row, line) => {
+    row.calls.push(line);
+    addCall(run.usage, line);
+    for (let each = row; each; each = each.spot.container === null ? null : run.row(each.spot.container)) {
+      addCall(each.usage, line);
+    }
+  },
+  retry: (run, row) => { row.retries += 1; },
+  map: (run, row, line) => { row.total = line.total; },
+  asked: (run, row) => {
+    row.asked = true;
+    row.answered = false;
+    if (!SETTLED.has(row.status)) run.become(row, "waiting");
+  },
+  answered: (run, row) => {
+    row.answered = true;
+    if (row.status === "waiting") run.become(row, "running");
+  },
+  reused: () => {}, tool: () => {}, judged: () => {}, round: () => {}, told: () => {},
+};
+
+function foldTo(head, lines, count) {
+  const run = new Run(head);
+  for (let seq = 0; seq < count; seq += 1) run.apply(lines[seq]);
+  return run;
+}
+
+// --- which way it took
+
+function edgeState(before, after, labels) {
+  if (OPEN.has(before.status) || after.status === "pending") return "undecided";
+  const opened = before.status === "succeeded" && (!labels.length || labels.includes(before.route));
+  const handled = before.status === "failed" && labels.includes("on_error");
+  return (opened || handled) && RAN.has(after.status) ? "taken" : "not_taken";
+}
+
+// Of an edge between two sites: its state over all the times that it was met, and whether it is critical.
+function edgeOf(run, source, target, labels, critical) {
+  const states = new Set();
+  let isCritical = false;
+  const id = source.slice(source.length - run.sites.get(source).id.length);
+  for (const after of run.times.get(target) || []) {
+    const before = run.rows.get(after.spot.unit + id);
+    if (!before || before.spot.site !== source) continue;
+    const state = edgeState(before, after, labels);
+    states.add(state);
+    isCritical ||= state === "taken" && critical.has(before.id) && critical.has(after.id);
+  }
+  return { state: ["taken", "undecided", "not_taken"].find((each) => states.has(each)) || "undecided", isCritical };
+}
+
+function latest(names, key) {
+  return names.reduce((best, each) => (best === null || key(each) > key(best) ? each : best), null);
+}
+
+function chain(level, rows) {
+  const ended = new Map();
+  for (const name of level.sites.keys()) {
+    const row = rows.get(name);
+    if (row && row.ended !== null && row.started !== null) ended.set(name, row.ended);
+  }
+  if (!ended.size) return [];
+  const parents = new Map();
+  for (const [source, target, labels] of level.edges) {
+    const [before, after] = [rows.get(source), rows.get(target)];
+    if (!ended.has(source) || !before || !after || edgeState(before, after, labels) !== "taken") continue;
+    if (!parents.has(target)) parents.set(target, []);
+    parents.get(target).push(source);
+  }
+  const line = [latest([...ended.keys()], (name) => ended.get(name))];
+  while (line.length <= level.sites.size && parents.has(line.at(-1))) {
+    line.push(latest(parents.get(line.at(-1)), (name) => ended.get(name)));
+  }
+  return line;
+}
+
+// Paths of the rows that decided how long the run took.
+function criticalPath(run) {
+  const units = new Map();
+  for (const row of run.rows.values()) {
+    if (!units.has(row.spot.unit)) units.set(row.spot.unit, new Map());
+    units.get(row.spot.unit).set(row.id.slice(row.spot.unit.length), row);
+  }
+  const found = new Set();
+  const todo = [["", run.top]];
+  while (todo.length) {
+    const [unit, level] = todo.pop();
+    for (const name of chain(level, units.get(unit) || new Map())) {
+      const row = run.rows.get(unit + name);
+      found.add(row.id);
+      const body = level.sites.get(name).body;
+      if (body) todo.push(...deciding(row, units).map((each) => [each, body]));
+    }
+  }
+  return found;
+}
+
+function unitsOf(container) {
+  if (container.kind === "subflow") return [`${container.id}.`];
+  const between = container.kind === "loop" ? ".round" : "";
+  return [...container.units].sort((a, b) => a - b).map((number) => `${container.id}${between}[${number}].`);
+}
+
+function deciding(container, units) {
+  const own = unitsOf(container);
+  if (container.kind !== "map" || !own.length) return own;
+  const end = (unit) => Math.max(0, ...[...(units.get(unit) || new Map()).values()].map((row) => row.ended || 0));
+  return [latest(own, end)];
+}
+
+// --- shared state
+
+const FOLDS = {
+  append: (value, more) => [...(value || []), ...more],
+  union: (value, more) => {
+    const marks = new Map();
+    for (const each of [...(value || []), ...more]) {
+      const mark = JSON.stringify(each);
+      if (!marks.has(mark)) marks.set(mark, each);
+    }
+    return [...marks.values()];
+  },
+  sum: (value, more) => (value === null ? more : value + more),
+  max: (value, more) => (value === null || more > value ? more : value),
+  min: (value, more) => (value === null || more < value ? more : value),
+  update: (value, more) => ({ ...(value || {}), ...more }),
+};
+
+// What all nodes that have finished wrote, in the flow's order. The writes of a body count until its
+// container has finished: then they are the container's own.
+function stateOf(run) {
+  const state = new Map(Object.entries(run.head.state).map(([key, [, initial]]) => [key, initial]));
+  const walk = (level, unit, rows) => {
+    for (const site of level.sites.values()) {
+      const row = rows.get(unit + site.id);
+      if (!row) continue;
+      if (row.finished) {
+        for (const [key, value] of Object.entries(row.state || {})) write(state, run.head.state, key, value);
+      } else if (site.body && site.kind !== "subflow") {
+        for (const each of unitsOf(row)) walk(site.body, each, rows);
+      }
+    }
+  };
+  walk(run.top, "", run.rows);
+  return state;
+}
+
+function write(state, rules, key, value) {
+  const [rule] = rules[key] || ["replace"];
+  const fold = FOLDS[rule];
+  try {
+    state.set(key, fold ? fold(state.get(key) ?? null, value) : value);
+  } catch {
+    state.set(key, value); // A contribution that was cut short no longer fits.
+  }
+}

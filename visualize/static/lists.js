@@ -1,0 +1,51 @@
+// The lists of runs and flows: keys, and the list that renews itself.
+
+const list = document.querySelector("[data-list]");
+
+function openRows() {
+  return [...document.querySelectorAll("[data-list] tbody tr")];
+}
+
+function moveIn(by) {
+  const rows = openRows();
+  const number = rows.findIndex((row) => row.classList.contains("chosen"));
+  const to = Math.min(rows.length - 1, Math.max(0, number + by));
+  if (!rows.length) return;
+  if (number >= 0) rows[number].classList.remove("chosen");
+  rows[to].classList.add("chosen");
+  rows[to].scrollIntoView({ block: "nearest" });
+}
+
+function pressInList(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  const chosen = document.querySelector("[data-list] tr.chosen a");
+  const act = {
+    j: () => moveIn(1), k: () => moveIn(-1), "/": () => document.querySelector("[type=search]")?.focus(),
+    Enter: chosen ? () => chosen.click() : undefined,
+  }[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+// The same page again, and its rows in place of ours; what is chosen stays chosen.
+async function renew() {
+  if (document.hidden || list.contains(document.activeElement)) return;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-list]");
+    if (!fresh || fresh.innerHTML === renew.last) return;
+    renew.last = fresh.innerHTML;
+    const chosen = document.querySelector("[data-list] tr.chosen a")?.getAttribute("href");
+    list.replaceChildren(...fresh.childNodes);
+    for (const row of openRows()) row.classList.toggle("chosen", chosen !== undefined && row.querySelector("a")?.getAttribute("href") === chosen);
+  } catch {
+    // The server is away for now; the next time will tell.
+  }
+}
+
+if (list) {
+  document.addEventListener("keydown", pressInList);
+  if (list.dataset.list === "live") setInterval(renew, 2000);
+}

@@ -1,0 +1,104 @@
+// Pan and zoom of a drawing in a box: wheel, drag, two fingers, keys and buttons. It knows nothing of what is drawn.
+
+const TOOLS = 44; // Pixels at the top of the box where the buttons are.
+
+class PanZoom {
+  // `box` is the element that clips, `svg` what it holds; `onScale` hears every change of scale.
+  constructor(box, svg, onScale = () => {}) {
+    this.box = box;
+    this.scene = svg.querySelector(".scene");
+    this.svg = svg;
+    this.size = { width: svg.viewBox.baseVal.width, height: svg.viewBox.baseVal.height };
+    this.onScale = onScale;
+    this.pointers = new Map();
+    this.moved = 0;
+    svg.removeAttribute("viewBox");
+    svg.setAttribute("width", "100%");
+    svg.setAttribute("height", "100%");
+    box.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    box.addEventListener("pointerdown", (event) => this.press(event));
+    box.addEventListener("pointermove", (event) => this.drag(event));
+    for (const name of ["pointerup", "pointercancel"]) box.addEventListener(name, (event) => this.release(event));
+    // A drag must not end as a click on what happens to be below it.
+    box.addEventListener("click", (event) => this.moved > 4 && event.stopPropagation(), true);
+    this.begin();
+  }
+
+  // As much as can be read: everything where it fits, else the middle of its top.
+  begin() {
+    this.put(Math.max(Math.min(this.fitting(), 1.1), 0.8));
+  }
+
+  fit() {
+    this.put(Math.min(this.fitting(), 1.5));
+  }
+
+  fitting() {
+    const { clientWidth, clientHeight } = this.box;
+    return Math.min(clientWidth / this.size.width, (clientHeight - TOOLS) / this.size.height) || 1;
+  }
+
+  put(scale) {
+    const left = this.box.clientWidth - this.size.width * scale;
+    const above = this.box.clientHeight - TOOLS - this.size.height * scale;
+    this.set(scale, left / 2, TOOLS + Math.max(0, above / 2));
+  }
+
+  set(scale, x, y) {
+    this.scale = Math.min(Math.max(scale, 0.01), 4);
+    this.x = x;
+    this.y = y;
+    this.scene.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${this.scale.toFixed(4)})`);
+    this.onScale(this.scale);
+  }
+
+  // Zoom so that what is at a point of the box stays there.
+  zoom(factor, x = this.box.clientWidth / 2, y = this.box.clientHeight / 2) {
+    const scale = Math.min(Math.max(this.scale * factor, 0.01), 4);
+    const by = scale / this.scale;
+    this.set(scale, x - (x - this.x) * by, y - (y - this.y) * by);
+  }
+
+  // Bring a point of the drawing into the box, if it is not well inside already.
+  show(x, y) {
+    const { clientWidth, clientHeight } = this.box;
+    const [left, top] = [x * this.scale + this.x, y * this.scale + this.y];
+    const inside = left > 60 && top > 40 && left < clientWidth - 60 && top < clientHeight - 40;
+    if (!inside) this.set(Math.max(this.scale, 0.6), 0, 0);
+    if (!inside) this.set(this.scale, clientWidth / 2 - x * this.scale, clientHeight / 2 - y * this.scale);
+  }
+
+  wheel(event) {
+    event.preventDefault();
+    const edge = this.box.getBoundingClientRect();
+    this.zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)), event.clientX - edge.left, event.clientY - edge.top);
+  }
+
+  press(event) {
+    if (event.button) return;
+    if (!this.pointers.size) this.moved = 0;
+    this.pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
+  }
+
+  drag(event) {
+    const before = this.pointers.get(event.pointerId);
+    if (!before) return;
+    const now = { x: event.clientX, y: event.clientY };
+    const others = [...this.pointers.entries()].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
+    this.moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
+    if (this.moved > 4 && !this.box.hasPointerCapture(event.pointerId)) this.box.setPointerCapture(event.pointerId);
+    if (others.length) {
+      const [other] = others;
+      const edge = this.box.getBoundingClientRect();
+      const far = (point) => Math.hypot(point.x - other.x, point.y - other.y) || 1;
+      this.zoom(far(now) / far(before), (now.x + other.x) / 2 - edge.left, (now.y + other.y) / 2 - edge.top);
+    } else {
+      this.set(this.scale, this.x + now.x - before.x, this.y + now.y - before.y);
+    }
+    this.pointers.set(event.pointerId, now);
+  }
+
+  release(event) {
+    this.pointers.delete(event.pointerId);
+  }
+}

@@ -1,0 +1,242 @@
+// The list below the graph: many rows of one height, of which only those in sight are made. What the rows are
+// (the timeline, the model calls, the events, the state) is decided here as well; when they change is not.
+
+const HEIGHT = 22;
+
+class Rows {
+  // `onChoose` hears the row that was clicked.
+  constructor(box, onChoose) {
+    this.box = box;
+    this.inner = document.createElement("div");
+    this.inner.className = "rows";
+    box.append(this.inner);
+    this.items = [];
+    this.made = new Map(); // number → element
+    this.chosen = null;
+    box.addEventListener("scroll", () => this.draw());
+    new ResizeObserver(() => this.draw(true)).observe(box);
+    this.inner.addEventListener("click", (event) => {
+      const row = event.target.closest(".row");
+      if (row) onChoose(this.items[Number(row.dataset.row)]);
+    });
+  }
+
+  // `make(item, element)` fills a row; items with the same `key` are the same row.
+  show(items, make, head = null) {
+    this.items = items;
+    this.make = make;
+    this.inner.style.height = `${items.length * HEIGHT + (head ? HEIGHT : 0)}px`;
+    this.offset = head ? HEIGHT : 0;
+    if (this.head) this.head.remove();
+    this.head = head;
+    if (head) this.inner.append(head);
+    this.draw(true);
+  }
+
+  draw(again = false) {
+    const from = Math.max(0, Math.floor((this.box.scrollTop - this.offset) / HEIGHT) - 4);
+    const to = Math.min(this.items.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / HEIGHT) + 4);
+    for (const [number, element] of this.made) {
+      if (!again && number >= from && number < to) continue;
+      element.remove();
+      this.made.delete(number);
+    }
+    for (let number = from; number < to; number += 1) {
+      if (this.made.has(number)) continue;
+      const element = document.createElement("div");
+      const item = this.items[number];
+      element.className = `row ${item.key === this.chosen ? "chosen" : ""} ${item.class || ""}`;
+      element.dataset.row = number;
+      element.style.top = `${number * HEIGHT + this.offset}px`;
+      this.make(item, element);
+      this.made.set(number, element);
+      this.inner.append(element);
+    }
+  }
+
+  choose(key, bring = true) {
+    this.chosen = key;
+    for (const [number, element] of this.made) element.classList.toggle("chosen", this.items[number].key === key);
+    const number = bring ? this.items.findIndex((item) => item.key === key) : -1;
+    if (number < 0) return;
+    const top = number * HEIGHT + this.offset;
+    const { scrollTop, clientHeight } = this.box;
+    if (top < scrollTop + this.offset) this.box.scrollTop = top - 2 * HEIGHT;
+    else if (top + HEIGHT > scrollTop + clientHeight) this.box.scrollTop = top + 2 * HEIGHT - clientHeight;
+  }
+}
+
+function part(name, text, title) {
+  const element = document.createElement("span");
+  element.className = name;
+  element.textContent = text;
+  if (title) element.title = title;
+  return element;
+}
+
+// --- time without the breaks in which the run was not going on
+
+class Clock {
+  constructor(run, now) {
+    this.breaks = run.breaks;
+    this.begun = run.begun ?? 0;
+    this.length = Math.max(this.at(Math.max(now ?? 0, run.last ?? 0)), 1e-6);
+  }
+
+  // Seconds from the start, breaks left out.
+  at(moment) {
+    const lost = this.breaks.reduce((sum, [from, to]) => sum + Math.max(0, Math.min(moment, to) - from), 0);
+    return Math.max(0, moment - this.begun - lost);
+  }
+
+  share(moment) {
+    return Math.min(1, this.at(moment) / this.length);
+  }
+}
+
+function ruler(clock, words) {
+  const head = document.createElement("div");
+  head.className = "row ruler";
+  const bars = part("bars", "");
+  const rough = clock.length / 6;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
+  for (let at = 0; at < clock.length * 0.97; at += step) {
+    const tick = part("tick", secondsText(at));
+    tick.style.left = `${(at / clock.length) * 100}%`;
+    bars.append(tick);
+  }
+  head.append(part("name", words), bars);
+  return head;
+}
+
+function bar(clock, from, to, name, title) {
+  const element = part(`bar ${name}`, "", title);
+  const left = clock.share(from);
+  element.style.left = `${left * 100}%`;
+  element.style.width = `${Math.max(0, clock.share(to) - left) * 100}%`;
+  return element;
+}
+
+// Words behind a bar; before it or on it where there is no room.
+function beside(clock, from, to, text) {
+  const words = part("took", text);
+  const [left, right] = [clock.share(from), clock.share(to)];
+  if (right < 0.75) words.style.left = `${right * 100}%`;
+  else if (left > 0.3) words.style.right = `${(1 - left) * 100}%`;
+  else words.style.right = `${(1 - right) * 100}%`;
+  return words;
+}
+
+// --- what the rows are
+
+// All rows of a run in the order of the flow, bodies below their containers.
+function orderedRows(run) {
+  const found = [];
+  const seen = new Set();
+  const walk = (level, unit, depth) => {
+    for (const site of level.sites.values()) {
+      const row = run.rows.get(unit + site.id);
+      if (!row) continue;
+      seen.add(row.id);
+      found.push({ key: row.id, row, depth });
+      if (site.body) for (const each of unitsOf(row)) walk(site.body, each, depth + 1);
+    }
+  };
+  walk(run.top, "", 0);
+  for (const row of run.rows.values()) if (!seen.has(row.id)) found.push({ key: row.id, row, depth: 0 });
+  return found;
+}
+
+function timelineRows(run, now) {
+  const clock = new Clock(run, now);
+  const critical = criticalPath(run);
+  const items = orderedRows(run);
+  for (const item of items) item.class = critical.has(item.row.id) ? "critical" : "";
+  const make = ({ row, depth }, element) => {
+    const name = part("name", "", row.id);
+    if (critical.has(row.id)) name.append(part("mark", "◆"));
+    name.style.paddingLeft = `${20 + depth * 12}px`;
+    const label = depth ? row.id.slice(row.spot.container.length).replace(/^\./, "") : row.id;
+    name.append(part(`glyph s-${row.status}`, GLYPHS[row.status]), part("path", ` ${cutTo(label, 60)}`));
+    const bars = part("bars", "");
+    const seconds = lasted(row, now ?? run.last);
+    if (seconds !== null && row.status !== "skipped") {
+      const words = `${row.status}, ${secondsText(seconds)}`;
+      const to = row.ended ?? now ?? run.last;
+      bars.append(bar(clock, row.started, to, `s-${row.status}`, words));
+      for (const call of row.calls) {
+        bars.append(bar(clock, call.at - call.seconds, call.at, "call", `${call.purpose}: ${secondsText(call.seconds)}`));
+      }
+      bars.append(beside(clock, row.started, to, secondsText(seconds)));
+    }
+    element.append(name, bars);
+  };
+  return [items, make, ruler(clock, "◆ critical path")];
+}
+
+function callRows(run, now) {
+  const clock = new Clock(run, now);
+  const calls = [];
+  for (const row of run.rows.values()) for (const call of row.calls) calls.push({ key: call.node, row, call });
+  calls.sort((a, b) => a.call.seq - b.call.seq);
+  const make = ({ row, call }, element) => {
+    const bars = part("bars", "");
+    const tokens = call.tokens === undefined ? "" : ` · ${call.tokens.toLocaleString("en")} tokens`;
+    const cost = call.cost === undefined ? "" : ` · ${dollars(call.cost)}`;
+    const words = `${secondsText(call.seconds)}${tokens}${cost}`;
+    bars.append(bar(clock, call.at - call.seconds, call.at, `call ${call.error === undefined ? "" : "bad"}`, words));
+    bars.append(beside(clock, call.at - call.seconds, call.at, words));
+    element.append(part("name", `${cutTo(row.id, 40)} · ${call.purpose} · ${call.model}`, row.id), bars);
+  };
+  return [calls, make, ruler(clock, "")];
+}
+
+function eventRows(lines) {
+  const items = lines.map((line) => ({ key: `#${line.seq}`, line }));
+  const begun = lines.length ? lines[0].at : 0;
+  const make = ({ line }, element) => {
+    const moment = `+${(line.at - begun).toFixed(line.at - begun < 100 ? 2 : 0)} s`;
+    const node = line.kind === "end" ? "" : line.node || "";
+    element.append(
+      part("seq", String(line.seq)), part("moment", moment), part(`kind k-${line.kind}`, line.kind),
+      part("path", cutTo(node, 60), node), part("words", wordsOf(line)),
+    );
+  };
+  return [items, make];
+}
+
+const WORDS = {
+  begin: (line) => `${line.flow}`,
+  end: (line) => [line.status, line.error].filter(Boolean).join(": "),
+  finish: (line) => [line.route === undefined ? "" : `→ ${line.route}`, line.output].filter(Boolean).join("  "),
+  fail: (line) => line.error,
+  skip: (line) => line.cause.replaceAll("_", " "),
+  call: (line) => [line.purpose, line.model, secondsText(line.seconds), line.error].filter(Boolean).join(", "),
+  tool: (line) => `${line.name} ${line.begins ? "begins" : line.failed ? "failed" : secondsText(line.seconds)}`,
+  retry: (line) => `attempt ${line.attempt} failed: ${line.error}`,
+  judged: (line) => `round ${line.number}: ${line.score === undefined ? "" : line.score.toFixed(2)} ${line.passed ? "passed" : "did not pass"}`,
+  map: (line) => `${line.total.toLocaleString("en")} items`,
+  round: (line) => `round ${line.number} ${line.stopped ? "stopped" : "went on"}`,
+  asked: (line) => `${line.message} (${line.choices.join(", ")})`,
+  answered: (line) => `${line.choice}${line.by ? ` by ${line.by}` : ""}`,
+  reused: (line) => `the result of run ${line.run}`,
+  told: (line) => line.text,
+};
+
+function wordsOf(line) {
+  const words = WORDS[line.kind];
+  return words ? words(line) || "" : "";
+}
+
+function stateRows(run, before) {
+  const [state, was] = [stateOf(run), before ? stateOf(before) : new Map()];
+  const items = [...state].map(([key, value]) => {
+    const text = JSON.stringify(value);
+    return { key: `=${key}`, name: key, text, class: text === JSON.stringify(was.get(key)) ? "" : "changed" };
+  });
+  const make = ({ name, text }, element) => {
+    element.append(part("name", cutTo(name, 60)), part("words", cutTo(text ?? "", 300), text));
+  };
+  return [items, make];
+}

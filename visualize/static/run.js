@@ -1,0 +1,350 @@
+// The page of a run: what is chosen, which moment is shown, and what is still to come. It holds the other parts
+// together and draws nothing itself.
+
+class RunPage {
+  constructor(head, lines) {
+    this.head = head;
+    this.lines = lines;
+    this.newest = foldTo(head, lines, lines.length); // the run as far as it is known
+    this.shown = this.newest; // the run at the moment that is shown
+    this.at = null; // the number of the event that is shown last; null: the newest
+    this.node = null;
+    this.tab = "timeline";
+    this.find = "";
+    this.writing = new Map(); // path → what an agent is writing
+    this.graph = new Graph(document.getElementById("graph"), head);
+    this.panel = document.getElementById("panel");
+    this.scrub = document.getElementById("scrub");
+    this.rows = new Rows(document.getElementById("rows"), (item) => this.chooseRow(item));
+    const view = document.getElementById("view");
+    this.zoom = new PanZoom(view, this.graph.svg, (scale) => view.classList.toggle("far", scale < 0.3));
+    this.listen(view);
+    this.follow();
+    this.readPlace();
+    this.paint();
+  }
+
+  // --- hearing
+
+  listen(view) {
+    view.addEventListener("click", (event) => {
+      const group = event.target.closest("[data-node]");
+      if (group) this.choose(this.pathOfSite(this.head.drawn[Number(group.dataset.node)]));
+    });
+    for (const button of document.querySelectorAll("[data-zoom]")) {
+      button.addEventListener("click", () => this.zoomBy(button.dataset.zoom));
+    }
+    for (const button of document.querySelectorAll("[data-step]")) {
+      button.addEventListener("click", () => this.step(button.dataset.step));
+    }
+    for (const button of document.querySelectorAll("[data-tab]")) {
+      button.addEventListener("click", () => this.openTab(button.dataset.tab));
+    }
+    this.scrub.addEventListener("input", () => this.moveTo(Number(this.scrub.value)));
+    const find = document.getElementById("find");
+    find.addEventListener("input", () => this.search(find.value));
+    window.addEventListener("hashchange", () => { this.readPlace(); this.paint(); });
+    document.addEventListener("keydown", (event) => this.press(event, find));
+    setInterval(() => this.isGoing() && this.paint(), 1000);
+  }
+
+  press(event, find) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target === find && event.key === "Escape") { find.value = ""; this.search(""); find.blur(); return; }
+    if (event.target === find && event.key === "Enter") { this.next(1); return; }
+    if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && event.target !== this.scrub) return;
+    const act = {
+      j: () => this.next(1), k: () => this.next(-1), "/": () => find.focus(), "[": () => this.step("back"),
+      "]": () => this.step("on"), 0: () => this.zoom.fit(), "+": () => this.zoomBy("in"), "-": () => this.zoomBy("out"),
+    }[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  zoomBy(how) {
+    if (how === "fit") this.zoom.fit();
+    else this.zoom.zoom(how === "in" ? 1.25 : 0.8);
+  }
+
+  // --- the feed
+
+  follow() {
+    if (!this.head.events || ["succeeded", "failed", "cancelled", "partial"].includes(this.newest.status)) return;
+    const source = new EventSource(this.head.events);
+    source.onmessage = (event) => this.hear(JSON.parse(event.data), source);
+    source.onerror = () => document.body.classList.add("cut-off");
+    source.onopen = () => document.body.classList.remove("cut-off");
+    window.addEventListener("pagehide", () => source.close());
+  }
+
+  hear(line, source) {
+    if (line.kind === "token") {
+      this.writing.set(line.node, (line.begins ? "" : this.writing.get(line.node) || "") + line.text);
+      if (line.node === this.node) this.paintWriting();
+      return;
+    }
+    if (line.seq !== this.lines.length) return; // heard already
+    this.lines.push(line);
+    this.newest.apply(line);
+    if (["start", "finish", "fail", "cancel"].includes(line.kind)) this.writing.delete(line.node);
+    if (line.kind === "end" && !["waiting", "paused"].includes(line.status)) source.close();
+    if (line.node !== undefined && line.node === this.node && line.kind !== "end") this.isStale = true;
+    this.paintSoon();
+  }
+
+  // --- the place: node and moment, in the address
+
+  readPlace() {
+    const place = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
+    const at = place.get("at");
+    this.setMoment(at === null || Number.isNaN(Number(at)) ? null : Number(at));
+    const node = place.get("node");
+    if (node !== this.node) this.open(node);
+  }
+
+  writePlace(isNew) {
+    const place = [];
+    if (this.node !== null) place.push(`node=${encodeURIComponent(this.node)}`);
+    if (this.at !== null) place.push(`at=${this.at}`);
+    const address = place.length ? `#${place.join("&")}` : location.pathname + location.search;
+    if (isNew) history.pushState(null, "", address);
+    else history.replaceState(null, "", address);
+  }
+
+  // A node that ran once stands for itself; one that ran many times opens the list of its times.
+  pathOfSite(site) {
+    const rows = this.newest.times.get(site) || [];
+    return rows.length === 1 ? rows[0].id : site;
+  }
+
+  siteOf(path) {
+    const row = this.newest.rows.get(path);
+    return row ? row.spot.site : path;
+  }
+
+  choose(path) {
+    if (path !== this.node) {
+      this.open(path);
+      this.writePlace(true);
+    }
+    document.body.classList.add("has-panel");
+  }
+
+  open(path) {
+    this.node = path;
+    let group = this.graph.choose(path === null ? null : this.siteOf(path));
+    for (let site = path === null ? null : this.newest.sites.get(this.siteOf(path)); !group && site; ) {
+      site = site.parent === null ? null : this.newest.sites.get(site.parent); // inside a container that is closed
+      group = site ? this.graph.choose(site.path) : null;
+    }
+    if (group) {
+      const { e: x, f: y } = group.transform.baseVal[0].matrix;
+      this.zoom.show(x, y);
+    }
+    this.rows.choose(path);
+    this.loadPanel();
+  }
+
+  chooseRow(item) {
+    if (item.line) {
+      this.moveTo(item.line.seq);
+      if (item.line.node !== undefined) this.choose(item.line.node);
+      this.rows.choose(item.key, false);
+    } else if (item.row) {
+      this.choose(item.row.id);
+    }
+  }
+
+  // The next node, or the one before, in the order of the timeline.
+  next(by) {
+    const items = this.filtered(orderedRows(this.newest));
+    if (!items.length) return;
+    const number = items.findIndex((item) => item.key === this.node);
+    const to = number < 0 ? (by > 0 ? 0 : items.length - 1) : Math.min(items.length - 1, Math.max(0, number + by));
+    this.choose(items[to].key);
+    this.rows.choose(items[to].key);
+  }
+
+  filtered(items) {
+    return this.find ? items.filter((item) => (item.row ? item.row.id : item.key).toLowerCase().includes(this.find)) : items;
+  }
+
+  search(text) {
+    this.find = text.trim().toLowerCase();
+    const matches = (path) => !this.find || path.toLowerCase().includes(this.find);
+    this.graph.dim(matches);
+    const only = this.head.drawn.filter(matches);
+    if (this.find && only.length) {
+      const group = this.graph.groups[this.graph.numbers.get(only[0])];
+      const { e: x, f: y } = group.transform.baseVal[0].matrix;
+      this.zoom.show(x, y);
+    }
+    this.paintRows();
+  }
+
+  // --- the moment
+
+  moveTo(at) {
+    this.setMoment(at >= this.lines.length - 1 ? null : at);
+    this.writePlace(false);
+    this.paint();
+  }
+
+  step(how) {
+    const last = this.lines.length - 1;
+    const at = this.at === null ? last : this.at;
+    this.moveTo({ first: 0, back: at - 1, on: at + 1, last }[how] ?? last);
+  }
+
+  setMoment(at) {
+    this.at = at === null ? null : Math.max(0, Math.min(at, this.lines.length - 1));
+    this.shown = this.at === null ? this.newest : foldTo(this.head, this.lines, this.at + 1);
+    this.hideLater();
+  }
+
+  isGoing() {
+    return this.at === null && this.newest.status === "running" && Boolean(this.head.events);
+  }
+
+  // --- painting
+
+  paintSoon() {
+    if (this.timer) return;
+    this.timer = setTimeout(() => { this.timer = null; this.paint(); }, 50);
+  }
+
+  paint() {
+    const run = this.shown;
+    const now = this.isGoing() && !document.hidden ? Math.max(Date.now() / 1000, run.last ?? 0) : null;
+    this.graph.paint(run, now ?? run.last);
+    this.paintHead(run, now);
+    this.paintMoment();
+    this.paintRows(now);
+    if (this.isStale) { this.isStale = false; this.loadPanel(); }
+  }
+
+  paintHead(run, now) {
+    const end = run.ended ?? now ?? run.last;
+    const found = run.usage;
+    const cost = found.answered && !found.priced ? "unknown" : dollars(found.cost) + (found.priced < found.answered ? " +" : "");
+    const texts = {
+      took: run.begun === null || end === null ? "" : secondsText(end - run.begun), "run-calls": found.calls.toLocaleString("en"),
+      "run-tokens": found.answered && !found.counted ? "unknown" : found.tokens.toLocaleString("en"), "run-cost": cost,
+    };
+    for (const [name, text] of Object.entries(texts)) {
+      const element = document.getElementById(name);
+      if (element && element.textContent !== text) element.textContent = text;
+    }
+    setBadge(document.querySelector("#status .badge"), run.status);
+    const error = document.getElementById("error");
+    if (error.textContent !== (run.error ?? "")) error.replaceChildren(...(run.error ? [part("note bad", run.error)] : []));
+  }
+
+  paintMoment() {
+    const last = this.lines.length - 1;
+    const at = this.at ?? last;
+    this.scrub.max = last;
+    this.scrub.value = at;
+    const line = this.lines[at];
+    const words = line ? `${at} of ${last} · ${line.kind}${line.node ? ` ${cutTo(line.node, 40)}` : ""}` : "";
+    document.getElementById("moment").textContent = words;
+    document.body.classList.toggle("past", this.at !== null);
+  }
+
+  openTab(name) {
+    this.tab = name;
+    for (const button of document.querySelectorAll("[data-tab]")) {
+      button.setAttribute("aria-selected", String(button.dataset.tab === name));
+    }
+    this.rows.box.scrollTop = 0;
+    this.paintRows();
+  }
+
+  paintRows(now = null) {
+    this.rows.box.className = this.tab;
+    const count = this.at === null ? this.lines.length : this.at + 1;
+    const [items, make, head] = {
+      timeline: () => timelineRows(this.shown, now),
+      calls: () => callRows(this.shown, now),
+      events: () => eventRows(this.lines),
+      state: () => stateRows(this.shown, count > 1 ? foldTo(this.head, this.lines, count - 1) : null),
+    }[this.tab]();
+    if (this.tab === "events") for (const item of items) item.class = item.line.seq >= count ? "later" : "";
+    const events = (item) => !this.find || `${item.line.node ?? ""} ${wordsOf(item.line)}`.toLowerCase().includes(this.find);
+    this.rows.show(this.tab === "events" ? items.filter(events) : this.tab === "state" ? items : this.filtered(items), make, head);
+    if (this.tab === "events" && this.at !== null) this.rows.choose(`#${this.at}`, false);
+  }
+
+  // --- the panel
+
+  async loadPanel() {
+    const node = this.node;
+    if (node === null || this.panel.contains(document.activeElement) && document.activeElement.form) return;
+    const content = this.head.list ? this.storedPanel(node) : await this.fetchedPanel(node);
+    if (node !== this.node || content === null) return; // another one was chosen meanwhile
+    const isSame = this.panel.dataset.node === node;
+    const wereOpen = [...this.panel.querySelectorAll("details")].map((each) => each.open);
+    const { scrollTop } = this.panel;
+    this.panel.replaceChildren(content);
+    this.panel.dataset.node = node;
+    this.panel.scrollTop = isSame ? scrollTop : 0;
+    if (isSame) [...this.panel.querySelectorAll("details")].forEach((each, number) => { each.open = wereOpen[number] ?? each.open; });
+    this.hideLater();
+    this.paintWriting();
+  }
+
+  storedPanel(node) {
+    const number = this.head.list.indexOf(node);
+    const templates = document.getElementById("panels").children;
+    return number < 0 ? part("note", "The run has no such node.") : templates[number].content.cloneNode(true);
+  }
+
+  async fetchedPanel(node) {
+    const template = document.createElement("template");
+    try {
+      const answer = await fetch(this.head.panels + encodeURIComponent(node), { headers: { Accept: "text/html" } });
+      if (!answer.ok) return part("note bad", `The panel could not be loaded: ${answer.status} ${answer.statusText}`);
+      template.innerHTML = await answer.text();
+    } catch (error) {
+      return part("note bad", `The panel could not be loaded: ${error.message}`);
+    }
+    return template.content;
+  }
+
+  // The panel tells of the whole run: what was not known yet at the moment is hidden.
+  hideLater() {
+    for (const each of this.panel.querySelectorAll("[data-seq]")) {
+      each.hidden = this.at !== null && Number(each.dataset.seq) > this.at;
+    }
+    const row = this.shown.rows.get(this.panel.dataset.node);
+    const badge = this.panel.querySelector(".node-panel > h2 .badge");
+    if (badge) setBadge(badge, row ? row.status : "pending");
+    const facts = this.panel.querySelector(".node-panel > .facts");
+    if (facts) facts.hidden = this.at !== null && !(row && SETTLED.has(row.status));
+  }
+
+  paintWriting() {
+    const text = this.writing.get(this.node);
+    let area = document.getElementById("writing");
+    if (text === undefined) { if (area) area.remove(); return; }
+    if (!area) {
+      area = document.createElement("pre");
+      area.id = "writing";
+      this.panel.append(area);
+    }
+    area.textContent = text;
+  }
+}
+
+function setBadge(badge, status) {
+  const text = `${GLYPHS[status] || "·"} ${status}`;
+  if (badge.textContent === text) return;
+  badge.className = `badge s-${TELLING.includes(status) ? status : "paused"}`;
+  badge.replaceChildren(part("glyph", GLYPHS[status] || "·"), ` ${status}`);
+}
+
+if (document.getElementById("head")) {
+  const read = (name) => JSON.parse(document.getElementById(name).textContent);
+  new RunPage(read("head"), read("feed"));
+}

@@ -1,0 +1,222 @@
+"""What a page is told of a run: one small JSON object an event. This is the whole protocol between us and our script.
+
+A page begins with a list of such lines; while the run goes on, the server sends the rest as server-sent events,
+each one line as its `data`, with `seq` as its `id` so that a browser which lost the connection says from where
+to go on. Every line has `kind` and `at` (Unix seconds), every event of the journal `seq` (its position, from 0),
+every event of a node `node` (its path). What else there is, where it is known:
+
+    begin       run, flow               the run started
+    resume                              it goes on after a break
+    end         status, node, error     it ended: succeeded, failed, waiting, paused, partial, cancelled
+    start                               the node starts
+    finish      output, route, state    it finished: the beginning of its output, and its writes to shared state
+    fail        error
+    skip        cause
+    cancel
+    call        purpose, model, seconds, tokens, cost, error      a model answered
+    tool        name, seconds, failed, begins                     a tool answered, or an external one begins
+    retry       attempt, error, delay
+    judged      number, score, passed                             a round of an agent's improvement
+    map         total                                             a map knows its items
+    round       number, stopped, best                             a loop's round is over
+    asked       message, choices, expires                         an approval waits for a person
+    answered    choice, by
+    reused      run                                               the result is that of another run
+    told        text                                              any other record
+    token       text, begins            a piece of what an agent is writing; not in the journal, so without `seq`
+
+Texts and values are cut short: what is whole is in the node's panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeSkipped,
+    RunFinished,
+    RunStarted,
+    TokenStreamed,
+)
+from flowengine.records import (
+    Answered,
+    Asked,
+    MapBegan,
+    ModelCall,
+    Notice,
+    ProviderFailed,
+    Retry,
+    Reused,
+    Round,
+    RoundEnded,
+    SkillLoad,
+    ToolCall,
+)
+from visualize.plain import brief, compact, shown
+from visualize.viewer.html import whole
+
+__all__ = ["feed", "feed_line", "preview"]
+
+_TEXT: Final = 160
+"""Characters of a text."""
+_VALUE: Final = 300
+"""Characters, items or entries of each part of a value of shared state."""
+
+Line = dict[str, Any]
+
+_KINDS: Final[Mapping[str, str]] = {
+    "RunStarted": "begin",
+    "RunResumed": "resume",
+    "RunFinished": "end",
+    "NodeStarted": "start",
+    "NodeFinished": "finish",
+    "NodeFailed": "fail",
+    "NodeSkipped": "skip",
+    "NodeCancelled": "cancel",
+    "TokenStreamed": "token",
+}
+
+
+def feed(event: Event | TokenStreamed, seq: int | None = None) -> Line:
+    """The line of one event; `seq` is its position in the journal, None for what no journal has.
+
+    >>> from flowengine.engine.events import NodeStarted
+    >>> feed(NodeStarted("draft", 1.5), 3)
+    {'seq': 3, 'kind': 'start', 'at': 1.5, 'node': 'draft'}
+    """
+    line: Line = {} if seq is None else {"seq": seq}
+    if isinstance(event, NodeRecorded):
+        kind, more = _record(event.record)
+        return {**line, "kind": kind, "at": event.at, "node": event.node, **_known(more)}
+    line |= {"kind": _KINDS[type(event).__name__], "at": event.at}
+    node = getattr(event, "node", None)
+    return {**line, **({} if node is None else {"node": node}), **_known(_more(event))}
+
+
+def feed_line(event: Event | TokenStreamed, seq: int | None = None) -> str:
+    """The same as JSON, on one line that can be encoded."""
+    return whole(compact(feed(event, seq)))
+
+
+def preview(value: Any) -> str:
+    """The beginning of a value, on one line."""
+    text = value[: 2 * _TEXT] if isinstance(value, str) else shown(brief(value, _TEXT))
+    clean = " ".join(text.split())
+    return clean if len(clean) <= _TEXT else clean[: _TEXT - 1] + "…"
+
+
+def _known(more: Line) -> Line:
+    return {name: value for name, value in more.items() if value is not None}
+
+
+def _more(event: Event | TokenStreamed) -> Line:
+    if isinstance(event, NodeFinished):
+        result = event.result
+        state = {key: brief(value, _VALUE) for key, value in result.state.items()} if result.state else None
+        output = None if result.output is None else preview(result.output)
+        return {"output": output, "route": result.route, "state": state}
+    if isinstance(event, NodeFailed):
+        return {"error": _error(event.error)}
+    if isinstance(event, NodeSkipped):
+        return {"cause": event.cause}
+    if isinstance(event, RunStarted):
+        return {"run": event.run_id, "flow": event.flow}
+    if isinstance(event, RunFinished):
+        return {"status": event.status, "error": None if event.error is None else _error(event.error)}
+    if isinstance(event, TokenStreamed):
+        return {"text": event.text, "begins": event.begins or None}
+    return {}
+
+
+def _error(error: ErrorInfo) -> str:
+    return preview(error.message or error.type)
+
+
+def _record(record: Any) -> tuple[str, Line]:
+    kind, read = _RECORDS.get(type(record).__name__, _OTHER)
+    return kind, read(record)
+
+
+def _call(call: ModelCall) -> Line:
+    counted = call.prompt_tokens is not None or call.completion_tokens is not None
+    return {
+        "purpose": call.purpose,
+        "model": call.model,
+        "seconds": call.seconds,
+        "tokens": (call.prompt_tokens or 0) + (call.completion_tokens or 0) if counted else None,
+        "cost": call.cost_usd,
+        "error": None if call.error is None else preview(call.error),
+    }
+
+
+def _tool(call: ToolCall) -> Line:
+    flags = {"failed": call.is_error or None, "begins": call.started or None}
+    return {"name": call.name, "seconds": call.seconds, **flags}
+
+
+def _retry(retry: Retry) -> Line:
+    return {"attempt": retry.attempt, "error": preview(retry.error), "delay": retry.delay}
+
+
+def _judged(judged: Round) -> Line:
+    return {"number": judged.number, "score": judged.score, "passed": judged.passed}
+
+
+def _round(ended: RoundEnded) -> Line:
+    best = None if ended.best is None else preview(ended.best)
+    return {"number": ended.index, "stopped": ended.stopped, "best": best}
+
+
+def _asked(asked: Asked) -> Line:
+    return {"message": preview(asked.message), "choices": list(asked.choices), "expires": asked.expires}
+
+
+def _answered(answered: Answered) -> Line:
+    return {"choice": answered.choice, "by": answered.by or None}
+
+
+def _map(began: MapBegan) -> Line:
+    return {"total": began.total}
+
+
+def _reused(reused: Reused) -> Line:
+    return {"run": reused.run_id}
+
+
+def _notice(notice: Notice) -> Line:
+    return {"text": preview(notice.text)}
+
+
+def _provider(failed: ProviderFailed) -> Line:
+    return {"text": preview(f"context provider {failed.provider} failed: {failed.error}")}
+
+
+def _skill(load: SkillLoad) -> Line:
+    return {"text": preview(f"skill {load.skill}, level {load.level}, {load.tokens} tokens")}
+
+
+def _other(record: Any) -> Line:
+    return {"text": type(record).__name__}
+
+
+_RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
+    "ModelCall": ("call", _call),
+    "ToolCall": ("tool", _tool),
+    "Retry": ("retry", _retry),
+    "Round": ("judged", _judged),
+    "RoundEnded": ("round", _round),
+    "MapBegan": ("map", _map),
+    "Asked": ("asked", _asked),
+    "Answered": ("answered", _answered),
+    "Reused": ("reused", _reused),
+    "Notice": ("told", _notice),
+    "ProviderFailed": ("told", _provider),
+    "SkillLoad": ("told", _skill),
+}
+_OTHER: Final = ("told", _other)

@@ -1,0 +1,76 @@
+"""The frame of every page, and the page that says what went wrong.
+
+Pages load one script and one style sheet of ours and nothing else; the server sends `CSP` with each of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flowengine.errors import RunNotFoundError, StoreCorruptError, StoreUnavailableError, StoreVersionError
+from visualize.viewer.assets import inline_source, script, style_sheet
+from visualize.viewer.html import Child, Markup, element, join, whole
+from visualize.viewer.parts import note
+from visualize.viewer.urls import FLOWS, RUNS, static_url
+
+__all__ = ["CSP", "file_page", "page", "problem_page"]
+
+CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""The `Content-Security-Policy` that pages are made for."""
+
+_ICON: Final = "data:,"
+"""No icon: browsers would ask for one otherwise."""
+
+
+def page(title: str, *children: Child, class_: str = "") -> str:
+    """A whole page of the viewer."""
+    head = (
+        element("link", rel="stylesheet", href=static_url("viewer.css")),
+        element("script", src=static_url("viewer.js"), defer=True),
+    )
+    links = [element("a", name, href=url) for name, url in (("Runs", RUNS), ("Flows", FLOWS))]
+    top = element("nav", element("strong", "FlowEngine"), links, class_="top")
+    return _document(title, head, top, children, class_)
+
+
+def file_page(title: str, *children: Child, class_: str = "") -> str:
+    """A page that is one file: script and style are in it, and nothing else may be loaded."""
+    policy = f"default-src 'none'; style-src {inline_source(style_sheet())}; script-src {inline_source(script())}"
+    head = (
+        element("meta", http_equiv="Content-Security-Policy", content=f"{policy}; img-src data:; base-uri 'none'"),
+        element("style", Markup(style_sheet())),
+    )
+    return _document(title, head, None, (*children, element("script", Markup(script()))), f"{class_} file".strip())
+
+
+def problem_page(error: Exception) -> tuple[int, str]:
+    """The HTTP status and the page for a run that cannot be shown: missing, damaged, or of a newer version."""
+    status, title = next(
+        (found for kind, found in _PROBLEMS.items() if isinstance(error, kind)), (500, "Something went wrong")
+    )
+    told = str(error) if status != 500 else f"{type(error).__name__}: {error}"
+    return status, page(title, element("main", element("h1", title), note(told, kind="bad"), class_="narrow"))
+
+
+_PROBLEMS: Final[dict[type[Exception], tuple[int, str]]] = {
+    RunNotFoundError: (404, "No such run"),
+    StoreVersionError: (422, "The run was written by a newer FlowEngine"),
+    StoreCorruptError: (422, "The run's record is damaged"),
+    StoreUnavailableError: (503, "The store cannot be read now"),
+}
+
+
+def _document(title: str, head: Child, top: Child, children: Child, class_: str) -> str:
+    metas = (
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("link", rel="icon", href=_ICON),
+        element("title", f"{title} · FlowEngine"),
+    )
+    body = element("body", top, children, class_=class_ or None)
+    text = join(["\n", element("html", element("head", metas, head), "\n", body, lang="en"), "\n"])
+    return whole(f"<!doctype html>{text}")

@@ -1,0 +1,195 @@
+"""The panel of one node: everything that a run's record says about it, as a fragment of HTML.
+
+The same fragment stands in the live page, where the server makes it, and in the exported file. Parts carry
+`data-seq`, the position of the event that brought them, so that the page can hide what was not known yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from flowengine.context import EvaluationResult, RoutingResult
+from flowengine.engine.events import ErrorInfo, NodeFailed, NodeFinished, NodeRecorded
+from flowengine.records import Round
+from visualize.progress import NodeRow
+from visualize.states import Change
+from visualize.viewer.approval import Approving, approval_form
+from visualize.viewer.difference import difference
+from visualize.viewer.feed import preview
+from visualize.viewer.html import Child, Markup, element, join
+from visualize.viewer.panel_records import meter, record_section, rounds_section
+from visualize.viewer.parts import badge, clock, facts, fold, note, section, spent, table, took, usage_facts, value
+from visualize.viewer.reading import Reading
+from visualize.viewer.urls import place
+
+__all__ = ["node_panel"]
+
+_MANY: Final = 200
+"""Rows of a node's times that are listed."""
+
+
+def node_panel(run: Reading, node: str, approving: Approving | None = None) -> Markup:
+    """The panel of a node's path, or of a node that runs many times; None where approvals cannot be answered here."""
+    row = run.row(node)
+    if row is not None:
+        return element("article", list(_of_row(run, row, approving)), class_="node-panel", data_panel=node)
+    if node in run.progress.skeleton.sites:
+        return element("article", list(_of_site(run, node)), class_="node-panel", data_panel=node)
+    return element("article", element("h2", node), note("The run has no such node."), class_="node-panel")
+
+
+def _of_row(run: Reading, row: NodeRow, approving: Approving | None) -> Iterator[Markup | None]:
+    part = run.part(row.id)
+    yield _head(row)
+    if row.waits and row.status == "waiting" and row.asked is not None and approving is not None:
+        yield approval_form(run.run_id, row.id, row.asked, approving)
+    finished = [(seq, event) for seq, event in part if isinstance(event, NodeFinished)]
+    for seq, event in part:
+        if isinstance(event, NodeFailed):
+            yield _error(event.error, seq)
+    for seq, event in finished[-1:]:
+        result = event.result
+        yield _routing(result.routing, seq) if result.routing is not None else None
+        yield section("Output", value(result.output), seq=seq) if result.output is not None else None
+        yield _evaluation(result.evaluation, seq) if result.evaluation is not None else None
+        yield _state(run.states.changes(row.id), run.states.seen(row.id), seq)
+    yield from _inside(run, row)
+    records: list[tuple[int, Any]] = [(seq, event.record) for seq, event in part if isinstance(event, NodeRecorded)]
+    yield rounds_section([(seq, each) for seq, each in records if isinstance(each, Round)])
+    for seq, record in records:
+        yield record_section(record, seq)
+
+
+def _head(row: NodeRow) -> Markup:
+    told: list[tuple[str, Child]] = [
+        ("Kind", row.kind),
+        ("Because", row.cause.replace("_", " ") if row.cause else None),
+        ("Route", f"→ {row.result.route}" if row.result is not None and row.result.route is not None else None),
+        ("Started", clock(row.started)),
+        ("Took", took(row.seconds()) if row.status != "skipped" else None),
+        ("Attempts", str(row.retries + 1) if row.retries else None),
+        *usage_facts(row.usage),
+    ]
+    return join([element("h2", _path(row), badge(row.status)), facts(told)])
+
+
+def _path(row: NodeRow) -> Markup:
+    """The path, with a link to the container that it is inside."""
+    container = row.spot.container
+    if container is None:
+        return element("span", row.id, class_="path")
+    return element("span", link(container), row.id[len(container) :], class_="path")
+
+
+def link(node: str, text: str | None = None) -> Markup:
+    """A link that our script follows: to another node of the same run."""
+    return element("a", node if text is None else text, href=place(node))
+
+
+def _error(error: ErrorInfo, seq: int) -> Markup:
+    return section(
+        f"Error: {error.type}",
+        note("It began in ", link(error.node), ".") if error.node else None,
+        value(error.message),
+        fold("Traceback", value(error.detail)) if error.detail else None,
+        seq=seq,
+        class_="bad",
+    )
+
+
+def _routing(routing: RoutingResult, seq: int) -> Markup:
+    told: list[tuple[str, Child]] = [("Route", f"→ {routing.next_route}"), ("Confidence", meter(routing.confidence))]
+    return section("Routing", facts(told), value(routing.reasoning) if routing.reasoning else None, seq=seq)
+
+
+def _evaluation(found: EvaluationResult, seq: int) -> Markup:
+    told: list[tuple[str, Child]] = [("Score", meter(found.score)), ("Verdict", _verdict(found.passed))]
+    criteria: list[tuple[str, Child]] = [(name, meter(score)) for name, score in found.criteria_scores.items()]
+    return section(
+        "Evaluation",
+        facts([*told, *criteria]),
+        value(found.feedback) if found.feedback else None,
+        element("ul", [element("li", each) for each in found.suggestions]) if found.suggestions else None,
+        seq=seq,
+    )
+
+
+def _verdict(passed: bool) -> str:
+    return "✓ passed" if passed else "✗ did not pass"
+
+
+def _state(changes: Sequence[Change], seen: dict[str, Any], seq: int) -> Markup | None:
+    """What the node wrote to shared state, before and after, and what it saw beside."""
+    if not changes and not seen:
+        return None
+    written = {each.key for each in changes}
+    others = {key: found for key, found in seen.items() if key not in written}
+    return section(
+        "Shared state",
+        [_change(each) for each in changes] or note("It wrote nothing."),
+        fold(f"What else it saw: {len(others)}", value(others)) if others else None,
+        seq=seq,
+    )
+
+
+def _change(change: Change) -> Markup:
+    rule = f" ({change.rule})" if change.rule not in ("", "error") else ""
+    title = element("h4", element("code", change.key), rule)
+    if not change.had:
+        return join([title, value(change.after, class_="new")])
+    return join([title, difference(change.before, change.after)])
+
+
+def _inside(run: Reading, container: NodeRow) -> Iterator[Markup]:
+    """The nodes that ran inside a container, newest item or round last."""
+    rows = (
+        [row for row in run.progress.nodes.values() if row.spot.container == container.id] if container.inside else []
+    )
+    if rows:
+        total = f" of {container.total:,}" if container.total is not None else ""
+        count = f", ×{len(container.units):,}{total}" if container.units else ""
+        yield section(f"Inside{count}", _times(rows, len(container.id)))
+
+
+def _of_site(run: Reading, site: str) -> Iterator[Markup]:
+    rows = run.times(site)
+    yield element("h2", element("span", site, class_="path"), f" ×{len(rows):,}")
+    yield facts([("Kind", run.progress.skeleton.sites[site].kind)])
+    yield section("Times", _times(rows, 0)) if rows else note("It has not run.")
+
+
+def _times(rows: Sequence[NodeRow], prefix: int) -> Markup:
+    """A table of rows: those that did not succeed first where there are too many to list."""
+    listed = rows
+    if len(rows) > _MANY:
+        chosen = {row.id for row in sorted(rows, key=lambda row: row.status in ("succeeded", "skipped"))[:_MANY]}
+        listed = [row for row in rows if row.id in chosen]
+    cells = [
+        [
+            link(row.id, row.id[prefix:].lstrip(".")),
+            badge(row.status),
+            took(row.seconds()) if row.status != "skipped" else "",
+            spent(row.usage) if row.usage.calls else "",
+            _gist(row),
+        ]
+        for row in listed
+    ]
+    more = len(rows) - len(listed)
+    return join(
+        [
+            table(["Node", "Status", "Took", "Cost", "Result"], cells, numbers=(2, 3), class_="times"),
+            note(f"And {more:,} more: choose one in the timeline.") if more else None,
+        ]
+    )
+
+
+def _gist(row: NodeRow) -> Child:
+    if row.error is not None:
+        return preview(row.error.message)
+    if row.cause is not None:
+        return row.cause.replace("_", " ")
+    if row.result is None:
+        return None
+    score = None if row.result.evaluation is None else meter(row.result.evaluation.score)
+    return [score, " " if score else None, preview(row.result.output) if row.result.output is not None else None]

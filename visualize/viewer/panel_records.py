@@ -1,0 +1,227 @@
+"""What a node told from inside, for its panel: one function a kind of record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from flowengine.records import (
+    Answered,
+    Asked,
+    EffectDecided,
+    MapBegan,
+    ModelCall,
+    Notice,
+    ProviderFailed,
+    Receipt,
+    Retry,
+    Reused,
+    Round,
+    RoundEnded,
+    SkillLoad,
+    ToolCall,
+)
+from visualize.plain import shown
+from visualize.style import dollars
+from visualize.viewer.html import Child, Markup, element
+from visualize.viewer.parts import clock, facts, fold, note, section, table, took, value
+from visualize.viewer.urls import run_url
+
+__all__ = ["record_section", "rounds_section"]
+
+
+def record_section(record: Any, seq: int) -> Markup | None:
+    """The part of the panel that a record makes; None for one that is told elsewhere."""
+    return _SECTIONS.get(type(record).__name__, _other)(record, seq)
+
+
+def rounds_section(rounds: Sequence[tuple[int, Round]]) -> Markup | None:
+    """The rounds of evaluate → improve, side by side."""
+    if not rounds:
+        return None
+    best = max(rounds, key=lambda each: (each[1].score or 0.0, each[1].number))[1].number
+    return section(
+        "Rounds", element("div", [_round(seq, judged, best) for seq, judged in rounds], class_="side-by-side")
+    )
+
+
+def _round(seq: int, judged: Round, best: int) -> Markup:
+    verdict = "✓ passed" if judged.passed else "✗ did not pass"
+    return element(
+        "article",
+        element("h4", f"Round {judged.number}", " ★" if judged.number == best else None),
+        meter(judged.score),
+        element("p", verdict, class_="verdict"),
+        value(judged.content),
+        element("p", judged.feedback, class_="feedback") if judged.feedback else None,
+        data_seq=seq,
+        class_="best" if judged.number == best else None,
+    )
+
+
+def meter(score: float | None) -> Markup | None:
+    """A share from 0 to 1, as a bar and in figures."""
+    if score is None:
+        return None
+    bar = element("meter", min=0, max=1, value=f"{score:.3f}")
+    return element("span", bar, f" {score:.2f}", class_="score")
+
+
+def _model_call(call: ModelCall, seq: int) -> Markup:
+    told: list[tuple[str, Child]] = [
+        ("Model", f"{call.model} ({call.provider})" if call.provider else call.model),
+        ("Took", took(call.seconds)),
+        ("Tokens", _tokens(call)),
+        ("Cost", "unknown" if call.cost_usd is None else dollars(call.cost_usd)),
+        ("Requests", str(call.attempts) if call.attempts > 1 else None),
+        ("Ended by", call.finish_reason or None),
+    ]
+    answer = [value(call.content)] if call.content or not call.tool_calls else []
+    asked = [fold(f"Asks for {_name(each)}", value(each)) for each in call.tool_calls]
+    return section(
+        f"Model call: {call.purpose}",
+        facts(told),
+        note(call.error, kind="bad") if call.error else None,
+        fold(f"Prompt, {len(call.messages)} parts", [_message(each) for each in call.messages]),
+        None if call.error else fold("Answer", answer, asked, is_open=True),
+        fold("Request", value(call.request)) if call.request else None,
+        seq=seq,
+        class_="call",
+    )
+
+
+def _tokens(call: ModelCall) -> str:
+    if call.prompt_tokens is None and call.completion_tokens is None:
+        return "unknown"
+    cached = f" ({call.cached_tokens:,} cached)" if call.cached_tokens else ""
+    return f"{call.prompt_tokens or 0:,} in{cached}, {call.completion_tokens or 0:,} out"
+
+
+def _message(message: Mapping[str, Any]) -> Markup:
+    """One part of a prompt: its role, and its text or the calls that it asks for."""
+    content = message.get("content")
+    asked = message.get("tool_calls")
+    return element(
+        "div",
+        element("h4", str(message.get("role", "?")), class_="role"),
+        value(content) if content or not asked else None,
+        value(asked) if asked else None,
+        class_="message",
+    )
+
+
+def _name(asked: Mapping[str, Any]) -> str:
+    function = asked.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - a model's text
+    return str(name or asked.get("name") or "a tool")  # pyright: ignore[reportUnknownArgumentType] - as above
+
+
+def _tool_call(call: ToolCall, seq: int) -> Markup:
+    verb = "begins" if call.started else "failed" if call.is_error else "answered"
+    effect = f", effect {call.effect}" if call.effect != "none" else ""
+    return section(
+        f"Tool {call.name} {verb}",
+        note(f"{took(call.seconds)}{effect}") if not call.started else None,
+        fold("Arguments", value(call.arguments), is_open=True),
+        None if call.started else fold("Result", value(call.result), is_open=True),
+        seq=seq,
+        class_="bad" if call.is_error else "",
+    )
+
+
+_COLUMNS: Final = ("source", "label", "tokens", "state", "why")
+"""What of a receipt's rows stands first."""
+
+
+def _receipt(receipt: Receipt, seq: int) -> Markup:
+    """What entered the prompt: one row a fragment."""
+    found = dict.fromkeys(key for row in receipt.fragments for key in row)
+    names = [each for each in _COLUMNS if each in found] + [each for each in found if each not in _COLUMNS]
+    rows = [[_cell(row.get(name)) for name in names] for row in receipt.fragments]
+    numbers = [names.index("tokens")] if "tokens" in names else []
+    budget = "" if receipt.budget is None else f" within {receipt.budget:,} tokens"
+    return section(f"Context receipt{budget}", table(names, rows, numbers=numbers), seq=seq)
+
+
+def _cell(found: Any) -> str:
+    return "" if found is None else f"{found:,}" if isinstance(found, int) else shown(found)
+
+
+def _retry(retry: Retry, seq: int) -> Markup:
+    title = f"Attempt {retry.attempt} failed, the next one after {took(retry.delay)}"
+    return section(title, value(retry.error), seq=seq, class_="bad")
+
+
+def _decided(decided: EffectDecided, seq: int) -> Markup:
+    verb = "run again" if decided.decision == "retry" else "taken as done"
+    return section(
+        f"A person decided: the interrupted call of {decided.name} is {verb}", value(decided.arguments), seq=seq
+    )
+
+
+def _provider(failed: ProviderFailed, seq: int) -> Markup:
+    return section(f"Context provider {failed.provider} failed", value(failed.error), seq=seq, class_="bad")
+
+
+def _skill(load: SkillLoad, seq: int) -> Markup:
+    told = f"level {load.level}, {load.tokens:,} tokens, {took(load.seconds)}"
+    return element("p", f"Skill {load.skill}: {told}", data_seq=seq, class_="note")
+
+
+def _notice(notice: Notice, seq: int) -> Markup:
+    return element("p", notice.text, data_seq=seq, class_="note")
+
+
+def _map(began: MapBegan, seq: int) -> Markup:
+    return element("p", f"{began.total:,} items", data_seq=seq, class_="note")
+
+
+def _loop_round(ended: RoundEnded, seq: int) -> Markup:
+    best = "" if ended.best is None else f", best_by {shown(ended.best)}"
+    verdict = "stopped here" if ended.stopped else "went on"
+    return section(f"Round {ended.index}: {verdict}{best}", value(ended.variables), seq=seq)
+
+
+def _asked(asked: Asked, seq: int) -> Markup:
+    told: list[tuple[str, Child]] = [
+        ("Choices", ", ".join(asked.choices)),
+        ("Expires", None if asked.expires is None else clock(asked.expires)),
+        ("Then counts", asked.on_expire),
+    ]
+    return section("Asked", value(asked.message), facts(told), seq=seq)
+
+
+def _answered(answered: Answered, seq: int) -> Markup:
+    told: list[tuple[str, Child]] = [("Choice", answered.choice), ("By", answered.by), ("Comment", answered.comment)]
+    return section("Answered", facts(told), None if answered.form is None else value(answered.form), seq=seq)
+
+
+def _reused(reused: Reused, seq: int) -> Markup:
+    link = element("a", f"run {reused.run_id}", href=run_url(reused.run_id, reused.node))
+    return element("p", "Not run: the result is that of ", link, ".", data_seq=seq, class_="note")
+
+
+def _told_elsewhere(record: Any, seq: int) -> None:
+    """Rounds stand side by side."""
+
+
+def _other(record: Any, seq: int) -> Markup:
+    return section(type(record).__name__, value(record), seq=seq)
+
+
+_SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
+    "ModelCall": _model_call,
+    "ToolCall": _tool_call,
+    "EffectDecided": _decided,
+    "Receipt": _receipt,
+    "SkillLoad": _skill,
+    "ProviderFailed": _provider,
+    "Round": _told_elsewhere,
+    "Retry": _retry,
+    "Notice": _notice,
+    "MapBegan": _map,
+    "RoundEnded": _loop_round,
+    "Asked": _asked,
+    "Answered": _answered,
+    "Reused": _reused,
+}

@@ -1,0 +1,103 @@
+"""The small parts that all pages are made of: badges, facts, tables, values, moments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from visualize.plain import shown
+from visualize.progress import Usage
+from visualize.style import LOOKS, dollars, seconds_text
+from visualize.viewer.html import Child, Markup, element, join
+
+__all__ = ["badge", "clock", "facts", "fold", "note", "section", "spent", "table", "took", "usage_facts", "value"]
+
+_LONGEST: Final = 20_000
+"""Characters of one value that a page shows."""
+_GLYPHS: Final = {"paused": "‖", "partial": "◐"}
+"""Of statuses that only runs have."""
+
+
+def badge(status: str) -> Markup:
+    """A status by colour, border, glyph and word."""
+    look = LOOKS.get(status)
+    glyph = _GLYPHS.get(status, "·") if look is None else look.glyph
+    return element("span", element("span", glyph, class_="glyph", aria_hidden="true"), f" {status}",
+                   class_=f"badge s-{status if look is not None else 'paused'}")  # fmt: skip
+
+
+def clock(at: float | None) -> Markup:
+    """A moment in the local time of whoever makes the page."""
+    if at is None:
+        return Markup("")
+    try:
+        moment = datetime.fromtimestamp(at).astimezone()
+    except (OverflowError, ValueError, OSError):  # A clock that was never right.
+        return element("span", f"{at:g}")
+    return element("time", moment.strftime("%Y-%m-%d %H:%M:%S"), datetime=moment.isoformat(timespec="seconds"))
+
+
+def took(seconds: float | None) -> str:
+    return "" if seconds is None else seconds_text(max(0.0, seconds))
+
+
+def spent(usage: Usage) -> str:
+    """Cost, with a sign where calls of unknown price are not in it."""
+    if usage.cost_usd is None:
+        return "unknown"
+    return dollars(usage.cost_usd) + ("" if usage.is_whole else " +")
+
+
+def usage_facts(usage: Usage) -> list[tuple[str, Child]]:
+    if not usage.calls:
+        return []
+    tokens = "unknown" if usage.tokens is None else f"{usage.tokens:,}"
+    return [("Model calls", f"{usage.calls:,}"), ("Tokens", tokens), ("Cost", spent(usage))]
+
+
+def facts(rows: Iterable[tuple[str, Child]]) -> Markup:
+    """Names and values; what is empty is left out."""
+    told = [(name, join(child)) for name, child in rows]
+    return element(
+        "dl",
+        [element("div", element("dt", name), element("dd", child)) for name, child in told if child],
+        class_="facts",
+    )
+
+
+def section(title: str, *children: Child, seq: int | None = None, class_: str = "") -> Markup:
+    """A part of a panel; `seq` is the event from which on there is such a part."""
+    return element("section", element("h3", title), *children, class_=class_ or None, data_seq=seq)
+
+
+def fold(title: Child, *children: Child, is_open: bool = False, seq: int | None = None) -> Markup:
+    """What opens when it is asked for."""
+    return element("details", element("summary", title), *children, open=is_open, data_seq=seq)
+
+
+def note(*children: Child, kind: str = "") -> Markup:
+    return element("p", *children, class_=f"note {kind}".strip())
+
+
+def value(found: Any, *, class_: str = "") -> Markup:
+    """A value as it is; a very long one is cut, and says so."""
+    text = shown(found)
+    cut = len(text) > _LONGEST
+    block = element("pre", text[:_LONGEST] if cut else text, class_=class_ or None, tabindex="0")
+    return join([block, note(f"The first {_LONGEST:,} of {len(text):,} characters.") if cut else None])
+
+
+def table(
+    titles: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: Iterable[int] = (), class_: str = ""
+) -> Markup:
+    """Rows under titles; columns in `numbers` are set to the right."""
+    right = set(numbers)
+
+    def cell(tag: str, column: int, child: Child) -> Markup:
+        return element(tag, child, class_="number" if column in right else None)
+
+    head = element("tr", [cell("th", column, title) for column, title in enumerate(titles)])
+    body = [element("tr", [cell("td", column, child) for column, child in enumerate(row)]) for row in rows]
+    whole = element("table", element("thead", head), element("tbody", body), class_=class_ or None)
+    return element("div", whole, class_="scrolls")

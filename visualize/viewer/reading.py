@@ -1,0 +1,68 @@
+"""A run as its pages need it, read once from its events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
+
+from flowengine.engine.events import Event
+from visualize.picture import Picture, closed, picture_of_progress
+from visualize.progress import NodeRow, folded
+from visualize.states import States
+
+__all__ = ["OPEN_NODES", "Reading"]
+
+OPEN_NODES: Final = 1_500
+"""Where a graph has more nodes, the bodies of all containers are drawn closed."""
+
+
+class Reading:
+    """Give it a run's events; keep it for as long as the run has no new ones."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        self.progress = folded(events)
+        self._parts: dict[str, list[tuple[int, Event]]] = {}
+        for seq, event in enumerate(events):
+            node = getattr(event, "node", None)
+            if node is not None and not hasattr(event, "status"):  # The run's end names a node, too.
+                self._parts.setdefault(node, []).append((seq, event))
+
+    @property
+    def run_id(self) -> str:
+        return "" if self.progress.started is None else self.progress.started.run_id
+
+    @property
+    def is_live(self) -> bool:
+        """Whether more events may come."""
+        return self.progress.finished is None
+
+    @cached_property
+    def whole_picture(self) -> Picture:
+        return picture_of_progress(self.progress)
+
+    @cached_property
+    def picture(self) -> Picture:
+        """As pages draw it."""
+        return closed(self.whole_picture, OPEN_NODES)
+
+    @cached_property
+    def states(self) -> States:
+        return States(self.progress)
+
+    def part(self, path: str) -> Sequence[tuple[int, Event]]:
+        """The events of one node, with their positions."""
+        return self._parts.get(path, ())
+
+    def row(self, path: str) -> NodeRow | None:
+        return self.progress.nodes.get(path)
+
+    def times(self, site: str) -> Sequence[NodeRow]:
+        """All the times that a node ran."""
+        return self.progress.times.get(site, ())
+
+    def panels(self) -> list[str]:
+        """Everything that has a panel: each row, and each node that has none or several."""
+        several = [site for site in self.progress.skeleton.sites if site not in self.progress.nodes]
+        return [*self.progress.nodes, *several]

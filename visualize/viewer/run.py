@@ -1,0 +1,156 @@
+"""The page of one run: its graph, a panel for the chosen node, the timeline and a scrubber over its events.
+
+The server makes the frame, the graph and the panels; our script folds the feed and repaints. The same page is
+served live, and written to one file with everything in it (`export_page`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from visualize.plain import jsonable
+from visualize.states import declared
+from visualize.viewer.feed import feed
+from visualize.viewer.graph import graph_markup
+from visualize.viewer.html import Child, Markup, data_block, element
+from visualize.viewer.page import file_page, page
+from visualize.viewer.panel import node_panel
+from visualize.viewer.parts import badge, clock, facts, fold, note, took, usage_facts, value
+from visualize.viewer.reading import Reading
+from visualize.viewer.urls import compare_url, events_url, flow_url, panel_url
+
+__all__ = ["export_page", "run_page"]
+
+
+def run_page(run: Reading) -> str:
+    """The page as the server sends it; panels and further events are asked for when they are needed."""
+    sources = {"panels": panel_url(run.run_id), "events": events_url(run.run_id, len(run.events))}
+    return page(_title(run), _head(run, links=True), _main(run), _data(run, sources), class_="run")
+
+
+def export_page(run: Reading) -> str:
+    """The page as one file that opens from a disk."""
+    panels = run.panels()
+    templates = [element("template", node_panel(run, path)) for path in panels]
+    whole = element("div", templates, id="panels", hidden=True)
+    return file_page(
+        _title(run), _head(run, links=False), _main(run), whole, _data(run, {"list": panels}), class_="run"
+    )
+
+
+def _title(run: Reading) -> str:
+    return f"{run.progress.flow} {run.run_id}"
+
+
+def _data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
+    """What our script begins with: the shape of the graph, where to ask for more, and the events so far."""
+    picture = run.picture
+    numbers = {node.id: number for number, node in enumerate(picture.nodes)}
+    head = {
+        "run": run.run_id,
+        "graph": run.progress.skeleton.top.plain(),
+        "state": {key: [rule.merge, jsonable(rule.default)] for key, rule in declared(run.progress).items()},
+        "drawn": [node.id for node in picture.nodes],
+        "edges": [[numbers[edge.source], numbers[edge.target], edge.labels] for edge in picture.edges],
+        **sources,
+    }
+    lines = [feed(event, seq) for seq, event in enumerate(run.events)]
+    return [data_block("head", head), data_block("feed", lines)]
+
+
+def _head(run: Reading, *, links: bool) -> Markup:
+    progress = run.progress
+    started, finished = progress.started, progress.finished
+    told: list[tuple[str, Child]] = [
+        ("Run", element("code", run.run_id)),
+        ("Started", clock(None if started is None else started.at)),
+        ("Took", element("span", took(progress.seconds(progress.last_at)), id="took")),
+        *[(name, element("span", child, id=f"run-{name.split()[-1].lower()}")) for name, child in _usage(run)],
+        ("File", started.path if started is not None else None),
+    ]
+    name: Child = element("a", progress.flow, href=flow_url(progress.flow)) if links else progress.flow
+    error = None if finished is None or finished.error is None else note(finished.error.message, kind="bad")
+    return element(
+        "header",
+        element("h1", name, " ", element("span", badge(progress.status), id="status")),
+        facts(told),
+        element("div", error, id="error"),
+        element("div", _values(run), _compare(run) if links else None, class_="folds"),
+        class_="run-head",
+    )
+
+
+def _usage(run: Reading) -> list[tuple[str, Child]]:
+    return usage_facts(run.progress.usage) or [("Model calls", "0"), ("Tokens", "0"), ("Cost", "$0")]
+
+
+def _values(run: Reading) -> list[Markup | None]:
+    started, finished = run.progress.started, run.progress.finished
+    outputs = None if finished is None else finished.outputs
+    notices = list(run.progress.notices)
+    return [
+        fold("Inputs", value(started.inputs)) if started is not None and started.inputs else None,
+        fold("Outputs", value(outputs)) if outputs else None,
+        fold(f"Notices: {len(notices)}", [note(each) for each in notices]) if notices else None,
+    ]
+
+
+def _compare(run: Reading) -> Markup:
+    return element("a", "Compare with the run before", href=compare_url("", run.run_id), class_="button")
+
+
+def _main(run: Reading) -> Markup:
+    return element("main", _graph(run), _panel(), _scrubber(run), _below(), class_="run-main")
+
+
+def _graph(run: Reading) -> Markup:
+    buttons = [
+        element("button", sign, type="button", data_zoom=how, title=title, aria_label=title)
+        for sign, how, title in (("+", "in", "Zoom in"), ("−", "out", "Zoom out"), ("⤢", "fit", "Show everything (0)"))
+    ]
+    tools = element(
+        "div",
+        element("input", type="search", id="find", placeholder="Find a node  ( / )", aria_label="Find a node"),
+        buttons,
+        class_="tools",
+    )
+    view = element("div", graph_markup(run.picture), id="view", tabindex=0, aria_label="The flow's graph")
+    return element("section", tools, view, class_="graph-side")
+
+
+def _panel() -> Markup:
+    hint = note("Choose a node in the graph or in the timeline; j and k go to the next and to the one before.")
+    return element("section", hint, id="panel", aria_live="polite", aria_label="The chosen node")
+
+
+def _scrubber(run: Reading) -> Markup:
+    last = max(0, len(run.events) - 1)
+
+    def step(sign: str, how: str, title: str) -> Markup:
+        return element("button", sign, type="button", data_step=how, title=title, aria_label=title)
+
+    return element(
+        "section",
+        step("|◀", "first", "To the first event"),
+        step("◀", "back", "One event back ( [ )"),
+        element("input", type="range", id="scrub", min=0, max=last, value=last, aria_label="Moment of the run"),
+        step("▶", "on", "One event on ( ] )"),
+        step("▶|", "last", "To the newest event"),
+        element("output", id="moment"),
+        class_="scrubber",
+        aria_label="Moments of the run",
+    )
+
+
+def _below() -> Markup:
+    tabs = [
+        element("button", title, type="button", role="tab", data_tab=name, aria_selected="true" if first else "false")
+        for name, title, first in (("timeline", "Timeline", True), ("calls", "Model calls", False),
+                                   ("events", "Events", False), ("state", "State", False))
+    ]  # fmt: skip
+    return element(
+        "section",
+        element("div", tabs, role="tablist", class_="tabs"),
+        element("div", id="rows", tabindex=0, role="tabpanel"),
+        class_="below",
+    )

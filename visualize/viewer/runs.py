@@ -1,0 +1,184 @@
+"""The list of runs, and which of them are asked for: by flow, status, time and text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Final, NamedTuple, get_args
+from urllib.parse import urlencode
+
+from flowengine.context import RunStatus
+from flowengine.engine.ports import RunInfo
+from visualize.viewer.html import Child, Markup, element
+from visualize.viewer.page import page
+from visualize.viewer.parts import badge, clock, note, table, took
+from visualize.viewer.urls import RUNS, run_url
+
+__all__ = ["Filters", "filters_of", "matching", "run_before", "runs_page"]
+
+_STATUSES: Final[tuple[str, ...]] = get_args(RunStatus)
+_ON_A_PAGE: Final = 100
+
+
+class Filters(NamedTuple):
+    """What is asked for; what is empty asks for nothing."""
+
+    flow: str = ""
+    status: str = ""
+    text: str = ""
+    """Somewhere in the run's id, its flow's name or its file."""
+    since: date | None = None
+    until: date | None = None
+    """Days on which runs started, both included; in local time."""
+    page: int = 1
+
+
+def filters_of(query: Mapping[str, str]) -> Filters:
+    """What an address asks for; a day or a page that is none asks for nothing.
+
+    >>> filters_of({"status": "failed", "since": "2026-03-01", "page": "x"})
+    Filters(flow='', status='failed', text='', since=datetime.date(2026, 3, 1), until=None, page=1)
+    """
+    number = query.get("page", "")
+    return Filters(
+        query.get("flow", ""),
+        query.get("status", ""),
+        query.get("q", "").strip(),
+        _day(query.get("since", "")),
+        _day(query.get("until", "")),
+        max(1, int(number)) if number.isdecimal() and len(number) < 9 else 1,
+    )
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def matching(infos: Sequence[RunInfo], filters: Filters) -> list[RunInfo]:
+    """The runs that are asked for, on all pages, in the order given."""
+    begin = None if filters.since is None else _midnight(filters.since)
+    end = None if filters.until is None else _midnight(filters.until + timedelta(days=1))
+    words = filters.text.lower().split()
+    return [
+        info
+        for info in infos
+        if (not filters.flow or info.flow == filters.flow)
+        and (not filters.status or info.status == filters.status)
+        and (begin is None or info.started >= begin)
+        and (end is None or info.started < end)
+        and _holds(info, words)
+    ]
+
+
+def _midnight(day: date) -> float:
+    return datetime(day.year, day.month, day.day).astimezone().timestamp()
+
+
+def _holds(info: RunInfo, words: Sequence[str]) -> bool:
+    text = f"{info.run_id} {info.flow} {info.path or ''}".lower() if words else ""
+    return all(word in text for word in words)
+
+
+def run_before(infos: Sequence[RunInfo], run_id: str) -> str | None:
+    """The run of the same flow that started last before a run; None where there is none."""
+    mine = next((info for info in infos if info.run_id == run_id), None)
+    if mine is None:
+        return None
+    earlier = [each for each in infos if each.flow == mine.flow and each.started < mine.started]
+    return max(earlier, key=lambda each: each.started).run_id if earlier else None
+
+
+def runs_page(infos: Sequence[RunInfo], filters: Filters = Filters()) -> str:  # noqa: B008 - a frozen default
+    """The page at `/`: `infos` are all runs of the store, the newest first."""
+    found = matching(infos, filters)
+    pages = max(1, -(-len(found) // _ON_A_PAGE))
+    number = min(filters.page, pages)
+    shown = found[(number - 1) * _ON_A_PAGE : number * _ON_A_PAGE]
+    listed = _list(shown) if shown else note("No run is like that." if infos else "There are no runs yet.")
+    count = f"{len(found):,} of {len(infos):,} runs" if len(found) != len(infos) else f"{len(infos):,} runs"
+    main = element(
+        "main",
+        element("h1", "Runs"),
+        _form(infos, filters),
+        element("div", element("p", count, class_="note"), listed, _pages(filters, number, pages), data_list="live"),
+        class_="wide",
+    )
+    return page("Runs", main)
+
+
+def _form(infos: Sequence[RunInfo], filters: Filters) -> Markup:
+    flows = sorted({info.flow for info in infos} | ({filters.flow} - {""}))
+    day = {"type": "date"}
+    return element(
+        "form",
+        _labelled("Flow", _select("flow", flows, filters.flow)),
+        _labelled("Status", _select("status", _STATUSES, filters.status)),
+        _labelled("From", element("input", name="since", value=_iso(filters.since), **day)),
+        _labelled("To", element("input", name="until", value=_iso(filters.until), **day)),
+        _labelled("Text  ( / )", element("input", type="search", name="q", value=filters.text)),
+        element("button", "Filter"),
+        method="get",
+        action=RUNS,
+        class_="filters",
+    )
+
+
+def _iso(day: date | None) -> str:
+    return "" if day is None else day.isoformat()
+
+
+def _labelled(name: str, child: Child) -> Markup:
+    return element("label", name, child)
+
+
+def _select(name: str, options: Sequence[str], chosen: str) -> Markup:
+    every = element("option", "all", value="")
+    return element(
+        "select", every, [element("option", each, value=each, selected=each == chosen) for each in options], name=name
+    )
+
+
+def _list(infos: Sequence[RunInfo]) -> Markup:
+    rows = [
+        [
+            element("a", info.run_id, href=run_url(info.run_id)),
+            info.flow,
+            badge(info.status),
+            clock(info.started),
+            took(None if info.finished is None else info.finished - info.started),
+            f"{info.events:,}",
+            element("input", type="radio", name="a", value=info.run_id, aria_label=f"Compare {info.run_id}"),
+            element("input", type="radio", name="b", value=info.run_id, aria_label=f"with {info.run_id}"),
+        ]
+        for info in infos
+    ]
+    titles = ["Run", "Flow", "Status", "Started", "Took", "Events", "A", "B"]
+    button = element("button", "Compare A with B")
+    return element("form", table(titles, rows, numbers=(4, 5), class_="runs"), button, method="get", action="/compare")
+
+
+def _pages(filters: Filters, number: int, pages: int) -> Markup | None:
+    if pages == 1:
+        return None
+
+    def link(to: int, words: str) -> Markup | None:
+        return element("a", words, href=_address(filters, to)) if 1 <= to <= pages else None
+
+    return element(
+        "nav", link(number - 1, "← newer"), f"page {number} of {pages}", link(number + 1, "older →"), class_="pages"
+    )
+
+
+def _address(filters: Filters, number: int) -> str:
+    said = {
+        "flow": filters.flow,
+        "status": filters.status,
+        "since": _iso(filters.since),
+        "until": _iso(filters.until),
+        "q": filters.text,
+        "page": str(number),
+    }
+    return f"{RUNS}?{urlencode({name: text for name, text in said.items() if text})}"

@@ -1,0 +1,62 @@
+"""Where pages are. One place for the server's routes and for the links between pages."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, urlencode
+
+__all__ = [
+    "FLOWS",
+    "RUNS",
+    "approve_url",
+    "compare_url",
+    "events_url",
+    "flow_url",
+    "panel_url",
+    "place",
+    "run_url",
+    "static_url",
+]
+
+RUNS: Final = "/"
+FLOWS: Final = "/flows"
+
+
+def run_url(run_id: str, node: str | None = None, at: int | None = None) -> str:
+    """A run's page, at a node and a moment.
+
+    >>> run_url("r1", "polish.round[2].judge", 7)
+    '/runs/r1#node=polish.round%5B2%5D.judge&at=7'
+    """
+    return f"/runs/{quote(run_id, safe='')}{place(node, at)}"
+
+
+def place(node: str | None = None, at: int | None = None) -> str:
+    """The part of a run's address behind the path: what our script opens the page at."""
+    known = {name: value for name, value in (("node", node), ("at", at)) if value is not None}
+    return f"#{urlencode(known, quote_via=quote)}" if known else ""
+
+
+def events_url(run_id: str, after: int = 0) -> str:
+    """Server-sent events from a position on."""
+    return f"/runs/{quote(run_id, safe='')}/events?after={after}"
+
+
+def panel_url(run_id: str, node: str = "") -> str:
+    return f"/runs/{quote(run_id, safe='')}/nodes/{quote(node, safe='')}"
+
+
+def approve_url(run_id: str, node: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}/approve/{quote(node, safe='')}"
+
+
+def compare_url(a: str, b: str) -> str:
+    return f"/compare?{urlencode({'a': a, 'b': b})}"
+
+
+def flow_url(name: str) -> str:
+    return f"{FLOWS}/{quote(name, safe='')}"
+
+
+def static_url(name: str) -> str:
+    return f"/static/{name}"
