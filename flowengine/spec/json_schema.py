@@ -41,10 +41,14 @@ def json_schema() -> dict[str, Any]:
         if name in models:
             _describe(definition, models[name])
     definitions["Node"] = _node()
-    definitions["FlowSpec"]["properties"]["nodes"]["patternProperties"] = {ID_PATTERN: {"$ref": "#/$defs/Node"}}
+    for name in ("FlowSpec", "MapNodeSpec", "LoopNodeSpec"):
+        definitions[name]["properties"]["nodes"]["patternProperties"] = {ID_PATTERN: {"$ref": "#/$defs/Node"}}
+    definitions["ApprovalNodeSpec"]["dependencies"] = {"expires": ["on_expire"], "on_expire": ["expires"]}
     definitions["Route"] = {"anyOf": [{"type": "string"}, definitions["Route"]]}
     definitions["OnErrorSpec"] = _on_error(definitions["OnErrorSpec"])
     tidy = {name: _tidy(definition) for name, definition in definitions.items()}
+    for name, model in NODE_TYPES.items():
+        tidy[model.__name__] = {"title": name, **tidy[model.__name__]}  # What editors call it.
     return {"$schema": _DIALECT, "title": "FlowEngine flow, version 1", **tidy.pop("FlowSpec"), "definitions": tidy}
 
 
@@ -69,6 +73,8 @@ def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
         docs |= _docs_of(each.__module__).get(each.__name__, {})
     for name, field in model.model_fields.items():
         definition["properties"][field.alias or name]["description"] = docs[name]
+    if model in NODE_TYPES.values():
+        definition["properties"]["type"]["description"] = definition["description"]
 
 
 @cache
@@ -98,11 +104,12 @@ def _node() -> dict[str, Any]:
         if name != "agent":
             named["required"] = ["type"]
         kinds.append({"if": named, "then": {"$ref": f"#/$defs/{model.__name__}"}})
-    return {
-        "type": "object",
-        "properties": {"type": {"enum": list(NODE_TYPES), "description": "Kind of the node; left out: agent."}},
-        "allOf": kinds,
+    types = {
+        "enum": list(NODE_TYPES),
+        "enumDescriptions": [inspect.getdoc(model) for model in NODE_TYPES.values()],
+        "description": "Kind of the node; left out: agent.",
     }
+    return {"type": "object", "properties": {"type": types}, "allOf": kinds}
 
 
 def _on_error(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,6 +142,8 @@ def _tidy(value: Any) -> Any:
             tidy[key] = {name: _tidy(inner) for name, inner in each.items()}
         else:
             tidy[key] = _tidy(each)
+    if "`" in tidy.get("description", ""):
+        tidy["markdownDescription"] = tidy["description"]  # Else editors show the marks.
     return tidy
 
 
