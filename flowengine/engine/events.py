@@ -69,6 +69,8 @@ class RunStarted(NamedTuple):
     """The picture's skeleton, so that a run can be drawn without its flow: {"nodes": [[id, kind]], "edges":
     [[source, target, [labels]]], "state": {key: [merge rule, default]}}. A map, loop or subflow has a third
     item: the skeleton of its body."""
+    kept: Mapping[str, Any] = {}
+    """What the run's session had kept before (`NodeResult.kept`)."""
 
 
 class RunResumed(NamedTuple):

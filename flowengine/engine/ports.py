@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from flowengine.context import Context, NodeResult, RunStatus, SkipCause
@@ -97,6 +97,21 @@ class JournalStore(Protocol):
 
     def list(self) -> Sequence[RunInfo]:
         """All runs, the newest first."""
+        ...
+
+    def remove(self, run_id: str, /) -> None:
+        """Forget a run and all its events. `StoreUnavailableError` while somebody writes it."""
+        ...
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        """What is kept beside the runs under a key (a session, a cached result); None where nothing is."""
+        ...
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+        """Keep what `change` makes of what is kept there; nobody comes between. None keeps nothing.
+
+        Raises `NotJournalableError` for a value that cannot be written down.
+        """
         ...
 
     def find(self, reference: str, /) -> str:

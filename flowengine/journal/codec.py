@@ -22,7 +22,7 @@ from flowengine.journal.unpack import unpack
 from flowengine.records import RECORDS
 from flowengine.values import FrozenDict
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "decode_value", "encode", "encode_value"]
 
 _MAX_LENGTH: Final = 200_000_000
 """Characters; SQLite holds no value of more than 1,000,000,000 bytes."""
@@ -32,7 +32,7 @@ _maybe_text = (str, type(None))
 _SHAPES: Final[dict[str, tuple[tuple[type[Any], ...], ...]]] = {
     "RunStarted": (
         *(_text, _text, _number, _mapping, _mapping, _mapping),
-        *(_maybe_text, _maybe_text, _text, _mapping, _mapping),
+        *(_maybe_text, _maybe_text, _text, _mapping, _mapping, _mapping),
     ),
     "RunResumed": (_number, _mapping),
     "NodeStarted": (_text, _number),
@@ -45,6 +45,7 @@ _SHAPES: Final[dict[str, tuple[tuple[type[Any], ...], ...]]] = {
 }
 """Event → the types that its fields may have, by position."""
 
+_GRAPH: Final = RunStarted._fields.index("graph")
 _GRAPHS: Final = 16
 _graphs: Final[dict[int, tuple[FrozenDict, str]]] = {}
 """By the graph's `id`, which is its own while it is kept here: the graph and its text."""
@@ -92,10 +93,34 @@ def decode(text: str | bytes) -> Event:
     return event
 
 
+def encode_value(value: Any) -> str:
+    """Any value that a journal may hold, as one line of JSON."""
+    try:
+        return _json([SCHEMA_VERSION, pack(value, 1)])
+    except (PydanticSerializationError, UnpackableError, RecursionError) as error:
+        raise NotJournalableError(f"the value cannot be written down and read back ({error})") from error
+
+
+def decode_value(text: str | bytes) -> Any:
+    """The value that `encode_value` wrote.
+
+    >>> decode_value(encode_value({"a": [1, 2.5]}))
+    {'a': [1, 2.5]}
+    """
+    try:
+        version, tree = from_json(text)
+    except (ValueError, TypeError) as error:
+        raise StoreCorruptError(f"not a value: {text[:80]!r}") from error
+    if version != SCHEMA_VERSION:
+        raise _unknown_version(version)
+    return unpack(tree)
+
+
 def _line(event: Event) -> str:
     if type(event) is RunStarted and type(event.graph) is FrozenDict:
-        start = _json([SCHEMA_VERSION, "RunStarted", *[pack(each, 2) for each in event[:-1]]])
-        return f"{start[:-1]},{_text_of_graph(event.graph)}]"
+        start = _json([SCHEMA_VERSION, "RunStarted", *[pack(each, 2) for each in event[:_GRAPH]]])
+        kept = f",{_json(pack(event.kept, 2))}" if event.kept else ""
+        return f"{start[:-1]},{_text_of_graph(event.graph)}{kept}]"
     return _json([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)])
 
 

@@ -6,7 +6,7 @@ Events are kept as the objects they are, so any value passes. It knows no codec 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from flowengine.context import RunStatus
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
@@ -60,6 +60,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self._runs: dict[str, list[Event]] = {}
         self._writers: set[str] = set()
+        self._beside: dict[tuple[str, str], Any] = {}
+        """What is kept beside the runs."""
 
     def create(self, run_id: str, /) -> MemoryJournal:
         if self._runs.get(run_id):
@@ -75,6 +77,22 @@ class MemoryStore:
     def list(self) -> Sequence[RunInfo]:
         runs = [_summary(events) for events in reversed(self._runs.values()) if events]
         return sorted(runs, key=lambda run: run.started, reverse=True)
+
+    def remove(self, run_id: str, /) -> None:
+        self._of(run_id)
+        if run_id in self._writers:
+            raise StoreUnavailableError(f"run '{run_id}' is being written by this process")
+        del self._runs[run_id]
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        return self._beside.get((kind, key))
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+        value = change(self.recall(kind, key))
+        if value is None:
+            self._beside.pop((kind, key), None)
+        else:
+            self._beside[kind, key] = value
 
     def find(self, reference: str, /) -> str:
         return resolve(reference, self._ids(), "memory")

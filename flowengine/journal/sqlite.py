@@ -186,6 +186,24 @@ class SQLiteStore:
     def list(self) -> Sequence[RunInfo]:
         return self._writer().tables.runs() if self.path.exists() else ()
 
+    def remove(self, run_id: str, /) -> None:
+        held, before = self._known(run_id)
+        release = self._reserve(run_id)
+        try:
+            writer = self._writer()
+            owner = writer.claim(self._locks)
+            self._refuse_if_written(run_id, before)
+            if not writer.tables.remove(held, before, owner):
+                raise StoreUnavailableError(f"run '{run_id}' is being written by another process, which has just begun")
+        finally:
+            release()
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        return self._writer().tables.recall(kind, key) if self.path.exists() else None
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+        self._writer().tables.revise(kind, key, change)
+
     def find(self, reference: str, /) -> str:
         return resolve(reference, self._run_ids(), str(self.path))
 

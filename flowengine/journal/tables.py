@@ -10,14 +10,15 @@ Which rows to write, and when, is the writer's matter.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from time import time
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
-from flowengine.journal.codec import decode
+from flowengine.journal.codec import decode, decode_value, encode_value
 from flowengine.journal.database import SPAN, SQLITE_ERRORS, store_error
 
 __all__ = ["Change", "Held", "Row", "Tables", "finishing", "releasing", "resuming", "run_row"]
@@ -27,6 +28,13 @@ Change: TypeAlias = tuple[str, Sequence[Any]]
 
 Row: TypeAlias = tuple[int, str]
 """Position and body of a row of events."""
+
+BESIDE: Final = """
+    CREATE TABLE IF NOT EXISTS beside (
+        kind TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key)
+    ) WITHOUT ROWID
+"""
+"""What is kept beside the runs; made when something is."""
 
 
 class Held(NamedTuple):
@@ -123,6 +131,40 @@ class Tables:
     def run_ids(self) -> list[str]:
         """All runs, the newest first."""
         return [run_id for (run_id,) in self._query("SELECT run_id FROM run ORDER BY started DESC, number DESC")]
+
+    def recall(self, kind: str, key: str) -> Any:
+        """What is kept beside the runs under a key; None where nothing is."""
+        if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
+            return None
+        for (value,) in self._query("SELECT value FROM beside WHERE kind = ? AND key = ?", kind, key):
+            return decode_value(value)
+        return None
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
+        """One transaction: nobody comes between what is read and what is written."""
+        self._query("BEGIN IMMEDIATE")
+        try:
+            self._query(BESIDE)
+            value = change(self.recall(kind, key))
+            if value is None:
+                self._query("DELETE FROM beside WHERE kind = ? AND key = ?", kind, key)
+            else:
+                self._query("REPLACE INTO beside VALUES (?, ?, ?, ?)", kind, key, time(), encode_value(value))
+        except BaseException:
+            self._query("ROLLBACK")
+            raise
+        self._query("COMMIT")
+
+    def remove(self, held: Held, before: str | None, owner: str) -> bool:
+        """Delete a run with its events, unless another writer was faster."""
+        self._query("BEGIN IMMEDIATE")
+        taken = self.take_over(held, before, owner)
+        if taken is not None:
+            first = held.number * SPAN
+            self._query("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
+            self._query("DELETE FROM run WHERE number = ?", held.number)
+        self._query("COMMIT")
+        return taken is not None
 
     def _decoded(self, run_id: str, index: int, line: bytes) -> Event:
         try:

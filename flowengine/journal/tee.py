@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from flowengine.engine.events import Event
 from flowengine.engine.ports import Journal, JournalStore, RunInfo
@@ -31,6 +32,15 @@ class TeeStore:
 
     def list(self) -> Sequence[RunInfo]:
         return self._store.list()
+
+    def remove(self, run_id: str, /) -> None:
+        self._store.remove(run_id)
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        return self._store.recall(kind, key)
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+        self._store.revise(kind, key, change)
 
     def find(self, reference: str, /) -> str:
         return self._store.find(reference)

@@ -270,3 +270,59 @@ def test_a_second_closing_of_the_store_does_no_harm(store: JournalStore) -> None
     store.create("r1")
     store.close()
     store.close()
+
+
+async def test_what_is_kept_beside_the_runs_is_recalled_and_revised(store: JournalStore) -> None:
+    assert store.recall("session", "ann") is None
+    store.revise("session", "ann", lambda before: [before, NodeResult("x")])
+    assert store.recall("session", "ann") == [None, NodeResult("x")]
+    store.revise("session", "ann", lambda before: [*before, 2.5])
+    assert store.recall("session", "ann") == [None, NodeResult("x"), 2.5]
+    assert store.recall("cache", "ann") is None
+    store.revise("session", "ann", lambda before: None)
+    assert store.recall("session", "ann") is None
+
+
+async def test_a_change_that_fails_changes_nothing(store: JournalStore) -> None:
+    def fail(before: object) -> object:
+        raise ValueError("no")
+
+    store.revise("session", "ann", lambda before: 1)
+    with pytest.raises(ValueError, match="no"):
+        store.revise("session", "ann", fail)
+    assert store.recall("session", "ann") == 1
+    store.revise("session", "ann", lambda before: 2)
+    assert store.recall("session", "ann") == 2
+
+
+async def test_a_run_is_removed_with_its_events_and_its_id_is_free_again(store: JournalStore) -> None:
+    for run_id in ("r1", "r2"):
+        journal = store.create(run_id)
+        await commit(journal, started(run_id), NodeStarted("a", 2.0), RunFinished(3.0, "succeeded"))
+        await journal.close()
+    store.remove("r1")
+    assert [run.run_id for run in store.list()] == ["r2"]
+    with pytest.raises(RunNotFoundError):
+        store.events("r1")
+    assert len(store.events("r2")) == 3
+    journal = store.create("r1")
+    await commit(journal, started("r1"))
+    await journal.close()
+    assert len(store.events("r1")) == 1
+
+
+async def test_a_run_that_is_written_is_not_removed(store: JournalStore) -> None:
+    journal = store.create("r1")
+    await commit(journal, started("r1"))
+    with pytest.raises(StoreUnavailableError):
+        store.remove("r1")
+    await journal.close()
+    assert len(store.events("r1")) == 1
+
+
+async def test_what_a_session_had_kept_is_in_the_runs_first_event(store: JournalStore) -> None:
+    journal = store.create("r1")
+    first = started("r1")._replace(graph=FrozenDict(nodes=[], edges=[]), kept=FrozenDict(conversation=["hello"]))
+    await commit(journal, first)
+    await journal.close()
+    assert store.events("r1")[0] == first
