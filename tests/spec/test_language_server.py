@@ -115,7 +115,8 @@ def test_a_key_is_explained_where_the_mouse_rests(server: LanguageServer, text: 
         ("  a:\n    timeout: 30 seconds\n", 5, 14, 24, "pattern"),
         ("  a:\n    type: map\n    over: x\n    nodes: {b: {type: loop, max_iterations: 2, until: 3, "
          "nodes: {c: {prompt: x}}}}\n", 7, 55, 56, "string"),
-        ("  a:\n    type: approval\n    message: m\n    routes: {yes: {}}\n    expires: 2h\n", 5, 5, 1, "missing property on_expire"),
+        ("  a:\n    type: approval\n    message: m\n    routes: {yes: {}}\n    expires: 2h\n", 5, 5, 1,
+         "missing property on_expire"),
         ("  a:\n    type: map\n    over: x\n    retry: {}\n    nodes: {b: {}}\n", 7, 5, 10, "retry is not allowed"),
         ("  my-node: {prompt: x}\n", 4, 3, 10, "my-node is not allowed"),
     ],
