@@ -1,0 +1,215 @@
+"""Providers and typed contexts of agents in a flow: each run and node has its own, and sees its ancestors' changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from pydantic import BaseModel
+
+from flowengine.agents.agent import Agent
+from flowengine.contexts.typed import TypedContext
+from flowengine.engine.events import Event, NodeRecorded
+from flowengine.flow import Flow
+from flowengine.journal.codec import decode, encode
+from flowengine.journal.memory import MemoryStore
+from flowengine.llm.messages import ToolRequest
+from flowengine.llm.model import Reply, Request
+from flowengine.llm.scripted import ScriptedModel
+from flowengine.nodes.agent import AgentNode
+from flowengine.providers.conversation import ConversationHistoryProvider
+from flowengine.providers.provider import ContextProvider
+from flowengine.records import ProviderFailed, Receipt
+from flowengine.tools.toolset import ToolSet
+
+
+class Notes(BaseModel):
+    lines: list[str] = []
+
+
+class NotesContext(TypedContext[Notes]):
+    id = "notes"
+    description = "Notes"
+    data_schema = Notes
+
+    def tool_set(self) -> ToolSet:
+        return ToolSet("notes", "", [self.write])
+
+    def write(self, line: str) -> None:
+        "Write a line."
+        self.update_data(lines=[*self.get_data().lines, line])
+
+
+class Counter(ContextProvider):
+    """Counts what it was told, and says how often that was."""
+
+    provider_name = "counter"
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
+        return f"told {self.told}"
+
+    def update(self, interaction: Any) -> None:
+        self.told += 1
+
+    def dump(self) -> Any:
+        return self.told
+
+    def load(self, value: Any) -> None:
+        self.told = value
+
+
+def answer(request: Request) -> Any:
+    """Writes one line into the notes, where there are any, and then answers its own question."""
+    question = next(each.content for each in request.messages if "User input: " in each.content)
+    asked = question.rpartition("User input: ")[2]
+    if request.tools and request.messages[-1].role != "tool":
+        return Reply("", (ToolRequest("1", "write", json.dumps({"line": asked})),))
+    return f"answer to {asked}"
+
+
+def prompts(model: ScriptedModel) -> dict[str, str]:
+    """Question → the context that its first request had."""
+    seen: dict[str, str] = {}
+    for request in model.requests:
+        text = next(each.content for each in request.messages if "User input: " in each.content)
+        context, _, asked = text.partition("User input: ")
+        seen.setdefault(asked, context.strip().removeprefix("Context:\n"))
+    return seen
+
+
+def diamond(model: ScriptedModel, **sources: Any) -> Flow:
+    """One agent in all four nodes: a, then b and c, then d."""
+    agent = Agent("one", "I", model=model, **sources)
+    after: dict[str, Sequence[str]] = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
+    return Flow("diamond", {name: AgentNode(agent, prompt=_asking(name), needs=needs) for name, needs in after.items()})
+
+
+def _asking(name: str) -> Any:
+    return lambda context: name
+
+
+async def test_a_node_sees_the_conversation_of_its_ancestors_and_of_nobody_else():
+    model = ScriptedModel(answer)
+    history = ConversationHistoryProvider()
+    run = await diamond(model, context_providers=[history]).run()
+    run.raise_for_status()
+    first = "User: a\nAssistant: answer to a"
+    seen = prompts(model)
+    assert (seen["a"], seen["b"], seen["c"]) == ("", first, first)
+    both = ["User: b\nAssistant: answer to b", "User: c\nAssistant: answer to c"]
+    assert seen["d"].split("\n\n") == [first, *both]
+    assert history.get_context("") == ""  # The agent's own was not touched.
+
+
+async def test_typed_contexts_and_providers_of_ones_own_are_each_nodes():
+    model = ScriptedModel(answer)
+    run = await diamond(model, context_providers=[Counter()], contexts=[NotesContext()]).run()
+    run.raise_for_status()
+    seen = prompts(model)
+    assert seen["a"] == 'told 0\n\nNotes\n{"lines":[]}'
+    assert seen["b"] == seen["c"] == 'told 1\n\nNotes\n{"lines":["a"]}'
+    assert seen["d"].startswith("told 2")
+
+
+async def test_concurrent_runs_share_nothing():
+    model = ScriptedModel(answer, latency=0.001)
+    flow = diamond(model, context_providers=[ConversationHistoryProvider(), Counter()], contexts=[NotesContext()])
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(flow.run)
+    for request in model.requests:
+        text = next(each.content for each in request.messages if "User input: " in each.content)
+        if text.endswith("User input: b"):
+            assert text.count("User: ") == 1
+            assert "told 1" in text
+
+
+def _cut(events: Sequence[Event], at: int) -> MemoryStore:
+    store = MemoryStore()
+    journal = store.create("r1")
+    for event in events[:at]:
+        journal.append(decode(encode(event)))
+    store.close()
+    return store
+
+
+async def test_a_run_that_is_killed_anywhere_goes_on_with_the_same_prompts():
+    def flow(model: ScriptedModel) -> Flow:
+        providers = [ConversationHistoryProvider(), Counter()]
+        return diamond(model, context_providers=providers, contexts=[NotesContext()])
+
+    model = ScriptedModel(answer)
+    run = (await flow(model).run(run_id="r1", store=MemoryStore())).raise_for_status()
+    whole = {str(each.messages) for each in model.requests}
+    assert len(whole) == 8
+    for at in range(2, len(run.events)):
+        again = ScriptedModel(answer)
+        resumed = await flow(again).resume("r1", store=_cut(run.events, at))
+        assert resumed.status == "succeeded", resumed.error
+        # The time of day in a conversation is no part of a prompt, so all of them are equal.
+        assert {str(each.messages) for each in again.requests} <= whole, at
+        assert resumed.outputs == run.outputs
+
+
+async def test_the_receipts_and_failures_of_a_node_are_in_its_trace():
+    class Failing(Counter):
+        provider_name = "failing"
+
+        def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
+            raise ValueError("no")
+
+        def dump(self) -> Any:
+            return {1, 2}
+
+        def load(self, value: Any) -> None:
+            raise KeyError("never kept")
+
+    model = ScriptedModel(answer)
+    run = await diamond(model, context_providers=[Failing(), Counter()]).run()
+    run.raise_for_status()
+    records = [event.record for event in run.events if isinstance(event, NodeRecorded) and event.node == "b"]
+    assert [type(each) for each in records].count(Receipt) == 1
+    told = [each.error for each in records if isinstance(each, ProviderFailed)]
+    assert told == ["ValueError: no", "TypeError: Object of type set is not JSON serializable"]
+    assert prompts(model)["b"] == "told 1"
+
+
+async def test_a_provider_that_cannot_be_made_anew_is_told_and_left_out():
+    class Locked(Counter):
+        provider_name = "locked"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.events = (each for each in ())  # A generator cannot be copied.
+
+    model = ScriptedModel(answer)
+    run = await diamond(model, context_providers=[Locked(), Counter()]).run()
+    run.raise_for_status()
+    told = [event.record for event in run.events if isinstance(event, NodeRecorded)]
+    failures = [each for each in told if isinstance(each, ProviderFailed)]
+    assert {each.provider for each in failures} == {"locked"}
+    assert "cannot pickle 'generator' object" in failures[0].error
+
+
+async def test_a_second_provider_of_a_name_keeps_its_own():
+    class Named(Counter):
+        def __init__(self, start: int) -> None:
+            self.told = start
+
+    model = ScriptedModel(answer)
+    run = await diamond(model, context_providers=[Named(0), Named(10)]).run()
+    run.raise_for_status()
+    assert prompts(model)["b"] == "told 1\n\ntold 11"
+
+
+async def test_an_agent_without_sources_keeps_nothing():
+    model = ScriptedModel(answer)
+    agent = Agent("plain", "I", model=model)
+    run = await Flow("plain", {"a": AgentNode(agent, prompt=_asking("a"))}).run()
+    run.raise_for_status()
+    assert (await agent.respond("a", kept={})).kept is None
