@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from functools import partial
 from os import PathLike
@@ -22,11 +22,12 @@ from flowengine.context import Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import JournalStore
+from flowengine.journal.approvals import answer
 from flowengine.journal.stores import Durability, open_store
 from flowengine.journal.tee import TeeStore
 from flowengine.nodes.inputs import InputField
-from flowengine.nodes.node import FlowNode
 from flowengine.nodes.limits import FlowLimits
+from flowengine.nodes.node import FlowNode
 from flowengine.nodes.plan import Plan, assemble
 from flowengine.runners import local
 from flowengine.runners.run import Run
@@ -153,15 +154,19 @@ class Flow:
         store: Store = None,
         durability: Durability = "full",
         run_id: str | None = None,
+        session: str | None = None,
         limits: FlowLimits | None = None,
     ) -> Run:
         """Run to the end. `store` is a URL (`sqlite:///runs.db`) or an open store; None: in memory.
+
+        `session`: a name; conversation and memory that earlier runs of that name left in the store are there,
+        and what this run leaves is kept for the next one if it succeeds.
 
         A node that fails is told in `Run.status`; `Run.raise_for_status()` raises it. Raises
         `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
         """
         with _opened(store, durability) as journals:
-            run = await local.start(self.plan, inputs or {}, journals, run_id=run_id, limits=limits)
+            run = await local.start(self.plan, inputs or {}, journals, run_id=run_id, session=session, limits=limits)
         return _kept(run, store)
 
     def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:
@@ -196,17 +201,17 @@ class Flow:
             )
         return _kept(run, store)
 
-    @asynccontextmanager
-    async def stream(
+    def stream(
         self,
         inputs: Mapping[str, Any] | None = None,
         *,
         store: Store = None,
         durability: Durability = "full",
         run_id: str | None = None,
+        session: str | None = None,
         limits: FlowLimits | None = None,
         tokens: bool = False,
-    ) -> AsyncGenerator[EventStream]:
+    ) -> AbstractAsyncContextManager[EventStream]:
         """The run's events as they are journaled: `async with flow.stream(...) as events`.
 
         `tokens`: also `TokenStreamed`, the pieces of what agents write while they write it; no journal has them.
@@ -216,34 +221,91 @@ class Flow:
 
         Leaving the block early cancels the run. Reading slowly never slows it down.
         """
-        send, receive = anyio.create_memory_object_stream[Streamed](float("inf"))
-        stream = EventStream(receive)
+
+        def start(journals: JournalStore, live: local.Live) -> Awaitable[Run]:
+            return local.start(
+                self.plan,
+                inputs or {},
+                journals,
+                run_id=run_id,
+                session=session,
+                limits=limits,
+                live=live if tokens else None,
+            )
+
+        return _streamed(store, durability, start)
+
+    def stream_resume(
+        self,
+        run_id: str,
+        *,
+        store: Store,
+        durability: Durability = "full",
+        allow_changed: bool = False,
+        retry_effects: Collection[str] = (),
+        assume_done: Collection[str] = (),
+        limits: FlowLimits | None = None,
+        tokens: bool = False,
+    ) -> AbstractAsyncContextManager[EventStream]:
+        """`resume` with the events from the resumption on, as `stream` gives them."""
+
+        def go_on(journals: JournalStore, live: local.Live) -> Awaitable[Run]:
+            return local.resume(
+                self.plan,
+                journals.find(run_id),
+                journals,
+                allow_changed=allow_changed,
+                retry_effects=retry_effects,
+                assume_done=assume_done,
+                limits=limits,
+                live=live if tokens else None,
+            )
+
+        return _streamed(store, durability, go_on)
+
+    async def approve(
+        self,
+        run_id: str,
+        node: str | None,
+        choice: str,
+        *,
+        store: Store,
+        comment: str = "",
+        by: str = "",
+        form: Any = None,
+        durability: Durability = "full",
+        limits: FlowLimits | None = None,
+    ) -> Run:
+        """Answer the question that a run waits with (`journal.approvals.answer`), and go on with it."""
         with _opened(store, durability) as journals:
-            try:
-                async with anyio.create_task_group() as tasks:
-                    teed = TeeStore(journals, send.send_nowait)
-                    start = partial(
-                        local.start,
-                        self.plan,
-                        inputs or {},
-                        teed,
-                        run_id=run_id,
-                        limits=limits,
-                        live=send.send_nowait if tokens else None,
-                    )
-                    tasks.start_soon(_run_into, stream, send, start)
-                    try:
-                        yield stream
-                    except Exception as error:
-                        stream.failure = error  # Raised once the group is closed, so that it comes out alone.
-                    tasks.cancel_scope.cancel()
-            finally:
-                receive.close()
-                send.close()
-        stream.raise_failure()
+            run_id = journals.find(run_id)
+            await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
+        return await self.resume(run_id, store=store, durability=durability, limits=limits)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {len(self.plan.graph)} nodes>"
+
+
+@asynccontextmanager
+async def _streamed(
+    store: Store, durability: Durability, begin: Callable[[JournalStore, local.Live], Awaitable[Run]]
+) -> AsyncGenerator[EventStream]:
+    send, receive = anyio.create_memory_object_stream[Streamed](float("inf"))
+    stream = EventStream(receive)
+    with _opened(store, durability) as journals:
+        try:
+            async with anyio.create_task_group() as tasks:
+                teed = TeeStore(journals, send.send_nowait)
+                tasks.start_soon(_run_into, stream, send, partial(begin, teed, send.send_nowait))
+                try:
+                    yield stream
+                except Exception as error:
+                    stream.failure = error  # Raised once the group is closed, so that it comes out alone.
+                tasks.cancel_scope.cancel()
+        finally:
+            receive.close()
+            send.close()
+    stream.raise_failure()
 
 
 class EventStream(AsyncIterator[Streamed]):

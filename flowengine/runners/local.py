@@ -30,6 +30,7 @@ from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
 from flowengine.run_scope import RunScope
 from flowengine.runners.run import Run
+from flowengine.runners.sessions import load_session, save_session
 from flowengine.version import __version__
 
 __all__ = ["changed_nodes", "new_run_id", "read_run", "resume", "start"]
@@ -50,16 +51,21 @@ async def start(
     *,
     run_id: str | None = None,
     limits: FlowLimits | None = None,
+    session: str | None = None,
     settings: Mapping[str, Any] = EMPTY,
     live: Live | None = None,
 ) -> Run:
     """A new run, to its end. A node's failure is told in the `Run`, not raised.
 
-    `settings` are kept in the journal for whoever resumes the run (model override, concurrency, timeout).
-    `live` hears what agents write while they write it.
+    `session`: what earlier runs of that name have left is there, and what this one leaves is kept if it
+    succeeds. `settings` are kept in the journal for whoever resumes the run (model override, concurrency,
+    timeout). `live` hears what agents write while they write it.
     """
     given = checked_inputs(plan.inputs, inputs)
     plan.prepare()
+    kept = load_session(store, session)
+    if session is not None:
+        settings = {**settings, "session": session}
     env = {name: plan.environ[name] for name in plan.allow_env if name in plan.environ}
     run_id = run_id or new_run_id()
     journal = store.create(run_id)
@@ -75,10 +81,11 @@ async def start(
         __version__,
         settings,
         plan.skeleton,
+        kept,
     )
-    walk = Walk(plan.graph, StateStore(plan.state), inputs=given, env=env, run_id=run_id)
-    read = partial(store.events, run_id)
-    return await _drive(plan, walk, journal, [started], limits or plan.limits, read, live)
+    walk = Walk(plan.graph, StateStore(plan.state, kept), inputs=given, env=env, run_id=run_id)
+    run = await _drive(plan, walk, journal, [started], limits or plan.limits, partial(store.events, run_id), live)
+    return _remembered(run, store, started, walk)
 
 
 async def resume(
@@ -90,6 +97,7 @@ async def resume(
     retry_effects: Collection[str] = (),
     assume_done: Collection[str] = (),
     limits: FlowLimits | None = None,
+    live: Live | None = None,
 ) -> Run:
     """Go on with a run that was interrupted or failed; what had finished is not run again.
 
@@ -121,8 +129,16 @@ async def resume(
         walk.attempts.add(node, decision)
     resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY)
     first = [resumed, *(NodeRecorded(node, time(), decision) for node, decision in decided)]
-    read = partial(store.events, run_id)
-    return await _drive(plan, walk, journal, first, limits or plan.limits, read)
+    run = await _drive(plan, walk, journal, first, limits or plan.limits, partial(store.events, run_id), live)
+    return _remembered(run, store, started, walk)
+
+
+def _remembered(run: Run, store: JournalStore, started: RunStarted, walk: Walk) -> Run:
+    """The run, whose session has what it leaves, if it has a session and succeeded."""
+    session = started.settings.get("session")
+    if session is not None and run.status == "succeeded":
+        save_session(store, session, walk, started.kept)
+    return run
 
 
 def read_run(plan: Plan, events: Sequence[Event]) -> Run:
@@ -152,7 +168,7 @@ def _first(run_id: str, events: Sequence[Event]) -> RunStarted:
 def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
     return Walk(
         plan.graph,
-        StateStore(plan.state),
+        StateStore(plan.state, started.kept),
         inputs=started.inputs,
         env=started.env,
         run_id=started.run_id,

@@ -39,12 +39,14 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 )
 @click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
 @click.option("--run-id", callback=_run_id, metavar="ID", help="Instead of an id drawn at random.")
+@click.option("--session", metavar="NAME", help="Go on with what earlier runs of this name have left.")
 @running_options
 def command(
     flow: str,
     pairs: tuple[str, ...],
     file: str | None,
     run_id: str | None,
+    session: str | None,
     model: str | None,
     store: str | None,
     as_json: bool,
@@ -71,6 +73,6 @@ def command(
     settings = {name: value for name, value in settings.items() if value is not None} | {"folder": os.getcwd()}
 
     async def job(journals: JournalStore) -> Run:
-        return await start(plan, inputs, journals, run_id=chosen, limits=limits, settings=settings)
+        return await start(plan, inputs, journals, run_id=chosen, session=session, limits=limits, settings=settings)
 
     return Execution(chosen, store, reporting, results, durability).run(job)
