@@ -1,0 +1,226 @@
+"""What an agent sees of skills: the list in its prompt, and the tools by which it gets more, level by level.
+
+It decides what a model is told, and tells each load. Reading is the store's matter, running scripts the sandbox's. What
+skills and scripts say is data here: it stands between tags that it cannot close.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Final, TypeAlias
+
+from anyio import to_thread
+
+from flowengine.context import Fragment, Note
+from flowengine.errors import DefinitionError
+from flowengine.llm.tokens import count_tokens
+from flowengine.run_scope import RunScope
+from flowengine.skills.answers import Answers
+from flowengine.skills.files import RefusedError, is_script, listed, path_in
+from flowengine.skills.level_one import BUDGET, fits, listing_of
+from flowengine.skills.outline import LONG, Outline
+from flowengine.skills.sandbox import Sandbox
+from flowengine.skills.scope import SkillScope
+from flowengine.skills.skill import LoadedText, Skill
+from flowengine.skills.store import SkillStore
+from flowengine.skills.texts import texts
+from flowengine.tools.function import tool_of
+from flowengine.tools.tool import Tool, ToolResult, failed
+from flowengine.tools.toolset import ToolSet
+
+__all__ = ["SkillAccess", "SkillChoice", "skill_access"]
+
+SkillChoice: TypeAlias = "str | PathLike[str] | SkillStore | Iterable[str | PathLike[str]]"
+"""What a user gives as `skills`: folders, or a store."""
+
+_DESCRIBED: Final = 40
+"""Skills at most that are described in a list that is not whole."""
+_FOUND: Final = 5
+"""Skills that a search names."""
+_GRACE: Final = 15.0
+"""Seconds that a call may take longer than its script: for starting and ending it."""
+
+
+def skill_access(
+    skills: SkillChoice,
+    scope: RunScope | None = None,
+    note: Note | None = None,
+    locale: str = "en",
+    *,
+    budget: int = BUDGET,
+    sandbox: Sandbox | None = None,
+) -> SkillAccess:
+    """The access of one agent in one run. A folder that is not there is a `DefinitionError`; no skill is read yet."""
+    store = skills if isinstance(skills, SkillStore) else SkillStore(skills)
+    return SkillAccess(store, SkillScope.of(scope), note, locale, budget=budget, sandbox=sandbox)
+
+
+class SkillAccess:
+    """Skills for one agent: `fragments` for its prompt, `tool_set` for its tools.
+
+    Both are a `DefinitionError` where the store is strict and a skill breaks the specification.
+    """
+
+    def __init__(
+        self,
+        store: SkillStore,
+        scope: SkillScope | None = None,
+        note: Note | None = None,
+        locale: str = "en",
+        *,
+        budget: int = BUDGET,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        """`scope` keeps what the agents of a run have loaded. `note` is told of each load (`records.SkillLoad`).
+        `budget`: tokens of the list. `sandbox`: where scripts run."""
+        if budget < 100:
+            raise DefinitionError(f"the budget of the list of skills must be at least 100 tokens, not {budget!r}")
+        self.store = store
+        self.loaded: list[str] = []
+        """Names of the skills that this agent has loaded, in that order: what its node keeps as `skills`."""
+        self._scope = SkillScope() if scope is None else scope
+        self._note = note
+        self._words = texts(locale)
+        self._answers = Answers(self._words)
+        self._budget = budget
+        self._sandbox = Sandbox() if sandbox is None else sandbox
+
+    async def fragments(self, query: str = "", loaded: Sequence[str] = ()) -> tuple[Fragment, ...]:
+        """Level 1, pinned. `query`: the task, which decides what is described where not all skills can be.
+
+        `loaded`: skills that the agent's ancestors have loaded; their bodies come after the list, and may be dropped.
+        """
+        begun = time.perf_counter()
+        skills = await self._skills()
+        if not skills:
+            return ()
+        whole = fits(skills, self._words, self._budget)
+        best = [] if whole else await self.store.index.ranked(skills, query, _DESCRIBED)
+        listing = listing_of(skills, best, self._words, self._budget)
+        await self._tell(("list", listing.text), "*", 1, listing.text, begun)
+        first = Fragment(listing.text, "skills", listing.tokens, pinned=True, label="list")
+        return (first, *[await self._fragment(each) for each in skills if each.name in loaded])
+
+    async def tool_set(self) -> ToolSet:
+        """The tools, and no more than these skills need; an inactive set where there are no skills."""
+        skills = await self._skills()
+        have_files = any(each.has_files for each in skills)
+        tools = [self._tool("load", self.load_skill)]
+        if have_files or any(each.body_tokens > LONG // 2 for each in skills):  # An estimate: rather too many.
+            tools.append(self._tool("section", self.read_skill_section))
+        if not fits(skills, self._words, self._budget):
+            tools.append(self._tool("search", self.search_skills))
+        if have_files:
+            tools += [self._tool("file", self.read_skill_file), self._tool("script", self.run_skill_script)]
+        return ToolSet("skills", self._words("tools.set"), tools, bool(skills), "skills")
+
+    # --- the tools --------------------------------------------------------------------------------
+
+    async def load_skill(self, name: str) -> str:
+        """Level 2: a skill's body, and its files by name."""
+        begun = time.perf_counter()
+        skill = await self._skill(name)
+        body = await to_thread.run_sync(self.store.body, skill)
+        files = await to_thread.run_sync(listed, skill) if skill.has_files else []
+        answer = self._answers.body(body.text, self._outline((skill.name, ""), body), files)
+        await self._tell((skill.name, ""), skill.name, 2, answer, begun)
+        if skill.name not in self.loaded:
+            self.loaded.append(skill.name)
+        return answer
+
+    async def read_skill_section(self, name: str, section: str, path: str = "") -> str:
+        """A section of a long body, or of a long file."""
+        begun = time.perf_counter()
+        skill = await self._skill(name)
+        text = await self._read(skill, path) if path else await to_thread.run_sync(self.store.body, skill)
+        outline = self._scope.outline((skill.name, path), text.text)
+        found = outline.find(section)
+        if found is None:
+            raise RefusedError("section", section=section[:100], lines=self._answers.sections(outline))
+        answer = self._answers.section(outline, found)
+        await self._tell((skill.name, path, found.number), skill.name, 3 if path else 2, answer, begun)
+        return answer
+
+    async def search_skills(self, query: str) -> str:
+        """Level 1 of the skills that fit best."""
+        return self._answers.found(await self.store.index.ranked(await self._skills(), query, _FOUND))
+
+    async def read_skill_file(self, name: str, path: str) -> str:
+        """Level 3: the text of a file that is no script."""
+        begun = time.perf_counter()
+        skill = await self._skill(name)
+        text = await self._read(skill, path)
+        answer = self._answers.file(text.text, self._outline((skill.name, path), text))
+        await self._tell((skill.name, path), skill.name, 3, answer, begun)
+        return answer
+
+    async def run_skill_script(self, name: str, path: str, arguments: list[str] | None = None, stdin: str = "") -> str:
+        """Level 3: the output of a script."""
+        begun = time.perf_counter()
+        skill = await self._skill(name)
+        found = await to_thread.run_sync(path_in, skill, path)
+        folder = skill.folder.resolve()
+        outcome = await self._sandbox.run(folder, found.relative_to(folder).as_posix(), arguments or [], stdin)
+        answer = self._answers.output(outcome, self._sandbox.limits)
+        await self._tell(("script", skill.name, path, begun), skill.name, 3, answer, begun)
+        return answer
+
+    # --- behind them ------------------------------------------------------------------------------
+
+    async def _skills(self) -> tuple[Skill, ...]:
+        skills = await to_thread.run_sync(self.store.skills)
+        if self.store.strict:
+            errors = [str(each) for each in self.store.diagnostics() if each.severity == "error"]
+            if errors:
+                raise DefinitionError("skills break the specification:\n" + "\n".join(errors))
+        return skills
+
+    async def _skill(self, name: str) -> Skill:
+        found = await to_thread.run_sync(self.store.find, name)
+        if found is None:
+            raise RefusedError("skill", name=name[:100], hint=self.store.hint(name[:100]))
+        return found
+
+    async def _read(self, skill: Skill, path: str) -> LoadedText:
+        found = await to_thread.run_sync(path_in, skill, path)
+        if is_script(found.relative_to(skill.folder.resolve()).as_posix()):
+            raise RefusedError("script_text", path=path[:200])
+        return await to_thread.run_sync(self.store.file, skill, path)
+
+    def _outline(self, key: tuple[str, ...], text: LoadedText) -> Outline | None:
+        return self._scope.outline(key, text.text) if text.tokens > LONG else None
+
+    async def _fragment(self, skill: Skill) -> Fragment:
+        """A body that the run has loaded already, for another of its agents."""
+        begun = time.perf_counter()
+        body = await to_thread.run_sync(self.store.body, skill)
+        answer = self._answers.body(body.text, self._outline((skill.name, ""), body), [])
+        await self._tell((skill.name, "again"), skill.name, 2, answer, begun)
+        return Fragment(answer, "skills", count_tokens(answer), label=skill.name)
+
+    async def _tell(self, key: tuple[object, ...], skill: str, level: int, answer: str, begun: float) -> None:
+        taken = LoadedText(answer, count_tokens(answer), time.perf_counter() - begun, sys.getsizeof(answer))
+        await self._scope.take((self.store, *key), taken, skill, level, self._note)
+
+    def _tool(self, key: str, method: Callable[..., Awaitable[str]]) -> Tool:
+        """A method as a tool that is described in the agent's language, and says in it what cannot be had."""
+        tool = tool_of(method)
+
+        async def run(arguments: Mapping[str, Any]) -> ToolResult:
+            try:
+                return await tool.run(arguments)
+            except RefusedError as refused:
+                return failed(self._words(refused.key, **refused.values))
+
+        is_unconfined = key == "script" and self._sandbox.allow_unconfined
+        return replace(
+            tool,
+            description=self._words(f"tools.{key}"),
+            run=run,
+            effect="external" if is_unconfined else "none",
+            timeout=self._sandbox.limits.seconds + _GRACE,
+        )

@@ -1,0 +1,118 @@
+"""Finds the skills below a folder: every SKILL.md with its version, and what is odd about the folders.
+
+It reads folders and no file. Links are followed where they stay inside the root, so nothing outside of what was named
+is ever taken; what is not followed is told. What lies inside a skill's folder is that skill's, and is not looked into.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from flowengine.errors import Diagnostic
+from flowengine.skills.irregular import irregular
+from flowengine.skills.skill import Stamp
+
+__all__ = ["FILE", "Place", "Places", "places_below"]
+
+FILE: Final = "SKILL.md"
+MAX_DEPTH: Final = 8
+MAX_FOLDERS: Final = 20_000
+_SKIPPED: Final = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
+_OF_SKILLS: Final = frozenset({"scripts", "references", "assets"})
+
+
+class Place(NamedTuple):
+    """One SKILL.md."""
+
+    file: Path
+    stamp: Stamp
+    has_files: bool
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(slots=True)
+class Places:
+    """What is below a root."""
+
+    found: list[Place] = field(default_factory=list[Place])
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+
+def places_below(root: Path) -> Places:
+    """All skills of a root, which may be a skill's own folder, in the order of their paths."""
+    walk = _Walk(root)
+    walk.folder(root, 0)
+    return walk.places
+
+
+class _Walk:
+    """One look through a root."""
+
+    def __init__(self, root: Path) -> None:
+        self._inside = root.resolve()
+        self._seen: set[Path] = set()
+        self.places = Places()
+
+    def folder(self, folder: Path, depth: int) -> bool:
+        """Whether there is a skill in it or below."""
+        if len(self._seen) >= MAX_FOLDERS or depth > MAX_DEPTH:
+            if len(self._seen) <= MAX_FOLDERS:
+                limit = f"{MAX_FOLDERS:,} folders" if len(self._seen) >= MAX_FOLDERS else f"{MAX_DEPTH} levels"
+                self._note("SK404", f"more than {limit}; what is further is not looked through", folder)
+            self._seen.add(folder)
+            return True
+        if (real := folder.resolve()) in self._seen:
+            return True
+        self._seen.add(real)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda each: each.name)
+        except OSError as error:
+            self._note("SK106", f"the folder cannot be read: {error.strerror}", folder)
+            return True
+        if named := [each for each in entries if each.name.lower() == FILE.lower()]:
+            return self._skill(folder, named, len(entries) > 1)
+        return self._below(folder, entries, depth)
+
+    def _skill(self, folder: Path, named: list[os.DirEntry[str]], has_files: bool) -> bool:
+        entry = next((each for each in named if each.name == FILE), named[0])
+        file = folder / entry.name
+        if self._leaves(entry):
+            self._note("SK402", "the file is a link that leaves the root; it is not followed", file)
+            return True
+        odd = () if entry.name == FILE else (irregular("SK105", f"the file is named '{entry.name}', not {FILE}", file),)
+        try:
+            found = entry.stat()
+        except OSError as error:
+            self._note("SK106", f"the file cannot be read: {error.strerror}", file)
+            return True
+        stamp = Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
+        self.places.found.append(Place(file, stamp, has_files, odd))
+        return True
+
+    def _below(self, folder: Path, entries: list[os.DirEntry[str]], depth: int) -> bool:
+        inner = list(self._folders(entries))
+        held = [self.folder(each, depth + 1) for each in inner]
+        if not any(held) and depth and any(each.name in _OF_SKILLS or each.name.endswith(".md") for each in entries):
+            self._note("SK401", f"the folder looks like a skill's and has no {FILE}", folder)
+        return any(held)
+
+    def _folders(self, entries: list[os.DirEntry[str]]) -> Iterator[Path]:
+        for each in entries:
+            if each.name in _SKIPPED:
+                continue
+            if each.is_symlink() and self._leaves(each):
+                if Path(each.path).is_dir():
+                    message = "the folder is a link that leaves the root; name its target as a root of its own"
+                    self._note("SK402", message, Path(each.path))
+            elif each.is_dir():
+                yield Path(each.path)
+
+    def _leaves(self, entry: os.DirEntry[str]) -> bool:
+        return entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(self._inside)
+
+    def _note(self, code: str, message: str, place: Path) -> None:
+        self.places.diagnostics.append(irregular(code, message, place))

@@ -1,0 +1,109 @@
+"""Level 3: what lies in a skill's folder beside its SKILL.md, by paths that cannot lead out of it.
+
+It reads files and runs nothing. What is a script is decided here: of those only the output enters a prompt.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from flowengine.errors import did_you_mean
+from flowengine.skills.skill import Skill
+
+__all__ = ["MAX_FILE", "SCRIPT_SUFFIXES", "RefusedError", "is_script", "listed", "path_in", "read_text"]
+
+MAX_FILE: Final = 2_000_000
+"""Bytes of a file that can be read."""
+MAX_LISTED: Final = 2_000
+
+SCRIPT_SUFFIXES: Final = (".py", ".sh", ".bash", ".js", ".mjs", ".rb", ".pl", ".php", ".lua")
+_TEXTS: Final = ("references", "assets")
+"""Folders whose files are there to be read, whatever they are."""
+
+
+class RefusedError(Exception):
+    """Something that a skill does not give; `key` and `values` are those of a locale's text."""
+
+    def __init__(self, key: str, **values: Any) -> None:
+        super().__init__(key)
+        self.key = f"errors.{key}"
+        self.values = values
+
+
+def path_in(skill: Skill, path: str) -> Path:
+    """The file of this path in the skill's folder, links resolved; a `RefusedError` where there is none."""
+    shown = path[:200]
+    parts = PurePosixPath(path.strip().replace("\\", "/").removeprefix("./"))
+    root = skill.folder.resolve()
+    try:
+        target = (root / parts).resolve()
+        if parts.is_absolute() or ".." in parts.parts or not target.is_relative_to(root):
+            raise RefusedError("outside", path=shown)
+        if not target.is_file():
+            hint = did_you_mean(str(parts), listed(skill))
+            raise RefusedError("file", name=skill.name, path=shown, hint=hint)
+    except (OSError, ValueError, RuntimeError) as error:  # A name too long, a NUL, links in a circle.
+        raise RefusedError("file", name=skill.name, path=shown, hint="") from error
+    return target
+
+
+def read_text(path: Path, shown: str) -> str:
+    """The text of a file; what is no text, or too much of it, is a `RefusedError`."""
+    # Neither a link that took the file's place since, nor a pipe that never ends.
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        size = os.fstat(handle).st_size
+        if size > MAX_FILE:
+            raise RefusedError("large", path=shown, size=f"{size:,}", limit=f"{MAX_FILE:,}")
+        raw = file.read(MAX_FILE + 1)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RefusedError("binary", path=shown, size=f"{len(raw):,}") from error
+    if "\0" in text:
+        raise RefusedError("binary", path=shown, size=f"{len(raw):,}")
+    return text.replace("\r\n", "\n")
+
+
+def is_script(path: str) -> bool:
+    """Whether a path of a skill is that of a script: its text is never shown.
+
+    >>> is_script("scripts/run.py"), is_script("fill.py"), is_script("references/example.py"), is_script("a.md")
+    (True, True, False, False)
+    """
+    parts = PurePosixPath(path)
+    return parts.suffix.lower() in SCRIPT_SUFFIXES and (not parts.parts or parts.parts[0] not in _TEXTS)
+
+
+def listed(skill: Skill) -> list[str]:
+    """The skill's files by their paths, without SKILL.md and without what is hidden; links out of it are left out."""
+    return list(_below(skill.folder, skill))
+
+
+def _below(folder: Path, skill: Skill) -> Iterator[str]:
+    root, pending, count = skill.folder.resolve(), [folder], 0
+    seen: set[Path] = set()
+    while pending and count < MAX_LISTED:
+        here = pending.pop(0)
+        if (real := here.resolve()) in seen:
+            continue
+        seen.add(real)
+        for entry in _entries(here):
+            inside = not entry.is_symlink() or Path(entry.path).resolve().is_relative_to(root)
+            if not inside or entry.name.startswith(".") or entry.name == "__pycache__":
+                continue
+            if entry.is_dir():
+                pending.append(Path(entry.path))
+            elif entry.is_file() and Path(entry.path) != skill.file:
+                count += 1
+                yield Path(entry.path).relative_to(skill.folder).as_posix()
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(folder), key=lambda each: each.name)
+    except OSError:
+        return []

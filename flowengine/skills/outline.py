@@ -1,0 +1,187 @@
+"""A long text by its headings: numbered sections of bounded size that can be read one at a time. Pure.
+
+It knows Markdown's `#` headings and fences and nothing else of it. A text without headings, or a section that is too
+long for one reading, is parted between paragraphs; so whatever the text is, all of it can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from flowengine.llm.tokens import count_tokens
+
+__all__ = ["LONG", "Outline", "Section", "outline_of"]
+
+LONG: Final = 5_000
+"""Tokens from which a text is given section by section."""
+_PART: Final = 2_500
+"""Tokens of a section's part, about."""
+_MAX_LINES: Final = 60
+"""Of an outline, below which it leaves the deeper levels out."""
+
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+@dataclass(slots=True)
+class Section:
+    """A heading, the text up to the next one, and the sections below it."""
+
+    title: str
+    level: int
+    text: str
+    """With its heading, without what is below."""
+    number: str = ""
+    tokens: int = 0
+    """With all that is below."""
+    sections: list[Section] = field(default_factory=list["Section"])
+
+    @property
+    def whole(self) -> str:
+        return "".join([self.text, *(each.whole for each in self.sections)])
+
+
+class Outline:
+    """The sections of a text.
+
+    >>> outline = outline_of("# Guide\\nHello.\\n## First\\nOne.\\n## Second\\nTwo.\\n")
+    >>> [(each.number, each.title) for each in outline.sections]
+    [('1', 'First'), ('2', 'Second')]
+    >>> outline.find("second").text
+    '## Second\\nTwo.\\n'
+    """
+
+    def __init__(self, beginning: str, sections: Sequence[Section]) -> None:
+        self.beginning = beginning
+        """What stands before the first section."""
+        self.sections = tuple(sections)
+
+    def find(self, wanted: str) -> Section | None:
+        """By number (`2`, `2.1`), or by title, whatever its case and marks."""
+        number = wanted.strip().strip(".#§ ")
+        by_number = next((each for each in self._all() if each.number == number), None)
+        if by_number is not None:
+            return by_number
+        title = _plain(re.sub(r"^[0-9.]+\s+", "", wanted.strip()))
+        return next((each for each in self._all() if title and _plain(each.title) == title), None)
+
+    def titles(self) -> list[str]:
+        return [each.title for each in self._all()]
+
+    def lines(self, below: Sequence[Section] | None = None) -> list[str]:
+        """One line a section: number, title, tokens. The deepest levels are left out where there are too many."""
+        sections = self.sections if below is None else below
+        everything = list(_walk(sections))
+        deepest = max((each.number.count(".") for each in everything), default=0)
+        while deepest and sum(each.number.count(".") <= deepest for each in everything) > _MAX_LINES:
+            deepest -= 1
+        shown = [each for each in everything if each.number.count(".") <= deepest]
+        lines = [f"{each.number} {each.title} ({each.tokens})" for each in shown[: 2 * _MAX_LINES]]
+        return [*lines, f"… {len(shown) - len(lines)}"] if len(shown) > len(lines) else lines
+
+    def _all(self) -> Iterator[Section]:
+        return _walk(self.sections)
+
+
+def outline_of(text: str) -> Outline:
+    """The outline. A single heading above all others is the text's title, and what follows it its beginning."""
+    beginning, sections = _tree(text)
+    if len(sections) == 1 and sections[0].sections:
+        beginning, sections = beginning + sections[0].text, sections[0].sections
+    if count_tokens(beginning) > LONG:
+        parts = list(_parts(beginning))
+        beginning, sections = parts[0], [*_sections_of_parts(parts[1:], 2, len(parts)), *sections]
+    for section in _walk(sections):
+        _part(section)
+    _number(sections, "")
+    return Outline(beginning, sections)
+
+
+def _tree(text: str) -> tuple[str, list[Section]]:
+    """What stands before the first heading, and the headings' tree."""
+    beginning: list[str] = []
+    top: list[Section] = []
+    path: list[Section] = []
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        fence = _fence_after(line, fence)
+        heading = None if fence else _HEADING.match(line.rstrip("\n"))
+        if heading is None:
+            if path:
+                path[-1].text += line
+            else:
+                beginning.append(line)
+            continue
+        section = Section(heading[2].strip() or "…", len(heading[1]), line)
+        while path and path[-1].level >= section.level:
+            path.pop()
+        (path[-1].sections if path else top).append(section)
+        path.append(section)
+    return "".join(beginning), top
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """The fence that is open after this line."""
+    found = _FENCE.match(line)
+    if found is None:
+        return fence
+    if not fence:
+        return found[1]
+    closes = found[1][0] == fence[0] and len(found[1]) >= len(fence) and not line.strip().strip(fence[0])
+    return "" if closes else fence
+
+
+def _part(section: Section) -> None:
+    """A section whose own text is too long keeps its beginning; the rest becomes sections below it."""
+    if count_tokens(section.text) <= LONG:
+        return
+    parts = list(_parts(section.text))
+    section.text = parts[0]
+    section.sections[:0] = _sections_of_parts(parts[1:], 2, len(parts))
+
+
+def _sections_of_parts(parts: Sequence[str], first: int, count: int) -> list[Section]:
+    return [Section(f"[{number}/{count}]", 7, part) for number, part in enumerate(parts, first)]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Pieces of at most some size, cut between paragraphs, else between lines, else anywhere."""
+    held, size = "", 0
+    for piece in _pieces(text):
+        tokens = count_tokens(piece)
+        if held and size + tokens > _PART:
+            yield held
+            held, size = "", 0
+        held, size = held + piece, size + tokens
+    yield held
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for paragraph in re.split(r"(?<=\n\n)", text):
+        if count_tokens(paragraph) <= _PART:
+            yield paragraph
+            continue
+        for line in paragraph.splitlines(keepends=True):
+            yield from (line[start : start + _PART] for start in range(0, len(line), _PART))
+
+
+def _number(sections: Sequence[Section], above: str) -> int:
+    total = 0
+    for count, section in enumerate(sections, 1):
+        section.number = f"{above}{count}"
+        section.tokens = count_tokens(section.text) + _number(section.sections, f"{section.number}.")
+        total += section.tokens
+    return total
+
+
+def _walk(sections: Sequence[Section]) -> Iterator[Section]:
+    for section in sections:
+        yield section
+        yield from _walk(section.sections)
+
+
+def _plain(title: str) -> str:
+    return " ".join(re.sub(r"[`*_#]", "", title).casefold().split())

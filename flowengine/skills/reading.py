@@ -1,0 +1,203 @@
+"""What the keys of a frontmatter mean: from bytes to a `Skill`, with a diagnostic for each irregularity. Pure.
+
+Whatever the file holds, a skill comes out: a missing name is the folder's, a missing description the body's first
+sentence. It touches no disk.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from flowengine.errors import did_you_mean
+from flowengine.llm.tokens import estimate_tokens
+from flowengine.skills.frontmatter import Found, Node, Scalar, parts_of, read_header, text_of
+from flowengine.skills.irregular import irregular
+from flowengine.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, Stamp
+
+__all__ = ["KEYS", "one_line", "skill_of"]
+
+KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+_MAX_COMPATIBILITY: Final = 500
+_MAX_STAND_IN: Final = 200
+_LONG_BODY: Final = 5_000
+
+
+def skill_of(raw: bytes, file: Path, stamp: Stamp, *, has_files: bool = False, strict: bool = False) -> Skill:
+    """The skill of a SKILL.md's bytes."""
+    parts = parts_of(raw)
+    found = parts.found
+    keys = {} if parts.header is None else read_header(parts.header, parts.line, found)
+    size = estimate_tokens(parts.body)
+    found += [*_unknown_keys(keys), *_body(parts.body, size)]
+    name = _name(keys.get("name"), file.parent.name, found)
+    described = _description(keys.get("description"), parts.body, found)
+    rest = _rest(keys, found)
+    ordered = sorted(found, key=lambda each: (each.line or 0, each.code))
+    return Skill(
+        name=name,
+        description=described,
+        folder=file.parent,
+        file=file,
+        stamp=stamp,
+        body_tokens=size,
+        has_files=has_files,
+        license=rest.license,
+        compatibility=rest.compatibility,
+        metadata=rest.metadata,
+        allowed_tools=rest.allowed_tools,
+        diagnostics=tuple(irregular(each.code, each.message, file, each.line, strict=strict) for each in ordered),
+    )
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and control characters: it stands in a list, and must not look like its next item.
+
+    >>> one_line(" a\\n- b\\x1b ")
+    'a - b'
+    """
+    plain = "".join(" " if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp") else each for each in text)
+    return " ".join(plain.split())
+
+
+# --- name and description ---------------------------------------------------------------------------------
+
+
+def _name(node: Node | None, folder: str, found: list[Found]) -> str:
+    line = _line(node)
+    if node is not None and not isinstance(node, Scalar):
+        found.append(Found("SK209", "`name` must be a text", line))
+    name = unicodedata.normalize("NFKC", one_line(text_of(node))) if node is not None else ""
+    if not name:
+        found.append(Found("SK301", f"`name` is missing; the folder's name '{folder}' is taken", line))
+        return one_line(folder)[:MAX_NAME] or "skill"
+    if isinstance(node, Scalar):
+        found += _misread("name", node)
+    found += (Found(code, message, line) for code, message in _name_rules(name, unicodedata.normalize("NFKC", folder)))
+    return name[:MAX_NAME]
+
+
+def _name_rules(name: str, folder: str) -> Iterator[tuple[str, str]]:
+    shown = f"the name '{name:.80}'"
+    if name != name.lower():
+        yield "SK302", f"{shown} has capital letters"
+    if other := "".join(sorted({each for each in name if not each.isalnum() and each != "-"})):
+        yield "SK303", f"{shown} has {other!r}; letters, digits and hyphens are allowed"
+    if name.startswith("-") or name.endswith("-") or "--" in name:
+        yield "SK304", f"{shown} has a hyphen at an end, or two in a row"
+    if len(name) > MAX_NAME:
+        yield "SK305", f"{shown} has {len(name)} characters; {MAX_NAME} are allowed, and the rest is cut off"
+    if not name.isascii():
+        yield "SK308", f"{shown} is not ASCII; some readers refuse that"
+    if name != folder:
+        yield "SK306", f"{shown} is not that of its folder, '{folder:.80}'"
+
+
+def _description(node: Node | None, body: str, found: list[Found]) -> str:
+    line = _line(node)
+    if node is not None and not isinstance(node, Scalar):
+        found.append(Found("SK209", "`description` must be a text", line))
+    text = one_line(text_of(node)) if node is not None else ""
+    if not text:
+        stand_in = _first_sentence(body)
+        instead = "the body's first sentence stands in for it" if stand_in else "there is nothing to stand in for it"
+        found.append(Found("SK309", f"`description` is missing; {instead}", line))
+        return stand_in
+    if isinstance(node, Scalar):
+        found += _misread("description", node)
+    size = len(text_of(node).strip()) if node is not None else 0
+    if size > MAX_DESCRIPTION:
+        message = f"`description` has {size:,} characters; {MAX_DESCRIPTION:,} are allowed, and the rest is cut off"
+        found.append(Found("SK310", message, line))
+    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1]}…"
+
+
+def _first_sentence(body: str) -> str:
+    """Of the first paragraph that is no heading; else the first heading."""
+    lines = [each.strip() for each in body.split("\n") if each.strip() and not each.startswith(("```", "~~~"))]
+    said = next((each for each in lines if not each.startswith("#")), "") or (lines[0].lstrip("# ") if lines else "")
+    sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])", one_line(said), maxsplit=1)[0]
+    return sentence[:_MAX_STAND_IN]
+
+
+# --- the other keys ---------------------------------------------------------------------------------------
+
+
+class _Rest(NamedTuple):
+    license: str
+    compatibility: str
+    metadata: Mapping[str, str]
+    allowed_tools: tuple[str, ...]
+
+
+def _rest(keys: Mapping[str, Node], found: list[Found]) -> _Rest:
+    texts: dict[str, str] = {}
+    for key in ("license", "compatibility"):
+        node = keys.get(key)
+        if node is not None and not isinstance(node, Scalar):
+            found.append(Found("SK209", f"`{key}` must be a text", _line(node)))
+        texts[key] = one_line(text_of(node)) if node is not None else ""
+    if len(texts["compatibility"]) > _MAX_COMPATIBILITY:
+        message = f"`compatibility` has {len(texts['compatibility'])} characters; {_MAX_COMPATIBILITY} are allowed"
+        found.append(Found("SK211", message, _line(keys["compatibility"])))
+    return _Rest(**texts, metadata=_metadata(keys, found), allowed_tools=_tools(keys.get("allowed-tools"), found))
+
+
+def _metadata(keys: Mapping[str, Node], found: list[Found]) -> dict[str, str]:
+    node = keys.get("metadata")
+    if node is None or (isinstance(node, Scalar) and not node.text):
+        return {}
+    if not isinstance(node, dict):
+        found.append(Found("SK212", "`metadata` must be a map of texts", _line(node)))
+        return {"metadata": text_of(node)}
+    for key, each in node.items():
+        if not isinstance(each, Scalar):
+            kind = "a list" if isinstance(each, list) else "a map"
+            found.append(Found("SK212", f"`metadata.{key:.60}` is {kind}; it is taken as text", _line(each)))
+    return {one_line(key): one_line(text_of(each)) for key, each in node.items()}
+
+
+def _tools(node: Node | None, found: list[Found]) -> tuple[str, ...]:
+    """A text of names with blanks between them, or a list. A blank inside brackets parts nothing: `Bash(git log)`."""
+    if node is None:
+        return ()
+    if isinstance(node, dict) or (isinstance(node, list) and not all(isinstance(each, Scalar) for each in node)):
+        found.append(Found("SK209", "`allowed-tools` must be a text or a list of texts", _line(node)))
+    if isinstance(node, list):
+        return tuple(one_line(text_of(each)) for each in node)
+    return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", text_of(node)))
+
+
+def _unknown_keys(keys: Mapping[str, Node]) -> Iterator[Found]:
+    for key, node in keys.items():
+        if key not in KEYS:
+            yield Found("SK208", f"the key '{one_line(key):.60}' is unknown{did_you_mean(key, KEYS)}", _line(node))
+
+
+_OTHERWISE: Final = re.compile(
+    r"(?i:y|yes|n|no|on|off|true|false|null|~)|[-+]?[0-9][0-9_.,:eExXoa-fA-F]*|[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
+)
+
+
+def _misread(key: str, node: Scalar) -> Iterator[Found]:
+    """A text that YAML 1.1 (or 1.2) resolves to a boolean, a number or a date."""
+    if node.is_plain and _OTHERWISE.fullmatch(node.text):
+        message = f"some readers do not take `{key}: {node.text:.40}` for a text; put it in quotes"
+        yield Found("SK210", message, node.line)
+
+
+def _body(body: str, size: int) -> Iterator[Found]:
+    if not body.strip():
+        yield Found("SK108", "there is nothing below the frontmatter")
+    elif size > _LONG_BODY:
+        yield Found("SK109", f"the body has about {size:,} tokens; up to {_LONG_BODY:,} are recommended")
+
+
+def _line(node: Node | None) -> int | None:
+    if isinstance(node, Scalar):
+        return node.line
+    inner = next(iter(node.values() if isinstance(node, dict) else node or []), None)
+    return None if inner is None else _line(inner)

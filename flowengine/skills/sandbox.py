@@ -1,0 +1,191 @@
+"""Runs scripts of skills where they can do no harm, and refuses where that cannot be had.
+
+Whether the sandbox holds is tried out once a process, by a script that attempts what scripts must not do. It knows
+scripts and outcomes; how they are confined is written in `flowengine.skills.confinement`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from anyio import CancelScope, get_cancelled_exc_class, to_thread
+
+from flowengine.skills.confinement import PROGRAMS, SCRATCH, SKILL, confined, limited
+from flowengine.skills.files import RefusedError
+from flowengine.skills.process import Command, run_command
+from flowengine.skills.script import PATH, Limits, Outcome, interpreter_of
+from flowengine.skills.seccomp import MACHINES, filter_for
+from flowengine.skills.staging import readable
+
+__all__ = ["Sandbox", "Verdict", "verdict"]
+
+_HEAD: Final = 200
+"""Bytes of a script that are looked at."""
+
+
+class Verdict(NamedTuple):
+    """Whether scripts are confined here, and if not, why."""
+
+    holds: bool
+    reason: str = ""
+
+
+class Sandbox:
+    """Where an agent's scripts run."""
+
+    def __init__(self, limits: Limits | None = None, allow_unconfined: bool = False) -> None:
+        """`allow_unconfined`: where there is no sandbox, run scripts with the rights of this process. They can then
+        read its files and reach the network; only the limits of time, memory and output are left."""
+        self.limits = Limits() if limits is None else limits
+        self.allow_unconfined = allow_unconfined
+
+    async def run(self, folder: Path, path: str, arguments: Sequence[str] = (), stdin: str = "") -> Outcome:
+        """Run the script at this path below a skill's folder; a `RefusedError` where that cannot be."""
+        stop, ended = threading.Event(), threading.Event()
+
+        def work() -> Outcome:
+            try:
+                return self._run(folder, path, arguments, stdin.encode("utf-8", "replace"), stop)
+            finally:
+                ended.set()
+
+        try:
+            return await to_thread.run_sync(work, abandon_on_cancel=True)
+        except get_cancelled_exc_class():
+            stop.set()
+            with CancelScope(shield=True):  # Nothing may be left running behind whoever cancelled.
+                await to_thread.run_sync(ended.wait)
+            raise
+
+    def _run(self, folder: Path, path: str, arguments: Sequence[str], stdin: bytes, stop: threading.Event) -> Outcome:
+        held = verdict()
+        if not held.holds and not self.allow_unconfined:
+            raise RefusedError("refused", reason=held.reason)
+        with open(folder / path, "rb") as file:
+            program = interpreter_of(path, file.read(_HEAD).decode("utf-8", "replace"))
+        if not held.holds:
+            return _unconfined([*program, str(folder / path), *arguments], stdin, self.limits, stop)
+        with readable(folder) if _is_root() else nullcontext(folder) as place:
+            return _confined([*program, f"{SKILL}/{path}", *arguments], place, stdin, self.limits, stop)
+
+
+@cache
+def verdict() -> Verdict:
+    """Whether the sandbox holds on this machine, tried out when first asked."""
+    missing = [each for each in (*PROGRAMS, *(["setpriv"] if _is_root() else [])) if shutil.which(each) is None]
+    if missing:
+        return Verdict(False, f"{', '.join(missing)} is not installed")
+    if sys.platform != "linux" or platform.machine() not in MACHINES:
+        return Verdict(False, f"there is no sandbox for {sys.platform} on {platform.machine()}")
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return Verdict(False, "the kernel does not tell the children of a process")
+    return _tried()
+
+
+def _tried() -> Verdict:
+    """What a script says that attempts what it must not be able to do."""
+    limits = Limits(seconds=10, memory=300_000_000, processes=24)
+    with tempfile.TemporaryDirectory(prefix="flowengine-probe-") as folder:
+        os.chmod(folder, 0o755)
+        said = _confined([sys.executable, "-I", "-c", _PROBE], Path(folder), b"", limits, threading.Event())
+    try:
+        found: dict[str, Any] = json.loads(said.stdout)
+    except ValueError:
+        first = (said.stderr.strip() or f"the trial ended with code {said.code}").splitlines()[0]
+        return Verdict(False, f"bubblewrap cannot make one here: {first:.300}")
+    failed = [name for name, holds in found.items() if not holds]
+    return Verdict(False, f"it does not hold: {', '.join(failed)}") if failed else Verdict(True)
+
+
+def _confined(line: Sequence[str], skill: Path, stdin: bytes, limits: Limits, stop: threading.Event) -> Outcome:
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, filter_for(platform.machine()))
+        os.close(writing)
+        chain = confined(line, skill, limits, reading, is_root=_is_root())
+        # Nothing of our own environment: a process can read that of the one that started its sandbox.
+        command = Command(chain, stdin, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, files=[reading], scratch=SCRATCH)
+        return run_command(command, limits, stop)
+    finally:
+        os.close(reading)
+
+
+def _unconfined(line: Sequence[str], stdin: bytes, limits: Limits, stop: threading.Event) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="flowengine-script-", ignore_cleanup_errors=True) as scratch:
+        environment = {"PATH": PATH, "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
+        bounded = [*limited(limits), *line] if shutil.which("prlimit") else line
+        return run_command(Command(bounded, stdin, environment, scratch), limits, stop)
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+_PROBE: Final = """
+import ctypes, json, mmap, os, signal, socket, sys, time
+
+def refused(attempt):
+    try:
+        attempt()
+    except Exception:
+        return True
+    return False
+
+def connect():
+    with socket.socket() as caller:
+        caller.settimeout(1)
+        caller.connect(("192.0.2.1", 9))
+
+def network():
+    with open("/proc/net/dev") as file:
+        return all(line.split(":")[0].strip() == "lo" for line in file.readlines()[2:])
+
+def processes():
+    made = []
+    try:
+        for _ in range(60):
+            made.append(os.fork())
+            if made[-1] == 0:
+                time.sleep(30)
+                os._exit(0)
+    except OSError:
+        return 4 < len(made) < 30
+    finally:
+        for each in made:
+            os.kill(each, signal.SIGKILL)
+    return False
+
+def unshare():
+    if ctypes.CDLL(None).unshare(0x10000000):
+        raise OSError
+
+def pages():
+    mmap.mmap(-1, 600_000_000)
+
+KNOWN = {"ld.so.cache", "alternatives"}
+held = {
+    "the network can be reached": refused(connect) and network(),
+    "files of the machine can be read": not os.path.exists("/etc/passwd") and set(os.listdir("/etc")) <= KNOWN,
+    "the skill can be written": refused(lambda: open("/skill/x", "w")),
+    "the root can be written": refused(lambda: open("/x", "w")) and refused(lambda: open("/dev/x", "w")),
+    "the scratch folder cannot be written": not refused(lambda: open("/scratch/x", "w")),
+    "the environment is visible": not [each for each in os.environ if each.startswith("FLOWENGINE")],
+    "the privileges are not dropped": os.getuid() != 0 and refused(lambda: os.setuid(0)),
+    "namespaces can be nested": refused(unshare),
+    "other processes are visible": sum(each.isdigit() for each in os.listdir("/proc")) < 10,
+    "the limit on processes is not kept": processes(),
+    "the limit on memory is not kept": refused(pages),
+}
+print(json.dumps(held))
+"""
