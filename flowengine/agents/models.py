@@ -96,7 +96,7 @@ def _named(model: str, max_retries: int, around: Surroundings) -> Model:
         said = around.providers.get(provider, said)
     address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
     made = get_llm(model, environ=around.environ, max_retries=max_retries, limits=said.limits, **address)
-    price = said_price(around.prices, model, made)
+    price = said_price(around.prices, model, made.provider, made.name)
     return made if price is None else with_price(made, price)
 
 

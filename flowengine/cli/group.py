@@ -13,6 +13,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("flowengine.cli.commands.run", "Run a flow."),
     "validate": ("flowengine.cli.commands.validate", "Check flow files without running them."),
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),
+    "plan": ("flowengine.cli.commands.plan", "Say what a flow can cost at most, before it runs."),
     "export": ("flowengine.cli.commands.export", "Write a run into one HTML file."),
     "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
     "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),

@@ -70,9 +70,9 @@ def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] |
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
 
 
-def said_price(prices: Mapping[str, Price], written: str, model: Model) -> Price | None:
+def said_price(prices: Mapping[str, Price], written: str, provider: str, name: str) -> Price | None:
     """The price said for a model: under the name as it is written, its provider and name, or its name alone."""
-    names = (written, f"{model.provider}/{model.name}", model.name)
+    names = (written, f"{provider}/{name}", name)
     return next((prices[name] for name in names if name in prices), None)
 
 

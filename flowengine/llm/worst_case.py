@@ -18,7 +18,7 @@ from flowengine.llm.priced import price_of
 from flowengine.llm.pricing import Price, longest_answer
 from flowengine.llm.tokens import count_tokens
 
-__all__ = ["LONGEST_ANSWER", "WorstCase", "worst_cases"]
+__all__ = ["LONGEST_ANSWER", "WorstCase", "with_margin", "worst_cases"]
 
 LONGEST_ANSWER: Final = 4096
 """Tokens allowed to an answer where neither its author nor its vendor sets a bound."""
@@ -73,10 +73,9 @@ class _Asked:
         self._model = model
         self._request = request
         self._counted = _counted(request, model.name)
-        self.question = self._counted
+        widened = with_margin(self._counted, model.provider)
+        self.question = min(widened, _octets(request) + _MARGIN)
         """Its tokens, at most."""
-        if model.provider not in _PUBLIC:
-            self.question = min(self._counted * 3 // 2, _octets(request)) + _MARGIN
         self.price = price_of(model, prompt_tokens=self.question, extra=request.extra)
 
     def longest_answer(self) -> int:
@@ -93,6 +92,11 @@ _PER_REQUEST: Final = 16
 _FOR_TOOLS: Final = 600
 """Tokens that vendors add to explain tools to a model."""
 _MARGIN: Final = 64
+
+
+def with_margin(counted: int, provider: str) -> int:
+    """The most tokens that a vendor's models may make of so many counted here."""
+    return counted if provider in _PUBLIC else counted * 3 // 2 + _MARGIN
 
 
 def _texts(request: Request) -> Iterator[str]:
