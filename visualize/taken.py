@@ -13,7 +13,7 @@ from flowengine.engine.graph import ON_ERROR
 from visualize.progress import NodeRow, Progress
 from visualize.skeleton import Level, Site
 
-__all__ = ["EdgeState", "SiteEdge", "critical_path", "edges_of"]
+__all__ = ["EdgeState", "SiteEdge", "critical_path", "edges_of", "units_of"]
 
 EdgeState = Literal["declared", "taken", "not_taken", "undecided"]
 
@@ -122,12 +122,17 @@ def _chain(rows: Mapping[str, NodeRow | None], level: Level) -> list[str]:
     return line
 
 
-def _deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]]) -> list[str]:
-    """Of a container's items or rounds, those that it waited for."""
+def units_of(container: NodeRow) -> list[str]:
+    """What the paths of a container's items or rounds begin with, in their order."""
     if container.kind == "subflow":
         return [f"{container.id}."]
     between = ".round" if container.kind == "loop" else ""
-    own = [f"{container.id}{between}[{index}]." for index in sorted(container.units)]
-    if container.kind == "loop" or not own:
+    return [f"{container.id}{between}[{index}]." for index in sorted(container.units)]
+
+
+def _deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]]) -> list[str]:
+    """Of a container's items or rounds, those that it waited for."""
+    own = units_of(container)
+    if container.kind != "map" or not own:
         return own
     return [max(own, key=lambda unit: max((row.ended or 0.0 for row in units.get(unit, {}).values()), default=0.0))]

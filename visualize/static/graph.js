@@ -6,6 +6,8 @@ const GLYPHS = {
   paused: "‖", partial: "◐",
 };
 
+const COUNT = new Intl.NumberFormat("en");
+
 function secondsText(seconds) {
   if (seconds === null) return "";
   const found = Math.max(0, seconds);
@@ -26,7 +28,7 @@ function costText(found) {
 
 function spending(found) {
   const calls = `${found.calls} call${found.calls === 1 ? "" : "s"}`;
-  return [calls, `${found.tokens.toLocaleString("en")} tokens`, costText(found)].join(" · ");
+  return [calls, `${COUNT.format(found.tokens)} tokens`, costText(found)].join(" · ");
 }
 
 // One line of at most so many characters, without control characters.
@@ -62,7 +64,7 @@ function timesOf(rows) {
   const begun = rows.reduce((sum, row) => sum + row.units.size, 0);
   const total = rows.length === 1 ? rows[0].total : null;
   if (!begun && total === null) return "";
-  return ` ×${begun.toLocaleString("en")}${total === null ? "" : ` of ${total.toLocaleString("en")}`}`;
+  return ` ×${COUNT.format(begun)}${total === null ? "" : ` of ${COUNT.format(total)}`}`;
 }
 
 function standingOf(rows, status, now, retries) {
@@ -70,7 +72,7 @@ function standingOf(rows, status, now, retries) {
   if (rows.length > 1) {
     const counts = new Map();
     for (const row of rows) counts.set(row.status, (counts.get(row.status) || 0) + 1);
-    said.push([...counts].map(([each, count]) => `${GLYPHS[each]} ${count.toLocaleString("en")}`).join(" "));
+    said.push([...counts].map(([each, count]) => `${GLYPHS[each]} ${COUNT.format(count)}`).join(" "));
   } else {
     const cause = rows.length && rows[0].cause ? `: ${rows[0].cause.replaceAll("_", " ")}` : "";
     said.push(`${GLYPHS[status]} ${status}${cause}`);
@@ -130,11 +132,14 @@ class Graph {
     if (this.painted[number] === key) return;
     this.painted[number] = key;
     const group = this.groups[number];
-    for (const each of [...group.classList]) if (each.startsWith("s-")) group.classList.remove(each);
-    group.classList.add(`s-${said.status}`);
-    group.classList.toggle("critical", said.isCritical);
+    const classes = group.classList;
+    if (!classes.contains(`s-${said.status}`)) {
+      for (const each of [...classes]) if (each.startsWith("s-")) classes.remove(each);
+      classes.add(`s-${said.status}`);
+    }
+    if (classes.contains("critical") !== said.isCritical) classes.toggle("critical");
     if (this.isCompact) {
-      group.querySelector(".name").textContent = `${GLYPHS[said.status]} ${said.name}`;
+      this.write(group, ".name", `${GLYPHS[said.status]} ${said.name}`);
       return;
     }
     this.write(group, ".name", said.name);
@@ -157,5 +162,35 @@ class Graph {
   // Keep in view what has the text in its path; everything where it is empty.
   dim(matches) {
     this.head.drawn.forEach((path, number) => this.groups[number].classList.toggle("dim", !matches(path)));
+  }
+}
+
+// Of a large graph, only what is in sight is displayed: the browser lays out nothing else.
+class Sight {
+  constructor(graph, box) {
+    this.box = box;
+    this.spots = graph.groups.map((group) => {
+      const [x, y] = group.getAttribute("transform").match(/-?[\d.]+/g).map(Number);
+      return { group, x, y, isFrame: group.classList.contains("frame"), isShown: !group.hasAttribute("display") };
+    });
+    this.shown = new Set(this.spots.filter((spot) => spot.isShown));
+    new ResizeObserver(() => this.look(this.last)).observe(box);
+  }
+
+  // What was shown and is out of sight is hidden, and the other way round. `place`: the scene's x, y and scale.
+  look(place) {
+    this.last = place;
+    if (!place) return;
+    const { x, y, scale } = place;
+    const [left, top] = [-x / scale - 200, -y / scale - 60];
+    const [right, bottom] = [left + this.box.clientWidth / scale + 400, top + this.box.clientHeight / scale + 120];
+    const now = new Set();
+    for (const spot of this.spots) {
+      const inside = spot.x >= left && spot.x <= right && spot.y >= top && spot.y <= bottom;
+      if (inside || spot.isFrame) now.add(spot);
+    }
+    for (const spot of this.shown) if (!now.has(spot)) spot.group.setAttribute("display", "none");
+    for (const spot of now) if (!this.shown.has(spot)) spot.group.removeAttribute("display");
+    this.shown = now;
   }
 }

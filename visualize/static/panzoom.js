@@ -3,13 +3,13 @@
 const TOOLS = 44; // Pixels at the top of the box where the buttons are.
 
 class PanZoom {
-  // `box` is the element that clips, `svg` what it holds; `onScale` hears every change of scale.
-  constructor(box, svg, onScale = () => {}) {
+  // `box` is the element that clips, `svg` what it holds; `onMove` hears every new place.
+  constructor(box, svg, onMove = () => {}) {
     this.box = box;
     this.scene = svg.querySelector(".scene");
     this.svg = svg;
     this.size = { width: svg.viewBox.baseVal.width, height: svg.viewBox.baseVal.height };
-    this.onScale = onScale;
+    this.onMove = onMove;
     this.pointers = new Map();
     this.moved = 0;
     svg.removeAttribute("viewBox");
@@ -49,7 +49,7 @@ class PanZoom {
     this.x = x;
     this.y = y;
     this.scene.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${this.scale.toFixed(4)})`);
-    this.onScale(this.scale);
+    this.onMove(this);
   }
 
   // Zoom so that what is at a point of the box stays there.

@@ -98,15 +98,16 @@ function ruler(clock, words) {
   const head = document.createElement("div");
   head.className = "row ruler";
   const bars = part("bars", "");
+  head.append(part("name", words), bars);
   const rough = clock.length / 6;
   const power = 10 ** Math.floor(Math.log10(rough));
+  if (clock.length < 1e-3) return head; // Nothing has taken any time yet.
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
   for (let at = 0; at < clock.length * 0.97; at += step) {
     const tick = part("tick", secondsText(at));
     tick.style.left = `${(at / clock.length) * 100}%`;
     bars.append(tick);
   }
-  head.append(part("name", words), bars);
   return head;
 }
 
@@ -182,7 +183,7 @@ function callRows(run, now) {
   calls.sort((a, b) => a.call.seq - b.call.seq);
   const make = ({ row, call }, element) => {
     const bars = part("bars", "");
-    const tokens = call.tokens === undefined ? "" : ` · ${call.tokens.toLocaleString("en")} tokens`;
+    const tokens = call.tokens === undefined ? "" : ` · ${COUNT.format(call.tokens)} tokens`;
     const cost = call.cost === undefined ? "" : ` · ${dollars(call.cost)}`;
     const words = `${secondsText(call.seconds)}${tokens}${cost}`;
     bars.append(bar(clock, call.at - call.seconds, call.at, `call ${call.error === undefined ? "" : "bad"}`, words));
@@ -216,7 +217,7 @@ const WORDS = {
   tool: (line) => `${line.name} ${line.begins ? "begins" : line.failed ? "failed" : secondsText(line.seconds)}`,
   retry: (line) => `attempt ${line.attempt} failed: ${line.error}`,
   judged: (line) => `round ${line.number}: ${line.score === undefined ? "" : line.score.toFixed(2)} ${line.passed ? "passed" : "did not pass"}`,
-  map: (line) => `${line.total.toLocaleString("en")} items`,
+  map: (line) => `${COUNT.format(line.total)} items`,
   round: (line) => `round ${line.number} ${line.stopped ? "stopped" : "went on"}`,
   asked: (line) => `${line.message} (${line.choices.join(", ")})`,
   answered: (line) => `${line.choice}${line.by ? ` by ${line.by}` : ""}`,

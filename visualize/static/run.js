@@ -1,6 +1,8 @@
 // The page of a run: what is chosen, which moment is shown, and what is still to come. It holds the other parts
 // together and draws nothing itself.
 
+const CULLED = 150; // Above this many nodes, those out of sight are not displayed.
+
 class RunPage {
   constructor(head, lines) {
     this.head = head;
@@ -17,7 +19,11 @@ class RunPage {
     this.scrub = document.getElementById("scrub");
     this.rows = new Rows(document.getElementById("rows"), (item) => this.chooseRow(item));
     const view = document.getElementById("view");
-    this.zoom = new PanZoom(view, this.graph.svg, (scale) => view.classList.toggle("far", scale < 0.3));
+    const sight = head.drawn.length > CULLED ? new Sight(this.graph, view) : null;
+    this.zoom = new PanZoom(view, this.graph.svg, (place) => {
+      view.classList.toggle("far", place.scale < 0.3);
+      if (sight) sight.look(place);
+    });
     this.listen(view);
     this.follow();
     this.readPlace();
@@ -229,8 +235,8 @@ class RunPage {
     const found = run.usage;
     const cost = found.answered && !found.priced ? "unknown" : dollars(found.cost) + (found.priced < found.answered ? " +" : "");
     const texts = {
-      took: run.begun === null || end === null ? "" : secondsText(end - run.begun), "run-calls": found.calls.toLocaleString("en"),
-      "run-tokens": found.answered && !found.counted ? "unknown" : found.tokens.toLocaleString("en"), "run-cost": cost,
+      took: run.begun === null || end === null ? "" : secondsText(end - run.begun), "run-calls": COUNT.format(found.calls),
+      "run-tokens": found.answered && !found.counted ? "unknown" : COUNT.format(found.tokens), "run-cost": cost,
     };
     for (const [name, text] of Object.entries(texts)) {
       const element = document.getElementById(name);
@@ -258,7 +264,9 @@ class RunPage {
       button.setAttribute("aria-selected", String(button.dataset.tab === name));
     }
     this.rows.box.scrollTop = 0;
+    this.rows.chosen = null;
     this.paintRows();
+    if (name !== "events") this.rows.choose(this.node);
   }
 
   paintRows(now = null) {
@@ -273,7 +281,7 @@ class RunPage {
     if (this.tab === "events") for (const item of items) item.class = item.line.seq >= count ? "later" : "";
     const events = (item) => !this.find || `${item.line.node ?? ""} ${wordsOf(item.line)}`.toLowerCase().includes(this.find);
     this.rows.show(this.tab === "events" ? items.filter(events) : this.tab === "state" ? items : this.filtered(items), make, head);
-    if (this.tab === "events" && this.at !== null) this.rows.choose(`#${this.at}`, false);
+    if (this.tab === "events" && this.at !== null && this.rows.chosen !== `#${this.at}`) this.rows.choose(`#${this.at}`);
   }
 
   // --- the panel

@@ -74,13 +74,15 @@ def _difference(title: str, a: Any, b: Any) -> Markup:
 
 
 def _nodes(a: Reading, b: Reading) -> Markup:
-    paths = list(dict.fromkeys([*a.progress.nodes, *b.progress.nodes]))
+    paths = list(dict.fromkeys(row.id for row in (*a.rows, *b.rows)))
     told = [(path, _cells(a.row(path), b.row(path))) for path in paths]
     same = [not any(differs for _, differs in cells) for _, cells in told]
     order = sorted(range(len(told)), key=same.__getitem__) if len(told) > _LISTED else range(len(told))
     listed = [told[number] for number in list(order)[:_LISTED]]
-    head = element("tr", [element("th", each) for each in ("Node", "Status", "", "Took", "", "Cost", "", "Route", "")])
-    sides = element("tr", element("th"), [element("th", side) for side in "ABABABAB"])
+    head = element(
+        "tr", [element("th", each) for each in ("Node", "Status", "", "Took", "", "Cost", "", "Route", "", "Output")]
+    )
+    sides = element("tr", element("th"), [element("th", side) for side in "ABABABAB"], element("th"))
     rows = [element("tr", element("td", path), [_cell(*cell) for cell in cells]) for path, cells in listed]
     return element(
         "section",
@@ -104,6 +106,7 @@ def _cells(a: NodeRow | None, b: NodeRow | None) -> list[tuple[Child, bool]]:
         *[(each, False) for each in times],
         *[(each, costs[0] != costs[1]) for each in costs],
         *[(each, routes[0] != routes[1]) for each in routes],
+        ("differs", True) if _outputs_of(a, b) is not None else ("", False),
     ]
 
 
@@ -115,17 +118,22 @@ def _route(row: NodeRow | None) -> str:
     return "" if row is None or row.result is None or row.result.route is None else f"→ {row.result.route}"
 
 
+def _outputs_of(a: NodeRow | None, b: NodeRow | None) -> tuple[Any, Any] | None:
+    """What came out of both, where both finished and it is not the same."""
+    if a is None or b is None or a.result is None or b.result is None:
+        return None
+    before, after = jsonable(a.result.output), jsonable(b.result.output)
+    return None if before == after else (before, after)
+
+
 def _outputs_apart(a: Reading, b: Reading, paths: list[str]) -> Iterator[Markup]:
     told = 0
     for path in paths:
-        one, two = a.row(path), b.row(path)
-        if one is None or two is None or one.result is None or two.result is None:
-            continue
-        before, after = jsonable(one.result.output), jsonable(two.result.output)
-        if before == after:
+        outputs = _outputs_of(a.row(path), b.row(path))
+        if outputs is None:
             continue
         told += 1
         if told > _TOLD:
             yield note(f"The outputs of more than {_TOLD} nodes differ; the first ones are shown.")
             return
-        yield fold(f"Output of {path}", difference(before, after))
+        yield fold(f"Output of {path}", difference(*outputs))

@@ -65,7 +65,9 @@ def flow_page(
         "main",
         element("h1", name),
         note(description) if description else None,
-        element("section", element("h2", "Last runs"), plot_svg(history)) if history else None,
+        element("section", element("h2", "Last runs"), element("div", plot_svg(history), class_="scrolls"))
+        if history
+        else None,
         element("section", element("h2", "Checks"), _problems(problems)),
         _drawn(picture) if picture is not None else None,
         element("section", element("h2", "Source"), _source(source, problems)) if source is not None else None,

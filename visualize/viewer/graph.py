@@ -21,8 +21,10 @@ from visualize.viewer.html import Markup, whole
 __all__ = ["COMPACT", "graph_markup"]
 
 COMPACT: Final = 2_000
-"""Above this many nodes a box holds its name and its glyph alone, and edges are one drawing."""
+"""Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""
 
+_BUNDLE: Final = 100
+"""Edges in one drawing."""
 _LINE: Final = 15
 _NARROW: Final = 204.0
 _WIDE: Final = 300.0
@@ -68,8 +70,9 @@ class _Drawing:
 
     def _edges(self) -> Iterator[str]:
         paths = [curve(points) for points in self._placed.paths]
-        if self._compact:
-            yield f'<path class="edge declared" d="{" ".join(paths)}"/>'
+        if self._compact:  # In bundles, each of which the browser can leave out as it is out of sight.
+            for begin in range(0, len(paths), _BUNDLE):
+                yield f'<path class="edge declared" d="{" ".join(paths[begin : begin + _BUNDLE])}"/>'
             return
         for number, (edge, path, points) in enumerate(zip(self._picture.edges, paths, self._placed.paths, strict=True)):
             yield (
@@ -84,9 +87,10 @@ class _Drawing:
     def _box(self, node: PictureNode, box: Box, *, is_frame: bool = False) -> str:
         """A node's group: its place is in its transform, so that all boxes of a kind are drawn alike."""
         shape = outline(node.kind, Box(0.0, 0.0, box.width, box.height))
+        hidden = ' display="none"' if self._compact and not is_frame else ""  # Our script shows what is in sight.
         opening = (
             f'<g class="{_node_class(node, is_frame)}" data-node="{self._numbers[node.id]}" '
-            f'transform="translate({box.x:.1f} {box.y:.1f})">'
+            f'transform="translate({box.x:.1f} {box.y:.1f})"{hidden}>'
         )
         if self._compact:
             words = _text(f"{look_of(node).glyph} {cut(node.name, _NAME)}".strip())

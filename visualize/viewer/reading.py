@@ -9,7 +9,9 @@ from typing import Final
 from flowengine.engine.events import Event
 from visualize.picture import Picture, closed, picture_of_progress
 from visualize.progress import NodeRow, folded
+from visualize.skeleton import Level
 from visualize.states import States
+from visualize.taken import units_of
 
 __all__ = ["OPEN_NODES", "Reading"]
 
@@ -61,6 +63,36 @@ class Reading:
     def times(self, site: str) -> Sequence[NodeRow]:
         """All the times that a node ran."""
         return self.progress.times.get(site, ())
+
+    @cached_property
+    def rows(self) -> list[NodeRow]:
+        """All rows in the order of the flow: those of a body below their container, item by item or round by round."""
+        found: dict[str, NodeRow] = {}
+        self._gather(self.progress.skeleton.top, "", found)
+        found.update((path, row) for path, row in self.progress.nodes.items() if path not in found)
+        return list(found.values())
+
+    def _gather(self, level: Level, unit: str, found: dict[str, NodeRow]) -> None:
+        for name, site in level.sites.items():
+            row = self.row(unit + name)
+            if row is None:
+                continue
+            found[row.id] = row
+            if site.body is not None:
+                for each in units_of(row):
+                    self._gather(site.body, each, found)
+
+    @cached_property
+    def _bodies(self) -> dict[str, list[NodeRow]]:
+        bodies: dict[str, list[NodeRow]] = {}
+        for row in self.rows:
+            if row.spot.container is not None:
+                bodies.setdefault(row.spot.container, []).append(row)
+        return bodies
+
+    def inside(self, container: NodeRow) -> Sequence[NodeRow]:
+        """The rows of a container's body, in the order of the flow."""
+        return self._bodies.get(container.id, ())
 
     def panels(self) -> list[str]:
         """Everything that has a panel: each row, and each node that has none or several."""

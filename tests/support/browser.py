@@ -1,0 +1,119 @@
+"""A real browser for tests: headless Chromium, driven by Playwright on a thread of its own.
+
+    def test_it_opens(browser):
+        with browser.tab() as tab:
+            tab.goto("file:///tmp/run.html")
+            assert tab.inner_text("h1") == "research"
+            assert tab.trouble == []
+
+Playwright's synchronous interface leaves an event loop running on its thread, where no test of asynchronous code
+could run any more; hence the thread. A test imports the fixture in its `conftest.py`:
+`from tests.support.browser import browser` (and names it in `__all__`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support.require import missing
+
+__all__ = ["Browser", "Tab", "browser"]
+
+CHROMIUM: Final = "/usr/bin/chromium"
+ARGUMENTS: Final = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+class Tab:
+    """One page with an empty profile. Every method of Playwright's `Page` is here, called on the browser's thread."""
+
+    def __init__(self, call: Callable[..., Any], page: Any) -> None:
+        self._call = call
+        self._page = page
+        self.trouble: list[str] = []
+        """Errors of scripts, and whatever the console holds that is worse than information."""
+        self.requests: list[str] = []
+        """Every address that was asked for."""
+        page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
+        page.on("console", self._hear)
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def _hear(self, message: Any) -> None:
+        if message.type in ("error", "warning", "assert"):
+            self.trouble.append(f"{message.type}: {message.text}")
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self._call, getattr(self._page, name))
+
+    def key(self, name: str) -> None:
+        """Press a key, wherever the focus is."""
+        self._call(self._page.keyboard.press, name)
+
+    def texts(self, selector: str) -> list[str]:
+        """The texts of all elements like that, with blanks made single."""
+        found: list[str] = self.eval_on_selector_all(selector, "all => all.map(each => each.textContent)")
+        return [" ".join(text.split()) for text in found]
+
+    def wait(self, expression: str, timeout: float = 5.0) -> None:
+        """Until an expression of the page's script is true. (Playwright's own way needs `eval` inside the page.)"""
+        deadline = time.monotonic() + timeout
+        while not self.evaluate(expression):
+            assert time.monotonic() < deadline, f"not true within {timeout:g} s: {expression}; trouble: {self.trouble}"
+            time.sleep(0.02)
+
+
+class Browser:
+    """Headless Chromium."""
+
+    def __init__(self, call: Callable[..., Any], chromium: Any) -> None:
+        self._call = call
+        self._chromium = chromium
+
+    @contextmanager
+    def tab(self, width: int = 1280, height: int = 800, scheme: str = "light", **options: Any) -> Generator[Tab]:
+        """A new page in a new, empty profile; `options` are those of Playwright's `new_context`."""
+        size = {"width": width, "height": height}
+        context = self._call(self._chromium.new_context, viewport=size, color_scheme=scheme, **options)
+        try:
+            yield self._call(lambda: Tab(self._call, context.new_page()))
+        finally:
+            self._call(context.close)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Generator[Browser]:
+    """One browser for all tests of a session."""
+    if not Path(CHROMIUM).exists():
+        missing(f"Chromium is not installed at {CHROMIUM} (Debian: apt-get install chromium)")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("the package `playwright` is not installed")
+        raise
+    with ThreadPoolExecutor(1, "browser") as thread:
+
+        def call(function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+            return thread.submit(function, *arguments, **options).result()
+
+        driver = call(sync_playwright().start)
+        try:
+            chromium = call(driver.chromium.launch, executable_path=CHROMIUM, args=list(ARGUMENTS))
+            yield Browser(call, chromium)
+            call(chromium.close)
+        finally:
+            call(driver.stop)
