@@ -6,7 +6,7 @@ Only what the file says: the output of a function is anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -71,7 +71,7 @@ def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape 
         shape = _agent_output(spec, node)
         return shape if field == "output" else _model(LLMResult, content=shape or {})
     if isinstance(node, MapNodeSpec | LoopNodeSpec | SubflowNodeSpec) or field == "output":
-        return _output(spec, node)
+        return spec.remembered(f"output of {'.'.join((*level, name))}", lambda each: _output(each, node))
     return None
 
 
@@ -134,8 +134,15 @@ def _node(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
 def _round(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
     for each in holders_of(spec, level):
         if isinstance(each.holder, LoopNodeSpec):
-            return _object((*each.holder.initial, *ROUND), index=_NUMBER, last=_BOOLEAN), 0
+            return _variables(spec, each.path, each.holder), 0
     return None
+
+
+def _variables(spec: FlowSpec, level: NodePath, holder: LoopNodeSpec) -> Shape:
+    return spec.remembered(
+        f"round of {'.'.join(level)}",
+        lambda _: _object((*holder.initial, *ROUND), index=_NUMBER, last=_BOOLEAN),
+    )
 
 
 def _each(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
@@ -186,7 +193,7 @@ def input_shape(declared: InputSpec) -> Shape | None:
     return None if declared.type is None else {"type": declared.type}
 
 
-def unknown_field(shape: Shape | None, fields: tuple[str, ...]) -> tuple[str, frozenset[str] | str] | None:
+def unknown_field(shape: Shape | None, fields: tuple[str, ...]) -> tuple[str, Collection[str]] | None:
     """The first field that a value of this shape does not have, with those it has (or with what it is instead)."""
     for field in fields:
         if not is_map(shape):

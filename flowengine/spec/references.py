@@ -12,7 +12,7 @@ Source of the rules: rules 1, 2, 10 and 14 of the flow format.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flowengine.engine.graph import ON_ERROR, Edge, Vertex
 from flowengine.errors import TemplateSyntaxError
@@ -32,6 +32,10 @@ TRANSPARENT = frozenset({"routing", "condition", "evaluation", "approval"})
 """Node types that pass on the `result` they received."""
 
 
+_MOST_SHARED: Final = 20_000
+"""References in the texts of shared agents, counted once a node that names the agent."""
+
+
 class Use(NamedTuple):
     """A name that a text reads."""
 
@@ -49,6 +53,8 @@ class Reads:
         """Node → what it reads before it runs and in `set`, its agent's templates included."""
         self.at_end: dict[NodePath, list[Use]] = {(): []}
         """Level → what is read once its nodes are settled: `outputs`, and what a container says of its body."""
+        self.too_much: NodePath | None = None
+        """The node with which all nodes together read too much through shared agents; the rest was left aside."""
         self.of_nobody: list[Use] = []
         """What agents read that no node names."""
         self.reaching: dict[NodePath, list[Use]] = {}
@@ -114,9 +120,14 @@ def _parsed(text: Text) -> tuple[Reference, ...] | TemplateSyntaxError:
 def _hand_out(spec: FlowSpec, shared: dict[KeyPath, list[Use]], reads: Reads) -> None:
     """What shared agents read is read by each node that names them and does not say it itself."""
     handed: set[int] = set()
+    total = 0
     for path, node in nodes_of(spec) if shared else ():
         if isinstance(node, AgentNodeSpec):
             of_agent = shared.get(agent_path(spec, key_path(path), node) or (), [])
+            total += len(of_agent)
+            if total > _MOST_SHARED:
+                reads.too_much = path
+                break
             uses = [use for use in of_agent if use.text.path[2] not in node.model_fields_set]
             reads.of_node[path].extend(uses)
             handed.update(map(id, uses))

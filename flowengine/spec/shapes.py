@@ -6,7 +6,7 @@ kin) and leaves values alone: nothing is validated against a schema here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, TypeGuard, cast
 
 from flowengine.errors import did_you_mean
@@ -71,7 +71,7 @@ def _check_type(given: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
             yield (*path, "type"), f"unknown JSON type '{name}'{hint}"
 
 
-def fields_of(schema: Any) -> frozenset[str] | None:
+def fields_of(schema: Any) -> Collection[str] | None:
     """The fields that a value of this schema has; None where it may have others or is not described.
 
     >>> sorted(fields_of({"type": "object", "properties": {"a": {}, "b": {}}}))
@@ -83,7 +83,7 @@ def fields_of(schema: Any) -> frozenset[str] | None:
     combined = any(word in schema for word in (*_LISTS_OF_SCHEMAS, "$ref", "patternProperties", "if"))
     if schema.get("type", "object") != "object" or "properties" not in schema or open_ended or combined:
         return None
-    return frozenset(schema["properties"])
+    return cast("dict[str, Any]", schema["properties"]).keys()
 
 
 def item_of(schema: Any, field: str) -> Any:
