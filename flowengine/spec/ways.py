@@ -79,14 +79,19 @@ def _needed(nodes: Iterable[str], edges: Iterable[Edge]) -> _Parents:
     return {node: tuple(routes.get(node) or plain.get(node, ())) for node in nodes}
 
 
-def _chosen(edges: Iterable[Edge]) -> dict[str, str]:
-    """Route's target → the one node that chooses it; those that several nodes choose, or a failure, are left out."""
-    choosers: dict[str, set[str | None]] = {}
+def _chosen(edges: Collection[Edge]) -> dict[str, str]:
+    """Route's target → the one node that chooses it, and with it no other target; nor is it for a failure."""
+    choosers: dict[str, set[str]] = {}
+    led_to: dict[tuple[str, str], set[str]] = {}
     for source, target, route in edges:
         if route is not None:
-            choosers.setdefault(target, set()).add(None if route == ON_ERROR else source)
-    found = {target: next(iter(each)) for target, each in choosers.items() if len(each) == 1}
-    return {target: source for target, source in found.items() if source is not None}
+            choosers.setdefault(target, set()).add(source)
+            led_to.setdefault((source, route), set()).add(target)
+    shared = set[str]()
+    for (_, route), targets in led_to.items():
+        if route == ON_ERROR or len(targets) > 1:
+            shared |= targets
+    return {target: min(each) for target, each in choosers.items() if len(each) == 1 and target not in shared}
 
 
 def _dominators(parents: _Parents) -> dict[str, str | None]:
