@@ -36,7 +36,7 @@ class ContextProviderFactory:
     >>> ContextProviderFactory.create_from_config([{"type": "conversation_history", "max_item": 10}])
     Traceback (most recent call last):
     ...
-    flowengine.providers.parameters.ParameterError: context provider 'conversation_history' has no parameter
+    flowengine.providers.parameters.UnknownParameterError: context provider 'conversation_history' has no parameter
     'max_item'; did you mean 'max_items'?
     """
 

@@ -33,10 +33,13 @@ class FixedFileProvider(ContextProvider):
 
     provider_name: ClassVar[str] = "fixed_file"
 
-    def __init__(self, file_path: str | os.PathLike[str], description: str = "") -> None:
+    def __init__(
+        self, file_path: str | os.PathLike[str], description: str = "", *, found: Path | None = None
+    ) -> None:
+        """`found`: where the file is, for a path that is not relative to the current folder."""
         self.file_path = str(file_path)
         self.description = description
-        self._path = Path(file_path).expanduser().absolute()
+        self._path = located(file_path, None, parameter="file_path") if found is None else found
         self._read = self._text()
 
     @classmethod
@@ -62,9 +65,7 @@ class FixedFileProvider(ContextProvider):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
-        made = cls(located(config["file_path"], root, parameter="file_path"), config.get("description", ""))
-        made.file_path = config["file_path"]
-        return made
+        return cls(**config, found=located(config["file_path"], root, parameter="file_path"))
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         return joined(self.fragments(query, ()))

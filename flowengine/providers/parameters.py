@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.values import is_json_type, shown
 
-__all__ = ["ParameterError", "check_parameters", "kinds_of", "schema_of_constructor"]
+__all__ = ["ParameterError", "UnknownParameterError", "check_parameters", "kinds_of", "schema_of_constructor"]
 
 
 class ParameterError(DefinitionError):
@@ -22,6 +22,10 @@ class ParameterError(DefinitionError):
     def __init__(self, message: str, parameter: str | None = None) -> None:
         super().__init__(message)
         self.parameter = parameter
+
+
+class UnknownParameterError(ParameterError):
+    """A provider has no parameter of that name."""
 
 
 _NAMES: Final[Mapping[str, str]] = {
@@ -75,14 +79,14 @@ def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, A
     >>> check_parameters("conversation", schema, {"max_itms": 5})
     Traceback (most recent call last):
     ...
-    flowengine.providers.parameters.ParameterError: context provider 'conversation' has no parameter 'max_itms';
+    flowengine.providers.parameters.UnknownParameterError: context provider 'conversation' has no parameter 'max_itms';
     did you mean 'max_items'?
     """
     parameters = cast("Mapping[str, Mapping[str, Any]]", schema.get("parameters", {}))
     for key, value in given.items():
         if key not in parameters:
             near = did_you_mean(key, parameters) or f"; it has {', '.join(parameters) or 'none'}"
-            raise ParameterError(f"context provider '{name}' has no parameter '{key}'{near}", key)
+            raise UnknownParameterError(f"context provider '{name}' has no parameter '{key}'{near}", key)
         _check_type(name, key, parameters[key], value)
     for key, parameter in parameters.items():
         if parameter.get("required") and key not in given:

@@ -13,29 +13,16 @@ from typing import Any, Final, cast
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.providers.parameters import ParameterError
 from flowengine.providers.provider import ContextProvider
+from flowengine.providers.table import ALIASES, GROUP, OURS
 
-__all__ = ["GROUP", "known_names", "object_of", "provider_class", "register"]
+__all__ = ["known_names", "object_of", "provider_class", "register"]
 
-GROUP: Final = "flowengine.context_providers"
-"""Entry points under which installed packages bring theirs."""
-
-_OURS: Final = {
-    "conversation": "flowengine.providers.conversation:ConversationHistoryProvider",
-    "fixed_file": "flowengine.providers.fixed_file:FixedFileProvider",
-    "source_code": "flowengine.providers.source_code:SourceCodeProvider",
-    "compressor": "flowengine.providers.compressor:ContextCompressorProvider",
-    "filter": "flowengine.providers.filter:ContextFilterProvider",
-    "long_term_memory": "flowengine.providers.long_term_memory:LongTermMemoryProvider",
-    "retrieval": "flowengine.providers.retrieval:RetrievalProvider",
-    "custom_data": "flowengine.providers.custom_data:CustomDataProvider",
-}
-_ALIASES: Final = {"conversation_history": "conversation"}
 _registered: Final[dict[str, type[ContextProvider]]] = {}
 
 
 def register(name: str, provider: type[ContextProvider]) -> None:
     """Make a class known under a name; a class without one of its own is named so as well."""
-    if name in _OURS or name in _ALIASES:
+    if name in OURS or name in ALIASES:
         raise DefinitionError(f"'{name}' is a context provider of FlowEngine's own; choose another name")
     _registered[name] = _checked(name, provider)
     if not provider.provider_name:
@@ -44,21 +31,21 @@ def register(name: str, provider: type[ContextProvider]) -> None:
 
 def known_names() -> list[str]:
     """Every name that there is, aliases left out."""
-    return [*dict.fromkeys((*_OURS, *_registered, *_of_packages()))]
+    return [*dict.fromkeys((*OURS, *_registered, *_of_packages()))]
 
 
 def provider_class(name: str) -> type[ContextProvider]:
     """The class of a name; an unknown one is a `ParameterError` with the nearest known name."""
-    canonical = _ALIASES.get(name, name)
+    canonical = ALIASES.get(name, name)
     found = _registered.get(canonical)
     if found is not None:
         return found
-    if canonical in _OURS:
-        return cast("type[ContextProvider]", object_of(_OURS[canonical]))
+    if canonical in OURS:
+        return cast("type[ContextProvider]", object_of(OURS[canonical]))
     packaged = _of_packages()
     if canonical in packaged:
         return _loaded(canonical, packaged[canonical])
-    known = (*known_names(), *_ALIASES)
+    known = (*known_names(), *ALIASES)
     raise ParameterError(f"there is no context provider '{name}'{did_you_mean(name, known) or _listed(known)}")
 
 

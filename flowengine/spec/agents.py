@@ -53,6 +53,7 @@ class AgentMaker:
             "output_model": self._output(settings.output),
             "history_size": settings.history_size,
             **self._tooling(settings),
+            **self._sources(settings),
             **self._guarding(settings.guardrails),
             **self._judging(judging, settings.locale),
             **_routing(settings.routing),
@@ -94,6 +95,18 @@ class AgentMaker:
     def _tool(self, target: str) -> ToolChoice:
         found = self._project.import_object(target)
         return found if isinstance(found, Tool | ToolSet) else self._project.import_callable(target)
+
+    def _sources(self, settings: AgentSpec) -> dict[str, Any]:
+        if not settings.context and not settings.contexts:
+            return {"context_budget": settings.context_budget}
+        # Imported here: what brings texts into prompts is slow to import, and most flows name nothing of it.
+        from flowengine.spec.sources import contexts_of, providers_of
+
+        return {
+            "context_providers": providers_of(settings.context or (), self._project),
+            "contexts": contexts_of(settings.contexts or (), self._project),
+            "context_budget": settings.context_budget,
+        }
 
     def _guarding(self, guardrails: Guardrails | None) -> dict[str, Any]:
         if guardrails is None:

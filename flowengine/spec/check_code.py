@@ -50,6 +50,8 @@ def _of_agent(agent: BaseModel | str | None, path: KeyPath) -> Iterator[tuple[Ke
         yield (*path, "output"), agent.output
     for number, target in enumerate(agent.tools or ()):
         yield (*path, "tools", number), target
+    for number, target in enumerate(agent.contexts or ()):
+        yield (*path, "contexts", number), target
     if agent.guardrails is not None:
         for side in ("input", "output"):
             for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):

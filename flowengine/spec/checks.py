@@ -9,12 +9,14 @@ from __future__ import annotations
 from flowengine.errors import Diagnostic
 from flowengine.spec.check_bodies import check_bodies
 from flowengine.spec.check_code import check_code, code_of
+from flowengine.spec.check_context import check_context, providers_of
 from flowengine.spec.check_names import check_names
 from flowengine.spec.check_runs import check_runs
 from flowengine.spec.check_servers import check_servers, servers_of
 from flowengine.spec.check_structure import check_structure
 from flowengine.spec.check_subflows import check_subflows, subflows_of
 from flowengine.spec.check_unused import check_unused
+from flowengine.spec.levels import key_path
 from flowengine.spec.project import Project, project_of
 from flowengine.spec.references import reads_of
 from flowengine.spec.report import Report
@@ -38,6 +40,7 @@ def check(
             project, problems = project_of(spec.path)
         check_code(spec, project, report)
         check_servers(spec, project, report)
+        check_context(spec, project, report)
         check_subflows(spec, project, subflows, report, whole=whole)
     check_bodies(spec, report)
     check_names(spec, () if project is None else project.allow_env, report)
@@ -51,6 +54,10 @@ def check(
 def _check_texts(spec: FlowSpec, report: Report) -> None:
     for text, error in reads_of(spec).errors:
         report.in_text("FE301", error.message, text, error.line, error.column)
+    too_much = reads_of(spec).too_much
+    if too_much is not None:
+        told = "with this node the texts of shared agents are looked up too often; name fewer values in them"
+        report.at_key("FE312", told, key_path(too_much))
     for text in texts_of(spec):
         if text.kind == "plain" and ("{{" in text.text or "{%" in text.text):
             _refuse_braces(text, report)
@@ -67,4 +74,4 @@ def _refuse_braces(text: Text, report: Report) -> None:
 def _needs_project(spec: FlowSpec) -> bool:
     if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
         return True
-    return any(True for _ in (*code_of(spec), *servers_of(spec), *subflows_of(spec)))
+    return any(True for _ in (*code_of(spec), *servers_of(spec), *providers_of(spec), *subflows_of(spec)))

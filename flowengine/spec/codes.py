@@ -273,6 +273,12 @@ CODES: Final[Mapping[str, Code]] = {
         "`over` is an expression that gives a list. This one names a value that is known to be something else.",
         "all: {type: map, over: nodes.draft.output, nodes: {a: {}}}\n# and draft is an agent without `output`",
     ),
+    "FE312": Code(
+        "too many references through shared agents",
+        "Each node that names a shared agent reads all that the agent's texts read, and its ancestors are known by "
+        "that. Over a whole flow these may be 20,000 references.",
+        "1,000 nodes that name one agent, whose instructions read 21 values",
+    ),
     # --- FE4xx: types and values
     "FE401": Code("wrong type", "The value is of another type than the key takes.", "temperature: warm"),
     "FE402": Code("not one of the allowed values", "The key takes one of a few words.", "join: any"),
@@ -310,6 +316,12 @@ CODES: Final[Mapping[str, Code]] = {
         "which names environment variables and never holds their values).",
         "mcp_servers: [{name: time}]",
     ),
+    "FE412": Code(
+        "a context provider that is unknown or wrongly set",
+        "An entry of `context` is `{name: {parameter: value}}`, or `{type: name, parameter: value}`. The message says "
+        "which name or parameter is wrong, and the nearest known one.",
+        "context: [conversation: {max_itms: 5}]",
+    ),
     # --- FE5xx: the project and its code
     "FE501": Code("the project file cannot be read", "The file is not TOML, or may not be read.", "allow_calls = ["),
     "FE502": Code(
@@ -340,6 +352,12 @@ CODES: Final[Mapping[str, Code]] = {
         "project file has to allow it: `allow_mcp` lists beginnings of command lines (`uvx mcp-server-time`; the "
         "server's `env` in front, as in a shell: `TZ=UTC uvx mcp-server-time`, or `TZ=*` for any value) and of URLs.",
         "mcp_servers: [{name: time, command: uvx, args: [mcp-server-time]}]",
+    ),
+    "FE510": Code(
+        "file not found",
+        "A context provider names a file or a folder that is not there, or is not what it should be. Paths are "
+        "relative to the project's root.",
+        "context: [fixed_file: {file_path: polices.md}]",
     ),
     # --- FE9xx: warnings
     "FE901": Code(

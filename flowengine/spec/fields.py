@@ -21,6 +21,7 @@ from flowengine.spec.shapes import is_map
 
 __all__ = [
     "ID_PATTERN",
+    "UNRENDERED",
     "CodePath",
     "Duration",
     "Expression",
@@ -146,6 +147,8 @@ Expression = Annotated[str, _Text("expression")]
 """A bare expression, without braces."""
 Plain = Annotated[str, _Text("plain")]
 """Never rendered; braces in it are refused."""
+UNRENDERED: Final = _Text("plain")
+"""Marks any value, in which no string is rendered and braces are refused."""
 Values = Annotated[dict[Identifier, Any], BeforeValidator(without_notes), _Text("values")]
 """Name → any value; every string in it, however deep, is a template."""
 Rendered = Annotated[Any, _Text("values")]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from flowengine.errors import DefinitionError
+from flowengine.providers.table import OURS
 from flowengine.spec.fields import (
+    UNRENDERED,
     CodePath,
     Duration,
     Identifier,
@@ -23,6 +25,7 @@ from flowengine.spec.fields import (
     Routes,
     Score,
     Template,
+    found,
     refuse,
 )
 from flowengine.spec.shapes import check_json_schema, is_map
@@ -162,6 +165,32 @@ def _told_apart(servers: tuple[McpServerSpec, ...] | None) -> tuple[McpServerSpe
     return servers
 
 
+def _provider_entry(value: Any) -> Any:
+    if isinstance(value, str) or (is_map(value) and value):
+        return value
+    raise refuse("FE401", f"expected a provider such as {{conversation: {{max_items: 5}}}}, found {found(value)}")
+
+
+ProviderEntry = Annotated[
+    Any,
+    BeforeValidator(_provider_entry),
+    UNRENDERED,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "examples": list(OURS)},
+                {
+                    "type": "object",
+                    "properties": {name: {"type": ["object", "null"]} for name in OURS},
+                    "minProperties": 1,
+                },
+            ]
+        }
+    ),
+]
+"""A context provider: `{name: {parameter: value}}`, `{type: name, parameter: value}`, or its name."""
+
+
 class ModelSettings(Keys):
     """Which model is asked, and how."""
 
@@ -194,6 +223,12 @@ class AgentSettings(ModelSettings):
     """Servers whose tools the model may call while it generates."""
     max_tool_rounds: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
     """How often it may ask for tools in one generation; after that it answers with what it has."""
+    context: Maybe[ListOf[ProviderEntry]] = None
+    """What stands under `Context:` in the prompt: context providers, in this order."""
+    contexts: Maybe[ListOf[CodePath]] = None
+    """Typed contexts: data with tools that work on it, `module:object` or `module:Class`."""
+    context_budget: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Tokens that a prompt may have; left out: what the model's window leaves beside its answer."""
     guardrails: Maybe[Guardrails] = None
     """Checks that may refuse the input or the output."""
     history_size: Maybe[Annotated[int, Field(ge=0, le=1000)]] = None

@@ -16,6 +16,7 @@ from flowengine.providers.factory import ContextProviderFactory
 from flowengine.providers.parameters import ParameterError
 from flowengine.providers.paths import MissingFileError, OutsideError
 from flowengine.providers.provider import ContextProvider
+from flowengine.providers.table import GROUP
 
 create = ContextProviderFactory.create_from_config
 
@@ -134,7 +135,7 @@ def test_only_providers_are_registered_and_none_in_the_place_of_ours():
 
 
 def test_providers_of_installed_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch):
-    point = EntryPoint("weather", f"{__name__}:Weather", registry.GROUP)
+    point = EntryPoint("weather", f"{__name__}:Weather", GROUP)
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     monkeypatch.setattr(EntryPoint, "load", lambda self: Weather)
     assert isinstance(create([{"weather": {"city": "Kyoto"}}])[0], Weather)

@@ -401,6 +401,15 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "4:25: FE311 node 'm.n': a map goes over a list, and 'each.index' is of type number",
         ),
     ],
+    "FE312": [
+        (
+            "inputs: {n: {}}\nagents: {w: {instructions: '"
+            + "{{ inputs.n }}" * 100
+            + "'}}\nnodes:\n"
+            + "".join(f"  a{number}: {{agent: w, prompt: x}}\n" for number in range(201)),
+            "206:3: FE312 node 'a200': with this node the texts of shared agents are looked up too often",
+        )
+    ],
     # --- types and values
     "FE401": [
         ("nodes: {a: {prompt: x, temperature: warm}}", "3:37: FE401 node 'a': expected a number, found 'warm'"),
@@ -510,6 +519,30 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     # --- warnings
+    "FE412": [
+        (
+            "nodes: {a: {prompt: x, context: [conversaton: {max_items: 5}]}}",
+            "3:34: FE412 node 'a': there is no context provider 'conversaton'; did you mean 'conversation'?",
+        ),
+        (
+            "nodes:\n  a:\n    prompt: x\n    context:\n      - conversation: {max_itms: 5}",
+            "7:24: FE412 node 'a': context provider 'conversation' has no parameter 'max_itms'; did you mean",
+        ),
+        (
+            "nodes: {a: {prompt: x, context: [{type: conversation, max_items: many}]}}",
+            "3:66: FE412 node 'a': context provider 'conversation': 'max_items' must be integer, found str 'many'",
+        ),
+        (
+            "agents: {w: {context: [fixed_file]}}\nnodes: {a: {agent: w, prompt: x}}",
+            "3:24: FE412 context provider 'fixed_file' needs 'file_path'",
+        ),
+    ],
+    "FE510": [
+        (
+            "nodes: {a: {prompt: x, context: [fixed_file: {file_path: polices.md}]}}",
+            "3:58: FE510 node 'a': context provider 'fixed_file': the file 'polices.md' cannot be read: No such file",
+        )
+    ],
     "FE901": [
         (
             "nodes:\n  p: {type: condition, if: 'true', then: long, else: publish}\n  long: {prompt: x}\n"

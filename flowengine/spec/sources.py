@@ -1,0 +1,36 @@
+"""What an agent of a flow draws on, made from the file: context providers, and typed contexts of the project's code.
+
+Imported only by flows that name any of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from flowengine.contexts.manager import ContextManager
+from flowengine.contexts.typed import TypedContext
+from flowengine.providers.factory import ContextProviderFactory
+from flowengine.providers.provider import ContextProvider
+from flowengine.spec.project import Problem, Project
+from flowengine.values import shown
+
+__all__ = ["contexts_of", "providers_of"]
+
+
+def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvider]:
+    """The providers of `context`. Their paths are below the project's root, their code is what the project allows."""
+    return ContextProviderFactory.create_from_config(list(entries), root=project.root, load=project.import_object)
+
+
+def contexts_of(targets: Sequence[str], project: Project) -> list[TypedContext[Any] | ContextManager]:
+    """The typed contexts of `contexts`; of a class, one with the data that it begins with."""
+    return [_context(target, project.import_object(target)) for target in targets]
+
+
+def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
+    if isinstance(found, type) and issubclass(found, TypedContext):
+        return cast("TypedContext[Any]", found())
+    if isinstance(found, TypedContext | ContextManager):
+        return cast("TypedContext[Any] | ContextManager", found)
+    raise Problem("FE508", f"'{target}' is no typed context: {shown(cast(object, found))}").error()
