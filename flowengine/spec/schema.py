@@ -185,9 +185,10 @@ class FlowSpec(Keys):
 
     def remembered(self, name: str, make: Callable[[FlowSpec], T]) -> T:
         """What was worked out about this spec under a name; a spec never changes, so it stays true."""
-        if name not in self._worked_out:
-            self._worked_out[name] = make(self)
-        return self._worked_out[name]
+        known = self._worked_out  # Once: pydantic takes its time with private attributes.
+        if name not in known:
+            known[name] = make(self)
+        return known[name]
 
     def placed(self, source: SourceText) -> FlowSpec:
         """This spec, knowing where its parts stand."""
