@@ -8,8 +8,8 @@ Source of the names: rows F4 and A13 of the requirements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,7 @@ from flowengine.run_scope import RunScope
 
 __all__ = [
     "EMPTY",
+    "AskFirst",
     "Context",
     "EvaluationResult",
     "Fragment",
@@ -166,6 +167,9 @@ class Tell(Protocol):
     def __call__(self, text: str, begins: bool = False, /) -> None: ...
 
 
+AskFirst: TypeAlias = Callable[[str], None]
+
+
 async def unheard(record: Any) -> None:
     """Outside a run there is no journal to tell."""
 
@@ -224,6 +228,7 @@ class Context:
         kept: Mapping[str, Any] | None = None,
         scope: RunScope | None = None,
         ledger: Ledger | None = None,
+        ask_first: AskFirst | None = None,
     ) -> None:
         object.__setattr__(
             self,
@@ -248,6 +253,7 @@ class Context:
                 "kept": EMPTY if kept is None else kept,
                 "scope": scope,
                 "ledger": ledger,
+                "ask_first": ask_first,
             },
         )
 
@@ -345,6 +351,11 @@ class Context:
         """Where calls are reserved and settled; None where nothing is bounded."""
         return self._given["ledger"]
 
+    @property
+    def ask_first(self) -> AskFirst | None:
+        """Hears the key of the node's first request before it is sent; what it raises ends the node."""
+        return self._given["ask_first"]
+
     def with_(self, **changes: Any) -> Context:
         """A new context that differs in the named attributes; this one stays as it is.
 
@@ -383,4 +394,5 @@ FIELDS: Final = (
     "kept",
     "scope",
     "ledger",
+    "ask_first",
 )

@@ -155,18 +155,28 @@ class Flow:
         durability: Durability = "full",
         run_id: str | None = None,
         session: str | None = None,
+        reuse: str | None = None,
         limits: FlowLimits | None = None,
     ) -> Run:
         """Run to the end. `store` is a URL (`sqlite:///runs.db`) or an open store; None: in memory.
 
         `session`: a name; conversation and memory that earlier runs of that name left in the store are there,
-        and what this run leaves is kept for the next one if it succeeds.
+        and what this run leaves is kept for the next one if it succeeds. `reuse`: an earlier run of this flow in
+        the store; its results are taken where nothing that matters to them has changed since.
 
         A node that fails is told in `Run.status`; `Run.raise_for_status()` raises it. Raises
         `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
         """
         with _opened(store, durability) as journals:
-            run = await local.start(self.plan, inputs or {}, journals, run_id=run_id, session=session, limits=limits)
+            run = await local.start(
+                self.plan,
+                inputs or {},
+                journals,
+                run_id=run_id,
+                session=session,
+                reuse=None if reuse is None else journals.find(reuse),
+                limits=limits,
+            )
         return _kept(run, store)
 
     def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:
@@ -209,6 +219,7 @@ class Flow:
         durability: Durability = "full",
         run_id: str | None = None,
         session: str | None = None,
+        reuse: str | None = None,
         limits: FlowLimits | None = None,
         tokens: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
@@ -229,6 +240,7 @@ class Flow:
                 journals,
                 run_id=run_id,
                 session=session,
+                reuse=None if reuse is None else journals.find(reuse),
                 limits=limits,
                 live=live if tokens else None,
             )

@@ -69,6 +69,8 @@ def _row(row: NodeRow) -> list[str]:
     remark = row.cause.replace("_", " ") if row.cause else ""
     if row.result is not None and row.result.route is not None:
         remark = f"→ {row.result.route}"
+    if row.reused is not None:
+        remark = f"{remark} re-used from {row.reused.run_id}".strip()
     if row.retries:
         remark = f"{remark} ({row.retries} retried)".strip()
     return [

@@ -71,6 +71,8 @@ class RunStarted(NamedTuple):
     item: the skeleton of its body."""
     kept: Mapping[str, Any] = {}
     """What the run's session had kept before (`NodeResult.kept`)."""
+    code: Mapping[str, str] = {}
+    """Node path → hash of the functions that it calls, where `fingerprints` do not count them."""
 
 
 class RunResumed(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from flowengine.context import Context, EvaluationResult, NodeView, Note, RoutingResult, Tell, unheard
+from flowengine.context import AskFirst, Context, EvaluationResult, NodeView, Note, RoutingResult, Tell, unheard
 from flowengine.engine.state import EVALUATION, ROUTING, Layer
 from flowengine.engine.state_view import KeptView, StateView
 from flowengine.engine.walk import Walk
@@ -45,17 +45,26 @@ class Listener(Protocol):
 class NodeContext(Context):
     """The view of one node, while it runs."""
 
-    __slots__ = ("_ledger", "_listener", "_number", "_walk")
+    __slots__ = ("_ask_first", "_ledger", "_listener", "_number", "_walk")
     _walk: Walk
     _number: int
     _listener: Listener
     _ledger: Ledger | None
+    _ask_first: AskFirst | None
 
-    def __init__(self, walk: Walk, number: int, listener: Listener, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self,
+        walk: Walk,
+        number: int,
+        listener: Listener,
+        ledger: Ledger | None = None,
+        ask_first: AskFirst | None = None,
+    ) -> None:
         _set_walk(self, walk)
         _set_number(self, number)
         _set_listener(self, listener)
         _set_ledger(self, listener.ledger if ledger is None else ledger)
+        _set_ask_first(self, ask_first)
 
     @property
     def result(self) -> Any:
@@ -139,7 +148,15 @@ class NodeContext(Context):
 
     def charging(self, ledger: Ledger) -> NodeContext:
         """The same view, whose calls are reserved and settled in another ledger."""
-        return NodeContext(self._walk, self._number, self._listener, ledger)
+        return NodeContext(self._walk, self._number, self._listener, ledger, self._ask_first)
+
+    @property
+    def ask_first(self) -> AskFirst | None:
+        return self._ask_first
+
+    def asking_first(self, look: AskFirst) -> NodeContext:
+        """The same view, with somebody who hears of the first request before it is sent."""
+        return NodeContext(self._walk, self._number, self._listener, self._ledger, look)
 
     @property
     def walk(self) -> Walk:
@@ -157,8 +174,8 @@ class NodeContext(Context):
 
 # The slots' own setters: a Context refuses attribute assignment, and only this module fills one.
 _slots: dict[str, Any] = dict(vars(NodeContext))
-_set_walk, _set_number, _set_listener, _set_ledger = (
-    _slots[name].__set__ for name in ("_walk", "_number", "_listener", "_ledger")
+_set_walk, _set_number, _set_listener, _set_ledger, _set_ask_first = (
+    _slots[name].__set__ for name in ("_walk", "_number", "_listener", "_ledger", "_ask_first")
 )
 
 
@@ -358,6 +375,10 @@ class FinalContext(Context):
 
     @property
     def ledger(self) -> Ledger | None:
+        return None
+
+    @property
+    def ask_first(self) -> AskFirst | None:
         return None
 
 

@@ -32,7 +32,7 @@ _maybe_text = (str, type(None))
 _SHAPES: Final[dict[str, tuple[tuple[type[Any], ...], ...]]] = {
     "RunStarted": (
         *(_text, _text, _number, _mapping, _mapping, _mapping),
-        *(_maybe_text, _maybe_text, _text, _mapping, _mapping, _mapping),
+        *(_maybe_text, _maybe_text, _text, _mapping, _mapping, _mapping, _mapping),
     ),
     "RunResumed": (_number, _mapping),
     "NodeStarted": (_text, _number),
@@ -119,8 +119,8 @@ def decode_value(text: str | bytes) -> Any:
 def _line(event: Event) -> str:
     if type(event) is RunStarted and type(event.graph) is FrozenDict:
         start = _json([SCHEMA_VERSION, "RunStarted", *[pack(each, 2) for each in event[:_GRAPH]]])
-        kept = f",{_json(pack(event.kept, 2))}" if event.kept else ""
-        return f"{start[:-1]},{_text_of_graph(event.graph)}{kept}]"
+        rest = [_json(pack(each, 2)) for each in event[_GRAPH + 1 :]] if event.kept or event.code else []
+        return f"{','.join([start[:-1], _text_of_graph(event.graph), *rest])}]"
     return _json([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)])
 
 

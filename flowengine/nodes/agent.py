@@ -116,6 +116,12 @@ class AgentNode(FlowNode):
             kept=kept,
         )
 
+    @property
+    def code(self) -> Sequence[Callable[..., Any]]:
+        agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
+        tools = (tool for each in agent.tooling.sets for tool in each.tools)
+        return [tool.function for tool in tools if tool.function is not None]
+
     def identity(self) -> Sequence[Any]:
         if isinstance(self.agent, Agent):
             generation, settings = self.agent.generation, self.agent.settings
@@ -215,6 +221,10 @@ class EvaluationNode(FlowNode):
             judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
             evaluation = await judge.evaluate(subject, gateway_of(context))
         return NodeResult(output=evaluation, evaluation=evaluation, route="pass" if evaluation.passed else "fail")
+
+    @property
+    def code(self) -> Sequence[Callable[..., Any]]:
+        return () if self.scorer is None else (self.scorer,)
 
     def identity(self) -> Sequence[Any]:
         if self.scorer is not None:

@@ -39,10 +39,10 @@ class FunctionNode(FlowNode):
         super().__init__(needs=needs, **settings)
         self.function = function
         self.arguments = arguments
-        self._wants_context = _takes_context(function, arguments)
+        self.wants_context = _takes_context(function, arguments)
         if is_async(function):
             self._call: Callable[[Context], Awaitable[Any]] = self._on_loop
-            if arguments is None and self._wants_context:
+            if arguments is None and self.wants_context:
                 self._call = function
         else:
             self._call = self._in_thread
@@ -51,25 +51,30 @@ class FunctionNode(FlowNode):
         value = await self._call(context)
         return value if type(value) is NodeResult else NodeResult(value)
 
-    def _given(self, context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def given(self, context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the function is called with."""
         if self.arguments is None:
-            return ((context,) if self._wants_context else ()), {}
+            return ((context,) if self.wants_context else ()), {}
         given = {name: value(context) for name, value in self.arguments.items()}
-        if self._wants_context:
+        if self.wants_context:
             given["context"] = context
         return (), given
 
     async def _on_loop(self, context: Context) -> Any:
-        args, kwargs = self._given(context)
+        args, kwargs = self.given(context)
         return await self.function(*args, **kwargs)
 
     async def _in_thread(self, context: Context) -> Any:
-        args, kwargs = self._given(context)
+        args, kwargs = self.given(context)
         value = await to_thread.run_sync(lambda: self.function(*args, **kwargs), abandon_on_cancel=True)
         return await value if inspect.isawaitable(value) else value
 
     def identity(self) -> Sequence[Any]:
         return (source_of(self.function),)
+
+    @property
+    def code(self) -> Sequence[Callable[..., Any]]:
+        return (self.function,)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -38,6 +38,8 @@ class FlowNode(ABC):
       node that handles the failure).
     - `effect`: what it does outside. An `external` deed whose end nobody saw is not repeated before
       a person has decided about it.
+    - `cache`: take the result of an earlier run, of whatever flow of the store, that had the same
+      definition and the same inputs.
     - `limits`: bounds of its model calls and its time, all attempts together.
     """
 
@@ -57,6 +59,7 @@ class FlowNode(ABC):
         timeout: float | None = None,
         on_error: str = "fail",
         effect: Effect = "none",
+        cache: bool = False,
         limits: PartLimits | None = None,
         description: str = "",
         fingerprint: Callable[[], str] | None = None,
@@ -70,6 +73,7 @@ class FlowNode(ABC):
         self.timeout = timeout
         self.on_error = on_error
         self.effect: Effect = effect
+        self.cache = cache
         self.limits = limits
         if effect == "external" and retry is not None and retry.attempts > 1:
             raise DefinitionError("what has an external effect is done once, so it takes no `retry`")
@@ -105,6 +109,16 @@ class FlowNode(ABC):
                 yield Edge(name, target, label)
         if self.on_error not in ("fail", "skip"):
             yield Edge(name, self.on_error, ON_ERROR)
+
+    @property
+    def code(self) -> Sequence[Callable[..., Any]]:
+        """The functions of the author's that it calls."""
+        return ()
+
+    @property
+    def says_its_definition(self) -> bool:
+        """Whether its fingerprint is made from a file, and so knows nothing of the code that it calls."""
+        return self._fingerprint is not None
 
     def identity(self) -> Sequence[Any]:
         """What the fingerprint of a node built in Python is made of, beside its place in the graph."""

@@ -23,6 +23,7 @@ from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import Diagnostic, FlowError, TemplateError
 from flowengine.nodes.container import compiled, every_node, skeleton_of
+from flowengine.nodes.function import source_of
 from flowengine.nodes.inputs import InputField
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.node import FlowNode
@@ -58,6 +59,15 @@ class Plan:
         return {path: _hash(node.fingerprint_source) for path, node in every_node(self.definitions)}
 
     @cached_property
+    def code(self) -> Mapping[str, str]:
+        """Node → hash of the functions that it calls, where its definition does not have them."""
+        return {
+            path: _hash([source_of(each) for each in node.code])
+            for path, node in every_node(self.definitions)
+            if node.says_its_definition and node.code
+        }
+
+    @cached_property
     def skeleton(self) -> Mapping[str, Any]:
         """Nodes with kinds, edges with labels, and the merge rules, so that a run can be drawn without its flow.
 
@@ -68,6 +78,11 @@ class Plan:
             return shape
         rules = {name: [key.merge, _plain(key.default)] for name, key in self.state.items()}
         return freeze({**shape, "state": rules})
+
+    @cached_property
+    def caches(self) -> bool:
+        """Whether a node is to be cached."""
+        return any(node.cache for _, node in every_node(self.definitions))
 
     def prepare(self) -> None:
         """Let every node say now what would fail later (a missing key), before anything is paid."""

@@ -52,13 +52,15 @@ async def start(
     run_id: str | None = None,
     limits: FlowLimits | None = None,
     session: str | None = None,
+    reuse: str | None = None,
     settings: Mapping[str, Any] = EMPTY,
     live: Live | None = None,
 ) -> Run:
     """A new run, to its end. A node's failure is told in the `Run`, not raised.
 
     `session`: what earlier runs of that name have left is there, and what this one leaves is kept if it
-    succeeds. `settings` are kept in the journal for whoever resumes the run (model override, concurrency,
+    succeeds. `reuse`: id of an earlier run of this flow, whose results are taken where they still hold
+    (`nodes.earlier`). `settings` are kept in the journal for whoever resumes the run (model override, concurrency,
     timeout). `live` hears what agents write while they write it.
     """
     given = checked_inputs(plan.inputs, inputs)
@@ -66,8 +68,11 @@ async def start(
     kept = load_session(store, session)
     if session is not None:
         settings = {**settings, "session": session}
+    if reuse is not None:
+        settings = {**settings, "reuse": reuse}
     env = {name: plan.environ[name] for name in plan.allow_env if name in plan.environ}
     run_id = run_id or new_run_id()
+    plan = _thrifty(plan, store, run_id, reuse)
     journal = store.create(run_id)
     started = RunStarted(
         run_id,
@@ -82,6 +87,7 @@ async def start(
         settings,
         plan.skeleton,
         kept,
+        plan.code,
     )
     walk = Walk(plan.graph, StateStore(plan.state, kept), inputs=given, env=env, run_id=run_id)
     run = await _drive(plan, walk, journal, [started], limits or plan.limits, partial(store.events, run_id), live)
@@ -120,6 +126,7 @@ async def resume(
             await journal.close()
             return read_run(plan, events)
         plan.prepare()
+        plan = _thrifty(plan, store, run_id, started.settings.get("reuse"))
         walk = _walked(plan, started, events)
         decided = decided_effects(run_id, walk.attempts, retry=retry_effects, done=assume_done)
     except BaseException:
@@ -131,6 +138,15 @@ async def resume(
     first = [resumed, *(NodeRecorded(node, time(), decision) for node, decision in decided)]
     run = await _drive(plan, walk, journal, first, limits or plan.limits, partial(store.events, run_id), live)
     return _remembered(run, store, started, walk)
+
+
+def _thrifty(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) -> Plan:
+    """The plan whose nodes look for results that are known already, where it has such nodes or such a run."""
+    if reuse is None and not plan.caches:
+        return plan
+    from flowengine.nodes.reuse import reusing  # Knows agents, which most flows built in Python do without.
+
+    return reusing(plan, store, run_id, reuse)
 
 
 def _remembered(run: Run, store: JournalStore, started: RunStarted, walk: Walk) -> Run:

@@ -124,6 +124,7 @@ class _Builder:
             "timeout": timeout_of(self._spec, node),
             "on_error": node.on_error.then or node.on_error.action,
             "effect": node.effect if isinstance(node, BoundedKeys) else "none",
+            "cache": isinstance(node, BoundedKeys) and node.cache,
             "limits": _part_limits(node.limits) if isinstance(node, BoundedKeys) else None,
             "description": node.description,
             "fingerprint": lambda: self._fingerprint(node),

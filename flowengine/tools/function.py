@@ -98,6 +98,7 @@ def tool_of(
         description=described.description,
         parameters=arguments.schema,
         run=_Run(called, function, arguments),
+        function=function,
         effect=effect or marked.effect or "none",
         timeout=timeout or marked.timeout or DEFAULT_TIMEOUT,
     )

@@ -63,6 +63,8 @@ class Tool:
     effect: Effect = "none"
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds that a call may take; None for as long as it likes."""
+    function: Callable[..., Any] | None = field(default=None, repr=False)
+    """The function behind it, where it is one of the author's."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

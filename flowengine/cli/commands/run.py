@@ -39,6 +39,7 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 )
 @click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
 @click.option("--run-id", callback=_run_id, metavar="ID", help="Instead of an id drawn at random.")
+@click.option("--reuse", metavar="RUN", help="Take the results of an earlier run that still hold: an id or @last.")
 @click.option("--session", metavar="NAME", help="Go on with what earlier runs of this name have left.")
 @running_options
 def command(
@@ -46,6 +47,7 @@ def command(
     pairs: tuple[str, ...],
     file: str | None,
     run_id: str | None,
+    reuse: str | None,
     session: str | None,
     model: str | None,
     store: str | None,
