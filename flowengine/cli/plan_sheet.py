@@ -105,7 +105,8 @@ def _notes(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:
     if endless:
         yield (
             f"nothing bounds the tokens of a call of {_listed(endless)}: `max_tokens` bounds an answer; what a "
-            f"prompt takes from tools, context or functions is bounded by the model's window, which is not known"
+            f"prompt takes from tools, context, functions or inputs that are not given is bounded by the model's "
+            f"window, which is not known"
         )
 
 

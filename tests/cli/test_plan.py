@@ -1,0 +1,141 @@
+"""`flowengine plan`: the table, the data, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+TEAS = """
+flowengine: v1
+name: teas
+inputs: {teas: {type: array}, more: {type: string, default: please}}
+agents: {w: {model: openai/ours, max_tokens: 100, max_retries: 0}}
+nodes:
+  each:
+    type: map
+    over: inputs.teas
+    nodes:
+      describe: {agent: w, prompt: "Describe {{ item }}, {{ inputs.more }}."}
+  pick: {type: condition, if: nodes.each.output | length > 1, then: several, else: one}
+  one: {agent: w, prompt: Say it in a line.}
+  several: {agent: w, prompt: Say it in a line., retry: {attempts: 2}}
+"""
+FILE = '[tool.flowengine.prices."openai/ours"]\ninput = 1.0\noutput = 10.0\n'
+
+
+@pytest.fixture
+def teas(folder: Path) -> Path:
+    (folder / "teas.yaml").write_text(TEAS)
+    (folder / "flowengine.toml").write_text(FILE)
+    return folder
+
+
+def test_a_table_tells_each_nodes_share_and_the_whole(flowengine: Command, teas: Path) -> None:
+    said = flowengine("plan", "teas.yaml", "-i", 'teas=["sencha", "assam", "oolong"]')
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    cells = [line.split() for line in lines[: lines.index("")]]
+    assert cells[0] == ["NODE", "KIND", "RUNS", "CALLS", "TOKENS", "COST", "SHARE"]
+    assert [row[:4] for row in cells[1:]] == [
+        ["each", "map", "1", "3"],
+        ["describe", "agent", "3", "3"],
+        ["pick", "condition", "1"],
+        ["one", "agent", "1", "1"],
+        ["several", "agent", "1", "2"],
+    ]
+    assert lines[2].startswith("  describe ")
+    assert "longest way: each → pick → one" in lines
+    assert any(line.startswith("at most: 5 model calls, ") for line in lines)
+    assert "note" not in said.out
+
+
+def test_a_map_over_an_input_that_is_not_given_has_no_bound_and_says_what_would(
+    flowengine: Command, teas: Path
+) -> None:
+    said = flowengine("plan", "teas.yaml")
+    assert said.code == 0
+    assert "at most: any number of model calls, any number of tokens, a cost without a known bound" in said.out
+    assert "note: not given: 'teas'; with -i NAME=VALUE" in said.out
+    assert "note: how many items 'each' gets is not known" in said.out
+
+
+def test_limits_of_the_file_bound_what_has_none(flowengine: Command, teas: Path) -> None:
+    (teas / "teas.yaml").write_text(TEAS.replace("name: teas", "name: teas\nlimits: {cost_usd: 0.25, model_calls: 40}"))
+    said = flowengine("plan", "teas.yaml")
+    assert "at most: 40 model calls, " in said.out
+    assert "$0.25" in said.out or "$0.2500" in said.out
+    assert "without the limits of the file (model_calls 40, cost_usd 0.25): any number of model calls" in said.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "told"),
+    [
+        (["--max-cost", "1"], 1, "what it may cost has no bound that is known, and --max-cost allows $1.00\n"),
+        (["--max-cost", "1", "-i", "teas=[1]"], 0, ""),
+        (["--max-cost", "0.0001", "-i", "teas=[1]"], 1, "and --max-cost allows $0.0001\n"),
+    ],
+)
+def test_a_cost_beyond_what_is_allowed_is_exit_code_one(
+    flowengine: Command, teas: Path, argv: list[str], code: int, told: str
+) -> None:
+    said = flowengine("plan", "teas.yaml", *argv)
+    assert said.code == code
+    assert said.err.endswith(told)
+    assert said.out.startswith("NODE")
+
+
+def test_scripts_get_one_object(flowengine: Command, teas: Path) -> None:
+    data = json.loads(flowengine("plan", "teas.yaml", "--json", "-i", "teas=[1, 2]").out)
+    assert data["flow"] == "teas"
+    assert [each["node"] for each in data["nodes"]] == ["each", "each.describe", "pick", "one", "several"]
+    assert data["most"]["model_calls"] == 4
+    assert 0 < data["most"]["cost_usd"] < 0.1
+    assert data["longest_way"] == ["each", "pick", "one"]
+    unknown = json.loads(flowengine("plan", "teas.yaml", "--json").out)
+    assert unknown["most"] == {"model_calls": None, "tokens": None, "cost_usd": None}
+    assert [each.partition(" ")[0] for each in unknown["notes"]] == ["not", "how", "nothing"]
+
+
+def test_a_model_without_a_price_or_bounds_is_told(flowengine: Command, teas: Path) -> None:
+    (teas / "teas.yaml").write_text(TEAS.replace("retry: {attempts: 2}", "evaluate: {}"))
+    said = flowengine("plan", "teas.yaml", "--model", "ollama/any:1b", "-i", "teas=[1]")
+    assert "note: the price of ollama/any:1b is not known: say it in the project file" in said.out
+    assert "note: nothing bounds the tokens of a call of 'several'" in said.out  # Its judge has no `max_tokens`.
+    assert "a cost without a known bound" in said.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["bad.yaml"], "FE204"),
+        (["teas.yaml", "-i", "tea=[1]"], "unknown input 'tea'; did you mean 'teas'?"),
+        (["teas.yaml", "-i", "teas=3"], "input 'teas'"),
+        (["teas.yaml", "--model", "opnai/x"], "unknown provider 'opnai'"),
+        (["teas.yaml", "--max-cost", "-1"], "--max-cost"),
+    ],
+)
+def test_what_is_wrong_is_exit_code_two(flowengine: Command, teas: Path, argv: list[str], told: str) -> None:
+    said = flowengine("plan", *argv)
+    assert (said.code, said.out) == (2, "")
+    assert told in said.err
+
+
+def test_nothing_of_the_flow_is_imported_and_litellm_neither(teas: Path) -> None:
+    (teas / "trap.py").write_text("raise SystemExit('imported')\ndef f(): ...\n")
+    text = TEAS + '  code: {type: function, call: "trap:f"}\n'
+    (teas / "teas.yaml").write_text(text)
+    (teas / "flowengine.toml").write_text(FILE + "[tool.flowengine]\nallow_calls = ['trap']\n")
+    code = (
+        "import sys\nfrom flowengine.cli.main import main\n"
+        "code = main(['plan', 'teas.yaml'])\nprint(code, 'litellm' in sys.modules, 'trap' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=teas, capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[-1] == "0 False False"
