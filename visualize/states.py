@@ -87,9 +87,11 @@ class States:
     def _read(self, store: StateStore, layer: Layer) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key in self.keys:
+            if key not in self._rules and not store.has(layer, key):
+                continue
             try:
                 found[key] = store.get(layer, key)
-            except (KeyError, TypeError):  # Not there yet; or contributions that cannot be added up.
+            except (KeyError, TypeError):  # Contributions that cannot be added up; rules that only the outside has.
                 continue
         return found
 

@@ -16,6 +16,8 @@ from flowengine.engine.events import Event
 from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.errors import PictureError
 from tests.support.require import require
+from tests.support.sample_run import research_run
+from visualize.arrange import arrange
 from visualize.dot import to_dot
 from visualize.layered import layered
 from visualize.mermaid import to_mermaid
@@ -140,6 +142,52 @@ def test_without_dot_a_png_says_what_to_install_and_an_svg_is_drawn(tmp_path: Pa
 def test_an_unknown_format_is_refused():
     with pytest.raises(PictureError, match="unknown format 'gif'; known are: svg, png, dot, mermaid, json"):
         render(Picture("f", (), ()), "gif")
+
+
+def nested_hostile_picture() -> Picture:
+    """Each hostile text as a container round the next one."""
+    nodes: list[PictureNode] = []
+    for number, text in enumerate(HOSTILE):
+        parent = nodes[-1].id if nodes else None
+        nodes.append(PictureNode(f"{number}{text}-leaf", "agent", "failed", parent=parent, label=f"{text}-leaf"))
+        nodes.append(PictureNode(f"{number}{text}", "map", "running", parent=parent, label=text, begun=2, total=3))
+    pairs = zip(nodes[1::2], nodes[::2], strict=True)
+    edges = [PictureEdge(container.id, leaf.id, ("x",), "taken") for container, leaf in pairs]
+    return Picture("nested", tuple(nodes), tuple(edges[:-1]))
+
+
+def test_containers_are_clusters_in_dot_whatever_they_are_called():
+    dot = require("dot", "graphviz")
+    picture = nested_hostile_picture()
+    drawn = subprocess.run([dot, "-Tjson"], input=to_dot(picture).encode(), capture_output=True, check=True)
+    read = json.loads(drawn.stdout)
+    clusters = [each for each in read["objects"] if each["name"].startswith("cluster_")]
+    assert len(clusters) == len(HOSTILE) - 1  # The innermost one is empty, and so a node.
+    assert drawn.stderr == b""
+    assert all(each.get("lhead") or each.get("ltail") for each in read["edges"])
+
+
+def test_containers_are_drawn_round_their_bodies():
+    picture = picture_of_run(research_run())
+    placed = arrange(picture, lambda node: (100.0, 60.0))
+    for node in picture.nodes:
+        if node.parent is not None:
+            inner, outer = placed.boxes[node.id], placed.boxes[node.parent]
+            assert abs(inner.x - outer.x) <= (outer.width - inner.width) / 2
+            assert inner.y + inner.height / 2 <= outer.y + outer.height / 2
+            assert inner.y - inner.height / 2 >= outer.y - outer.height / 2 + placed.frames[node.parent]
+    texts = svg_texts(to_svg(picture))
+    assert {"polish ×3", "investigate ×4 of 4", "judge", "leaf"} <= set(texts)
+
+
+def test_a_container_inside_many_others_is_drawn():
+    assert len(svg_texts(to_svg(nested_hostile_picture()))) > 100
+
+
+def test_mermaid_has_a_subgraph_for_each_container():
+    lines = [line.strip() for line in to_mermaid(picture_of_run(research_run())).splitlines()]
+    assert sum(line.startswith("subgraph ") for line in lines) == lines.count("end") == 4
+    assert 'subgraph n1["polish ×3<br/>loop<br/>✓ succeeded · 3.0 s<br/>5 calls · 1,680 tokens · #36;0.0080"]' in lines
 
 
 # --- by ourselves ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from visualize.states import Change
 from visualize.viewer.approval import Approving, approval_form
 from visualize.viewer.difference import difference
 from visualize.viewer.feed import preview
-from visualize.viewer.html import Child, Markup, element, join
+from visualize.viewer.html import Child, Markup, element, join, whole
 from visualize.viewer.panel_records import meter, record_section, rounds_section
 from visualize.viewer.parts import badge, clock, facts, fold, note, section, spent, table, took, usage_facts, value
 from visualize.viewer.reading import Reading
@@ -33,10 +33,12 @@ def node_panel(run: Reading, node: str, approving: Approving | None = None) -> M
     """The panel of a node's path, or of a node that runs many times; None where approvals cannot be answered here."""
     row = run.row(node)
     if row is not None:
-        return element("article", list(_of_row(run, row, approving)), class_="node-panel", data_panel=node)
-    if node in run.progress.skeleton.sites:
-        return element("article", list(_of_site(run, node)), class_="node-panel", data_panel=node)
-    return element("article", element("h2", node), note("The run has no such node."), class_="node-panel")
+        parts = list(_of_row(run, row, approving))
+    elif node in run.progress.skeleton.sites:
+        parts = list(_of_site(run, node))
+    else:
+        parts = [element("h2", node), note("The run has no such node.")]
+    return Markup(whole(element("article", parts, class_="node-panel", data_panel=node)))
 
 
 def _of_row(run: Reading, row: NodeRow, approving: Approving | None) -> Iterator[Markup | None]:

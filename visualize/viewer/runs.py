@@ -181,4 +181,4 @@ def _address(filters: Filters, number: int) -> str:
         "q": filters.text,
         "page": str(number),
     }
-    return f"{RUNS}?{urlencode({name: text for name, text in said.items() if text})}"
+    return f"{RUNS}?{urlencode({name: text for name, text in said.items() if text}, errors='replace')}"

@@ -28,35 +28,40 @@ def run_url(run_id: str, node: str | None = None, at: int | None = None) -> str:
     >>> run_url("r1", "polish.round[2].judge", 7)
     '/runs/r1#node=polish.round%5B2%5D.judge&at=7'
     """
-    return f"/runs/{quote(run_id, safe='')}{place(node, at)}"
+    return f"/runs/{_part(run_id)}{place(node, at)}"
 
 
 def place(node: str | None = None, at: int | None = None) -> str:
     """The part of a run's address behind the path: what our script opens the page at."""
     known = {name: value for name, value in (("node", node), ("at", at)) if value is not None}
-    return f"#{urlencode(known, quote_via=quote)}" if known else ""
+    return f"#{urlencode(known, errors='replace', quote_via=quote)}" if known else ""
 
 
 def events_url(run_id: str, after: int = 0) -> str:
     """Server-sent events from a position on."""
-    return f"/runs/{quote(run_id, safe='')}/events?after={after}"
+    return f"/runs/{_part(run_id)}/events?after={after}"
 
 
 def panel_url(run_id: str, node: str = "") -> str:
-    return f"/runs/{quote(run_id, safe='')}/nodes/{quote(node, safe='')}"
+    return f"/runs/{_part(run_id)}/nodes/{_part(node)}"
 
 
 def approve_url(run_id: str, node: str) -> str:
-    return f"/runs/{quote(run_id, safe='')}/approve/{quote(node, safe='')}"
+    return f"/runs/{_part(run_id)}/approve/{_part(node)}"
 
 
 def compare_url(a: str, b: str) -> str:
-    return f"/compare?{urlencode({'a': a, 'b': b})}"
+    return f"/compare?{urlencode({'a': a, 'b': b}, errors='replace')}"
 
 
 def flow_url(name: str) -> str:
-    return f"{FLOWS}/{quote(name, safe='')}"
+    return f"{FLOWS}/{_part(name)}"
 
 
 def static_url(name: str) -> str:
     return f"/static/{name}"
+
+
+def _part(text: str) -> str:
+    """A text as one part of a path."""
+    return quote(text, safe="", errors="replace")

@@ -1,0 +1,265 @@
+"""The other pages: lists, comparison, flows, plots, forms, and the page that says what went wrong."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from xml.etree import ElementTree
+
+import pytest
+
+from flowengine.context import NodeResult
+from flowengine.engine.events import Event, NodeFinished
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import (
+    Diagnostic,
+    RunNotFoundError,
+    StoreCorruptError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+from flowengine.records import Asked
+from tests.support.sample_run import FORM, GRAPH, research_run
+from visualize.picture import picture_of_skeleton
+from visualize.progress import folded
+from visualize.viewer.approval import Answer, Approving, answer_of, approval_form
+from visualize.viewer.assets import SCRIPTS, asset, script, style_sheet
+from visualize.viewer.compare import compare_page
+from visualize.viewer.difference import difference
+from visualize.viewer.flows import FlowLine, flow_page, flows_page
+from visualize.viewer.page import problem_page
+from visualize.viewer.plot import RunPoint, plot_svg, point_of
+from visualize.viewer.reading import Reading
+from visualize.viewer.runs import Filters, filters_of, matching, run_before, runs_page
+from visualize.viewer.urls import approve_url, panel_url, run_url
+
+DAY = 86_400.0
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).astimezone().timestamp()
+
+
+INFOS = [
+    RunInfo("c3", "triage", "running", at("2026-03-03T09:00"), None, 4, "flows/triage.yaml"),
+    RunInfo("b2", "<b>", "failed", at("2026-03-02T23:59"), at("2026-03-02T23:59") + 2, 40, None),
+    RunInfo("a1", "triage", "succeeded", at("2026-03-01T00:00"), at("2026-03-01T00:01"), 9, "flows/triage.yaml"),
+]
+
+
+# --- runs
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({}, ["c3", "b2", "a1"]),
+        ({"flow": "triage"}, ["c3", "a1"]),
+        ({"status": "failed"}, ["b2"]),
+        ({"since": "2026-03-02"}, ["c3", "b2"]),
+        ({"until": "2026-03-02"}, ["b2", "a1"]),
+        ({"since": "2026-03-02", "until": "2026-03-02"}, ["b2"]),
+        ({"q": "TRIAGE a1"}, ["a1"]),
+        ({"q": "yaml", "status": "running"}, ["c3"]),
+        ({"since": "yesterday", "page": "-1"}, ["c3", "b2", "a1"]),
+        ({"flow": "nothing"}, []),
+    ],
+)
+def test_runs_are_filtered_by_flow_status_day_and_text(query: dict[str, str], found: list[str]):
+    assert [info.run_id for info in matching(INFOS, filters_of(query))] == found
+
+
+def test_the_list_escapes_what_it_shows_and_leads_to_the_runs():
+    text = runs_page(INFOS)
+    assert 'href="/runs/c3"' in text
+    assert "&lt;b&gt;" in text
+    assert "<b>" not in text
+    assert "✗</span> failed" in text
+
+
+def test_a_long_list_has_pages_that_keep_the_filters():
+    infos = [INFOS[2]._replace(run_id=f"r{number}") for number in range(250)]
+    text = runs_page(infos, Filters(flow="triage", page=2))
+    assert "page 2 of 3" in text
+    assert 'href="/?flow=triage&amp;page=3"' in text
+    assert text.count("<tr>") == 101
+    assert "page 3 of 3" in runs_page(infos, Filters(page=99))
+
+
+def test_an_empty_list_says_why():
+    assert "There are no runs yet." in runs_page([])
+    assert "No run is like that." in runs_page(INFOS, Filters(flow="x"))
+
+
+def test_the_run_before_is_the_last_one_of_the_same_flow():
+    assert run_before(INFOS, "c3") == "a1"
+    assert run_before(INFOS, "a1") is None
+    assert run_before(INFOS, "zz") is None
+
+
+# --- comparison
+
+
+def with_output(output: object) -> list[Event]:
+    return [
+        event._replace(result=NodeResult(output))
+        if isinstance(event, NodeFinished) and event.node == "draft"
+        else event
+        for event in research_run()
+    ]
+
+
+def test_two_runs_are_told_apart_node_by_node():
+    a, b = Reading(research_run()), Reading(with_output("Bees\nuse <landmarks>."))
+    text = compare_page(a, b)
+    assert "Nodes: 1 of 20 differ" in text
+    assert "<ins>+ use &lt;landmarks&gt;.</ins>" in text
+    assert "Inputs: the same" in text
+    assert text.count('class="graph"') == 2
+    half = Reading(research_run()[:30])
+    assert "Nodes: 0 of 20 differ" in compare_page(a, a)
+    assert 'class="differs"' in compare_page(a, half)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("a", "a", "  a"),
+        ("a\nb", "b", "- a|  b"),
+        (None, {"x": 1}, "- null|+ {|+   \"x\": 1|+ }"),
+        ("\n".join("abcdefghij"), "\n".join("abcdefghiX"), "  … 7 equal lines|  h|  i|- j|+ X"),
+        ("\n".join("abcdefghij"), "\n".join("Xbcdefghij"), "- a|+ X|  b|  c|  … 7 equal lines"),
+    ],
+)  # fmt: skip
+def test_a_difference_has_signs_and_leaves_out_what_stayed(before: object, after: object, told: str):
+    root = ElementTree.fromstring(difference(before, after))
+    assert "".join(root.itertext()).strip("\n").split("\n") == told.split("|")
+
+
+def test_very_long_texts_are_compared_in_part():
+    assert "more lines" in difference("\n".join(map(str, range(5000))), "x")
+
+
+# --- flows and plots
+
+
+def test_a_flow_has_picture_source_marks_and_plot():
+    problems = [
+        Diagnostic("FE203", "unknown target '<x>'", "f.yaml", 2, 5, node="pick", hint="; did you mean 'y'?"),
+        Diagnostic("FE310", "never read", "f.yaml", 2, 1, severity="warning"),
+        Diagnostic("FE999", "somewhere"),
+    ]
+    points = [RunPoint("r1", "succeeded", 2.0, 0.01), RunPoint("r2", "failed", 3.0, None)]
+    text = flow_page("f", "a: <1>\n  b: 2", picture_of_skeleton("f", GRAPH), problems, points, "What it is for")
+    assert '<span class="line error">  b: 2</span><span class="mark">    ^ FE203' in text
+    assert "a: &lt;1&gt;" in text
+    assert "investigate" in text
+    assert 'class="plot"' in text
+    assert "FE999 somewhere" in text
+    assert "Nothing is wrong with it." in flow_page("f", None, None)
+
+
+def test_the_list_of_flows_counts_problems_and_names_the_last_run():
+    lines = [FlowLine("a", "a.yaml", "For <this>", 2, 1, ("r1", "failed")), FlowLine("b", "b.yaml")]
+    text = flows_page(lines)
+    assert "✗ 2 errors, ⚠ 1 warning" in text
+    assert 'href="/flows/a"' in text
+    assert "For &lt;this&gt;" in text
+    assert "There are no flows." in flows_page([])
+
+
+@pytest.mark.parametrize("seconds", [[], [None], [0.0], [1.0, None, 3.0], [-1.0, 2.0]])
+def test_a_plot_is_drawn_whatever_is_known(seconds: list[float | None]):
+    points = [RunPoint(f"r{at}<", "failed" if at else "succeeded", each, each) for at, each in enumerate(seconds)]
+    root = ElementTree.fromstring(plot_svg(points))
+    known = [each for each in seconds if each is not None]
+    assert len(root.findall("a")) == 2 * len(known)
+    assert len(root.findall("a/path")) == 2 * sum(each is not None for each in seconds[1:])
+
+
+def test_a_point_is_made_of_a_runs_fold():
+    point = point_of(folded(research_run()))
+    assert (point.run_id, point.status) == ("2f6c41d09b", "waiting")
+    assert point.seconds == pytest.approx(6.1)
+    assert point.cost_usd == pytest.approx(0.0152)
+
+
+# --- approvals
+
+
+def test_a_form_has_a_field_for_each_simple_property():
+    text = approval_form("r/1", "a[0].ask", Asked("<Pay>?", ["yes", "no"], FORM), Approving("t", "csrf"))
+    for part in (
+        "&lt;Pay&gt;?", 'action="/runs/r%2F1/approve/a%5B0%5D.ask"', '<input type="hidden" name="csrf" value="t">',
+        '<select name="form.channel" required>', '<input type="number" value="1" min="1" step="1" name="form.copies">',
+        '<input type="checkbox" name="form.urgent" value="true">',
+        '<textarea rows="4" maxlength="500" name="form.remark">',
+        '<button type="submit" name="choice" value="yes">yes</button>',
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_what_was_posted_is_read_by_the_types_of_the_form():
+    asked = Asked("Pay?", ["yes", "no"], FORM)
+    posted = {"choice": "yes", "comment": " fine ", "form.channel": "mail", "form.copies": "3", "form.urgent": "true"}
+    assert answer_of(asked, posted) == Answer("yes", "fine", {"channel": "mail", "copies": 3, "urgent": True})
+    assert answer_of(Asked("?", ["yes"]), {"choice": "yes"}) == Answer("yes")
+    nested = Asked("?", ["yes"], {"type": "object", "properties": {"a": {"type": "array"}}})
+    assert answer_of(nested, {"choice": "yes", "form": '{"a": [1]}'}).form == {"a": [1]}
+    assert '<textarea name="form"' in approval_form("r", "n", nested, Approving("t"))
+
+
+@pytest.mark.parametrize(
+    ("posted", "message"),
+    [
+        ({}, "choose one of yes, no"),
+        ({"choice": "maybe"}, "choose one of yes, no"),
+        ({"choice": "yes", "form.copies": "many"}, "'copies' takes a whole number, found 'many'"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_says_why(posted: dict[str, str], message: str):
+    with pytest.raises(ValueError, match=message):
+        answer_of(Asked("Pay?", ["yes", "no"], FORM), posted)
+
+
+def test_an_answer_that_is_no_json_says_so():
+    nested = Asked("?", ["yes"], {"type": "array"})
+    with pytest.raises(ValueError, match="no JSON"):
+        answer_of(nested, {"choice": "yes", "form": "{"})
+
+
+# --- frame
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "title"),
+    [
+        (RunNotFoundError("no run '<x>'"), 404, "No such run"),
+        (StoreCorruptError("not an event"), 422, "The run's record is damaged"),
+        (StoreVersionError("upgrade"), 422, "The run was written by a newer FlowEngine"),
+        (StoreUnavailableError("locked"), 503, "The store cannot be read now"),
+        (RuntimeError("boom"), 500, "Something went wrong"),
+    ],
+)
+def test_a_run_that_cannot_be_shown_is_told_in_words(error: Exception, status: int, title: str):
+    code, text = problem_page(error)
+    assert code == status
+    assert title.replace("'", "&#x27;") in text or title in text
+    assert "<x>" not in text
+
+
+def test_script_and_style_are_files_that_fit_into_a_page():
+    assert asset("viewer.js") == (script().encode(), "text/javascript; charset=utf-8")
+    assert ".badge.s-failed" in style_sheet()
+    assert len(SCRIPTS) == 6
+    assert "</script" not in script()
+    assert "<!--" not in script()
+    assert "</style" not in style_sheet()
+    assert "http" not in script() + style_sheet()
+    with pytest.raises(KeyError):
+        asset("../viewer.js")
+
+
+def test_addresses_carry_any_name():
+    assert run_url("a b", "x/y?#[1]") == "/runs/a%20b#node=x%2Fy%3F%23%5B1%5D"
+    assert panel_url("r", "日本") == "/runs/r/nodes/%E6%97%A5%E6%9C%AC"
+    assert approve_url("r", "a.b") == "/runs/r/approve/a.b"
