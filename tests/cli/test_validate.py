@@ -37,6 +37,16 @@ def test_a_folder_stands_for_its_flow_files(flowengine: Command, folder: Path) -
     assert [Path(each).name for each in flow_files(str(folder))] == sorted(each.name for each in folder.glob("*.yaml"))
 
 
+def test_a_file_that_another_one_runs_is_told_of_once(flowengine: Command, folder: Path) -> None:
+    (folder / "runs_bad.yaml").write_text(
+        "flowengine: v1\nname: runs_bad\nnodes: {s: {type: subflow, flow: ./bad.yaml}}\n"
+    )
+    alone = flowengine("validate", "bad.yaml").out
+    assert flowengine("validate", "runs_bad.yaml").out == alone
+    said = flowengine("validate", "runs_bad.yaml", "bad.yaml")
+    assert (said.out, said.err) == (alone, "2 files: 2 errors\n")
+
+
 def test_a_folder_without_flows_is_a_usage_error(flowengine: Command, folder: Path) -> None:
     (folder / "empty").mkdir()
     said = flowengine("validate", "empty")

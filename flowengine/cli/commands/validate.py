@@ -35,7 +35,8 @@ def command(paths: tuple[str, ...], form: Format, strict: bool) -> int:
     Exit code 2 where a flow has errors.
     """
     files = [file for path in paths for file in flow_files(path)]
-    found = [problem for file in files for problem in check_file(file, project=find_project(file))]
+    every = (problem for file in files for problem in check_file(file, project=find_project(file)))
+    found = list(dict.fromkeys(every))  # A file that several flows run is told of once.
     results = Results()
     for line in _FORMATS[form](found, results.on_terminal):
         results.line(line)
