@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.cli.plain import shown
@@ -109,9 +109,25 @@ def _notice(notice: Notice) -> Iterator[str]:
 
 
 def _receipt(receipt: Receipt) -> Iterator[str]:
-    budget = "" if receipt.budget is None else f" of {tokens(receipt.budget)}"
-    yield f"prompt{budget}"
-    yield from indented("\n".join(cut(shown(fragment)) for fragment in receipt.fragments))
+    budget = "" if receipt.budget is None else f", of at most {tokens(receipt.budget)}"
+    yield f"context receipt{budget}"
+    rows = [
+        [
+            str(row.get("state", "")),
+            tokens(row.get("tokens")),
+            str(row.get("source", "")),
+            cut(str(row.get("label", ""))),
+            cut(_why(row)),
+        ]
+        for row in receipt.fragments
+    ]
+    yield from (f"  {line}" for line in table(rows, right=(1,)))
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    """Why a fragment was shortened or dropped, and how long it was."""
+    was = f"of {row['was']:,}" if isinstance(row.get("was"), int) else ""
+    return ": ".join(each for each in (was, str(row.get("why", ""))) if each)
 
 
 def _skill(load: SkillLoad) -> Iterator[str]:

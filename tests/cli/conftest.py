@@ -124,6 +124,15 @@ FLOWS = {
           one: {instructions: Say one thing., prompt: First words.}
           two: {instructions: Say one thing., prompt: Second words.}
         """,
+    "context": """
+        flowengine: v1
+        name: context
+        nodes:
+          one:
+            prompt: First words.
+            context: [fixed_file: {file_path: long.txt}, conversation]
+            context_budget: 60
+        """,
     "bad": """
         flowengine: v1
         name: bad
@@ -149,6 +158,7 @@ Command = Callable[..., Said]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the flows in it and nothing of the surroundings."""
     (tmp_path / "steps.py").write_text(STEPS)
+    (tmp_path / "long.txt").write_text("A line of a long file.\n" * 50)
     for name, text in FLOWS.items():
         (tmp_path / f"{name}.yaml").write_text(textwrap.dedent(text).lstrip())
     monkeypatch.chdir(tmp_path)

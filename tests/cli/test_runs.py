@@ -66,6 +66,16 @@ def test_a_node_is_shown_with_its_prompts_and_answers(flowengine: Command, runs:
     assert "Second words." not in said.out
 
 
+def test_a_node_is_shown_with_what_entered_its_prompt_and_what_did_not(flowengine: Command) -> None:
+    flowengine("run", "context.yaml", "--run-id", "d4")
+    lines = flowengine("runs", "show", "d4", "--node", "one").out.splitlines()
+    at = lines.index("context receipt, of at most 60 tokens")
+    state, count, _, source, label, *why = lines[at + 1].split()
+    assert (state, source, label, " ".join(why[:2])) == ("shortened", "fixed_file", "long.txt", "of 350:")
+    assert int(count) < 60
+    assert lines[at + 2].split() == ["kept", "2", "tokens", "user", "input"]
+
+
 def test_a_failed_node_is_shown_with_its_traceback(flowengine: Command, runs: None) -> None:
     said = flowengine("runs", "show", "b2", "--node", "fragile")
     assert "error: ValueError" in said.out
