@@ -93,6 +93,8 @@ class Ledger:
         self.deadline = deadline
         """When the part's time is up, by the event loop's clock; whoever runs the part keeps it."""
         self._line: tuple[Ledger, ...] = (self,) if above is None else (self, *above._line)
+        here: frozenset[Limit] = frozenset(limit for limit in _LIMITS if getattr(bounds, limit) is not None)
+        self._bounded: frozenset[Limit] = here if above is None else here | above._bounded
         self._tickets: count[int] = count() if above is None else above._tickets
         self._most = _most(bounds)
         self._spent = _amount(spent)
@@ -113,7 +115,7 @@ class Ledger:
 
     def bounds_any(self, *limits: Limit) -> bool:
         """Whether one of these limits is bounded, here or above."""
-        return any(getattr(ledger.bounds, limit) is not None for ledger in self._line for limit in limits)
+        return not self._bounded.isdisjoint(limits)
 
     def can_ever_fit(self, *, tokens: int, cost_usd: float | None) -> bool:
         """Whether a call that takes so much fits beside what was spent, here and above."""

@@ -25,6 +25,7 @@ from flowengine.llm.tokens import estimate_tokens
 
 __all__ = ["OfflineModel"]
 
+_FREE: Final = Price(0.0, 0.0)
 _SENTENCES: Final = 3
 """Picked for an answer, at most."""
 
@@ -42,7 +43,10 @@ class OfflineModel:
 
     name = "offline"
     provider = "offline"
-    price = Price(0.0, 0.0)
+
+    def own_price(self) -> Price:
+        """Nothing."""
+        return _FREE
 
     async def complete(self, request: Request) -> Reply:
         await anyio.lowlevel.checkpoint()

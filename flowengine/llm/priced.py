@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, runtime_checkable
+from functools import cache
+from typing import Any, Protocol, cast, runtime_checkable
 
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.pricing import Price, listed_price
@@ -27,7 +28,7 @@ class PricedModel:
 
     def __init__(self, model: Model, price: Price) -> None:
         self._model = model
-        self.price = price
+        self._price = price
 
     @property
     def name(self) -> str:
@@ -52,21 +53,30 @@ class PricedModel:
         async with self._model.stream(request) as stream:
             yield pieces()
 
+    def own_price(self) -> Price:
+        """What its calls cost, whatever a list says."""
+        return self._price
+
     def _priced(self, reply: Reply) -> Reply:
         prompt, answer, _ = reply.usage
-        return reply if prompt is None else reply._replace(cost_usd=self.price.of(prompt, answer or 0))
+        return reply if prompt is None else reply._replace(cost_usd=self._price.of(prompt, answer or 0))
 
 
 @runtime_checkable
 class _SaysItsPrice(Protocol):
-    @property
-    def price(self) -> Price: ...
+    def own_price(self) -> Price: ...
+
+
+@cache
+def _says_its_price(kind: type[Model]) -> bool:
+    """Looked up once a class, since asking a protocol takes long."""
+    return issubclass(kind, _SaysItsPrice)
 
 
 def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
     """What the model says that it costs, else what its vendor's list says; None where nobody knows."""
-    if isinstance(model, _SaysItsPrice):
-        return model.price
+    if _says_its_price(type(model)):
+        return cast(_SaysItsPrice, model).own_price()
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
 
 
