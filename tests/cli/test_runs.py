@@ -73,7 +73,7 @@ def test_a_node_is_shown_with_what_entered_its_prompt_and_what_did_not(flowengin
     state, count, _, source, label, *why = lines[at + 1].split()
     assert (state, source, label, " ".join(why[:2])) == ("shortened", "fixed_file", "long.txt", "of 350:")
     assert int(count) < 60
-    assert lines[at + 2].split() == ["kept", "2", "tokens", "user", "input"]
+    assert lines[at + 2].split() == ["kept", "3", "tokens", "user", "input"]
 
 
 def test_a_failed_node_is_shown_with_its_traceback(flowengine: Command, runs: None) -> None:
