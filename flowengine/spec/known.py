@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from flowengine.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.spec.levels import NodePath, home_of, level_of
 from flowengine.spec.names import EACH, LOOP_OUTPUT, ROUND, holders_of
+from flowengine.spec.references import last_of
 from flowengine.spec.schema import FlowSpec, InputSpec
 from flowengine.spec.schema_nodes import (
     AgentNodeSpec,
@@ -71,7 +72,9 @@ def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape 
         shape = _agent_output(spec, node)
         return shape if field == "output" else _model(LLMResult, content=shape or {})
     if isinstance(node, MapNodeSpec | LoopNodeSpec | SubflowNodeSpec) or field == "output":
-        return spec.remembered(f"output of {'.'.join((*level, name))}", lambda each: _output(each, node))
+        return spec.remembered(
+            f"output of {'.'.join((*level, name))}", lambda each: _output(each, (*level, name), node)
+        )
     return None
 
 
@@ -80,7 +83,9 @@ def _agent_output(spec: FlowSpec, node: AgentNodeSpec) -> Shape | None:
     return TEXT if given is None else given if is_map(given) else None
 
 
-def _output(spec: FlowSpec, node: NodeSpec) -> Shape | None:
+def _output(spec: FlowSpec, path: NodePath, node: NodeSpec) -> Shape | None:
+    if isinstance(node, MapNodeSpec):
+        return {"type": "array", "items": _result_shape(spec, path, node) or {}}
     if isinstance(node, LoopNodeSpec):
         return _object((*node.initial, *LOOP_OUTPUT), iterations=_NUMBER, exhausted=_BOOLEAN)
     if isinstance(node, ApprovalNodeSpec):
@@ -95,8 +100,28 @@ _OF_TYPE: Final[Mapping[str, Shape]] = {
     "routing": ROUTING,
     "evaluation": EVALUATION,
     "condition": TEXT,
-    "map": {"type": "array"},
 }
+
+
+def _result_shape(spec: FlowSpec, path: NodePath, node: MapNodeSpec) -> Shape | None:
+    """What is known of what an item gives."""
+    in_work = spec.remembered("maps whose result is looked at", lambda _: set[NodePath]())
+    if node.on_item_error == "collect" or path in in_work:
+        return None  # A failed item is something else; a map that goes over itself is refused elsewhere.
+    in_work.add(path)
+    try:
+        if is_map(node.result):
+            return _object(node.result)
+        if isinstance(node.result, str):
+            lone = _LONE.fullmatch(node.result.strip())
+            return over_shape(spec, path, lone[1]) if lone else None
+        last = last_of(spec, path) if node.result is None else ()
+        return node_shape(spec, path, last[0], "output") if len(last) == 1 else None
+    finally:
+        in_work.discard(path)
+
+
+_LONE: Final = re.compile(r"\{\{\s*([A-Za-z_][\w.]*)\s*\}\}")
 
 
 # --- paths

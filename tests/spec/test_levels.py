@@ -327,6 +327,39 @@ def test_variables_of_rounds_are_checked(old: str, new: str, expected: str | Non
     assert (told == []) if expected is None else any(expected in each for each in told), told
 
 
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ("result: {text: '{{ nodes.a.output.n }}'}", "FE306 `item` has no field 'n'"),
+        ("result: '{{ nodes.a.output }}'", None),
+        ("result: '{{ nodes.a.output.n }}'", "FE306 `item` is a number, it has no field 'n'"),
+        ("result: '{{ nodes.a.output | default(1) }}'", None),
+        ("result: 'x {{ nodes.a.output.n }}'", None),
+        ("timeout: 3s", None),
+        ("on_item_error: collect, result: {text: x}", None),
+        ("result: '{{ item }}'", None),
+    ],
+)
+def test_what_a_map_gives_is_known_to_the_next_map(result: str, expected: str | None) -> None:
+    text = f"""\
+flowengine: v1
+name: a
+nodes:
+  one: {{type: map, over: "[1]", {result}, nodes: {{a: {{output: {{properties: {{n: {{type: number}}}}}}}}}}}}
+  two: {{type: map, over: nodes.one.output, nodes: {{b: {{prompt: "{{{{ item.n }}}}"}}}}}}
+"""
+    told = found(text)
+    assert told == [] if expected is None else any(expected in each for each in told), told
+
+
+def test_maps_that_go_over_each_other_are_a_cycle_and_nothing_worse() -> None:
+    nodes = (
+        "  one: {type: map, over: nodes.two.output, result: '{{ item }}', nodes: {a: {prompt: '{{ item.x }}'}}}\n"
+        "  two: {type: map, over: nodes.one.output, result: '{{ item }}', nodes: {b: {prompt: '{{ item.x }}'}}}\n"
+    )
+    assert codes(nodes) == ["FE210"]
+
+
 def test_a_shared_agents_texts_are_checked_on_every_level_that_uses_them() -> None:
     text = """\
 flowengine: v1
