@@ -275,6 +275,21 @@ class Flow:
 
         return _streamed(store, durability, go_on)
 
+    async def fork(
+        self,
+        run_id: str,
+        node: str,
+        *,
+        store: Store,
+        state: Mapping[str, Any] | None = None,
+        durability: Durability = "full",
+        limits: FlowLimits | None = None,
+    ) -> Run:
+        """A new run that shares the past of one of the store and begins at `node` (see `runners.local.fork`)."""
+        with _opened(store, durability) as journals:
+            run = await local.fork(self.plan, journals.find(run_id), journals, node, state=state or {}, limits=limits)
+        return _kept(run, store)
+
     async def approve(
         self,
         run_id: str,

@@ -81,6 +81,14 @@ class States:
             if key in (row.result.state or ())
         ]
 
+    def final(self) -> dict[str, Any]:
+        """Key → value where the states that all nodes left behind meet."""
+        places = list(self._enter(None, "").values()) if self.keys else []
+        if not places:
+            return {}
+        store = places[0].store
+        return self._read(store, store.meet(len(places), [each.left for each in places]))
+
     def _rule(self, key: str) -> str:
         return self._rules[key].merge if key in self._rules else ""
 

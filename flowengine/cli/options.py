@@ -15,18 +15,20 @@ from flowengine.cli.watch import Reporting
 from flowengine.nodes.limits import FlowLimits
 from flowengine.spec.fields import seconds
 
-__all__ = ["RUN_ID", "limits_of", "reporting_of", "running_options"]
+__all__ = ["RUN_ID", "duration", "limits_of", "reporting_of", "running_options"]
 
 RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """`30s`, `10m`, `500ms`, or a number of seconds."""
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """`30s`, `10m`, `500ms`, `7d`, or a number of seconds."""
     if value is None:
         return None
     try:
+        if re.fullmatch(r"\d{1,5}d", value):
+            return float(value[:-1]) * 86_400
         found = float(seconds(f"{value}s" if value[-1:].isdigit() else value))
     except PydanticCustomError:
         raise click.BadParameter(f"{value!r} is no duration: write 30s, 10m, 2h or 500ms") from None
@@ -41,7 +43,7 @@ _OPTIONS: Final = (
     click.option("--json", "as_json", is_flag=True, help="Print the run as one JSON object."),
     click.option("--events", is_flag=True, help="Print each event as a line of JSON while it happens."),
     click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Nodes in flight at once."),
-    click.option("--timeout", callback=_duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h."),
+    click.option("--timeout", callback=duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h."),
     click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
     click.option(
         "--durability",

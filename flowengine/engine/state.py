@@ -22,6 +22,7 @@ Source of the rules: rules 6 and 8 of the flow format.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any, Final, cast
 
 from flowengine.context import EMPTY
@@ -68,16 +69,16 @@ class Layer:
 
     __slots__ = ("memo", "number", "up", "writes")
 
-    def __init__(self, number: int, writes: Mapping[str, Any], up: Layer | tuple[Layer, ...] | None = None) -> None:
+    def __init__(self, number: float, writes: Mapping[str, Any], up: Layer | tuple[Layer, ...] | None = None) -> None:
         self.number = number
-        """Topological number of the writer; -1 for the root."""
+        """Topological number of the writer; -1 for the root. Half a number less: what was put before a node."""
         self.writes = writes
         self.up = up
         self.memo: dict[str, Any] | None = None
 
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-_Found = tuple[int, Any] | None
+_Found = tuple[float, Any] | None
 
 
 class StateStore:
@@ -120,7 +121,7 @@ class StateStore:
 
     # --- writing
 
-    def admit(self, number: int, seen: Layer, writes: Mapping[str, Any]) -> dict[str, Any]:
+    def admit(self, number: float, seen: Layer, writes: Mapping[str, Any]) -> dict[str, Any]:
         """The writes, frozen and allowed: declared keys, fitting types, no conflict.
 
         Raises `StateError`, or `StateConflictError` with the numbers of both writers in `args`.
@@ -141,7 +142,7 @@ class StateStore:
             admitted[key] = freeze(value)
         return admitted
 
-    def write(self, number: int, seen: Layer, writes: Mapping[str, Any]) -> Layer:
+    def write(self, number: float, seen: Layer, writes: Mapping[str, Any]) -> Layer:
         """The layer of a node that wrote (writes are admitted already)."""
         layer = Layer(number, writes, seen)
         for key in writes:
@@ -338,15 +339,15 @@ class _KeptOutside(_Outside):
 class Conflict(StateConflictError):  # noqa: N818 - a fact that the walk turns into the error
     """A conflict by topological numbers; the walk knows the names."""
 
-    def __init__(self, key: str, first: int, second: int) -> None:
+    def __init__(self, key: str, first: float, second: float) -> None:
         super().__init__(key, (str(first), str(second)))
-        self.numbers = (min(first, second), max(first, second))
+        self.numbers = (ceil(min(first, second)), ceil(max(first, second)))
 
 
 # --- layers -----------------------------------------------------------------------------------------
 
 
-def _number(layer: Layer) -> int:
+def _number(layer: Layer) -> float:
     return layer.number
 
 

@@ -92,8 +92,10 @@ class Walk:
         variables: Mapping[str, Any] = EMPTY,
         received: Any = None,
         outer: tuple[Walk, int] | None = None,
+        patches: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`history`: what earlier owners of the run left behind.
+        """`history`: what earlier owners of the run left behind. `patches`: node → what it finds in shared state
+        beside what its ancestors wrote.
 
         Of a level inside another: `prefix` is what its nodes' paths begin with, `variables` the names that its
         container adds, `received` what its first nodes get as `result`, and `outer` the container: its walk and
@@ -110,6 +112,7 @@ class Walk:
         self.prefix = prefix
         self.variables = variables
         self.outer = outer
+        self._patches = patches or {}
         self.history = history or History()
         past = past_of(graph, self.history.of(prefix), prefix)
         self.attempts = self.history.attempts
@@ -144,6 +147,12 @@ class Walk:
     def start(self, number: int) -> None:
         """A ready node was taken."""
         self._statuses[number] = RUNNING
+        if number in self._patches:
+            self._patch(number)
+
+    def _patch(self, number: int) -> None:
+        seen, before = self._seen[number], number - 0.5
+        self._seen[number] = self.store.write(before, seen, self.store.admit(before, seen, self._patches[number]))
 
     def stop(self) -> None:
         """Nothing starts any more, not even `join: always`."""
@@ -350,6 +359,8 @@ class Walk:
             # runs again too.
             if self._statuses[number] == READY:
                 self.attempts.finish(self.path_of(number))
+                if number in self._patches:
+                    self._patch(number)
                 self.apply(settled[number])
         self.ready = deque(number for number in self.ready if self._statuses[number] == READY)
 

@@ -24,16 +24,18 @@ from flowengine.engine.state import StateStore
 from flowengine.engine.walk import Walk
 from flowengine.errors import FlowChangedError, JournalError, LimitError, StoreCorruptError
 from flowengine.journal.effects import decided_effects
+from flowengine.journal.parcel import store_run
 from flowengine.ledger import Ledger
 from flowengine.nodes.inputs import checked_inputs
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
 from flowengine.run_scope import RunScope
+from flowengine.runners.forking import forked, patches_of
 from flowengine.runners.run import Run
 from flowengine.runners.sessions import load_session, save_session
 from flowengine.version import __version__
 
-__all__ = ["changed_nodes", "new_run_id", "read_run", "resume", "start"]
+__all__ = ["changed_nodes", "fork", "new_run_id", "read_run", "resume", "start"]
 
 Live: TypeAlias = Callable[[TokenStreamed], None]
 """Hears what agents write while they write it; must not block and must not raise."""
@@ -140,6 +142,28 @@ async def resume(
     return _remembered(run, store, started, walk)
 
 
+async def fork(
+    plan: Plan,
+    run_id: str,
+    store: JournalStore,
+    node: str,
+    *,
+    state: Mapping[str, Any] = EMPTY,
+    new_id: str | None = None,
+    limits: FlowLimits | None = None,
+    live: Live | None = None,
+) -> Run:
+    """A new run that shares the past of an earlier one and begins at `node`: what is not behind it keeps its result.
+
+    `state`: key → value, as `node` is to find it. The earlier run stays as it is. `InputError` for an unknown
+    node or key, and for a run of another flow.
+    """
+    new_id = new_id or new_run_id()
+    first = forked(plan, store.events(run_id), new_id, node, state, time())
+    await store_run(store, first, new_id)
+    return await resume(plan, new_id, store, limits=limits, live=live)
+
+
 def _thrifty(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) -> Plan:
     """The plan whose nodes look for results that are known already, where it has such nodes or such a run."""
     if reuse is None and not plan.caches:
@@ -189,6 +213,7 @@ def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
         env=started.env,
         run_id=started.run_id,
         history=History(events),
+        patches=patches_of(plan, started),
     )
 
 

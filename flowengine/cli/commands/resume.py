@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -33,6 +35,10 @@ __all__ = ["command"]
 @click.option(
     "--assume-done", "done", metavar="NODE", multiple=True, help="Take the node's interrupted external call as done."
 )
+@click.option(
+    "--from", "start", metavar="NODE", help="Begin a new run at NODE that shares RUN's past; RUN stays as it is."
+)
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="With --from: shared state as NODE finds it.")
 @click.option("--flow", "file", metavar="FILE", help="The flow file, where it is not the one of the start.")
 @running_options
 def command(
@@ -40,6 +46,8 @@ def command(
     allow_changed: bool,
     retry: tuple[str, ...],
     done: tuple[str, ...],
+    start: str | None,
+    pairs: tuple[str, ...],
     file: str | None,
     model: str | None,
     store: str | None,
@@ -60,8 +68,10 @@ def command(
     with journals(chosen_store(store)) as kept:
         run_id = kept.find(reference)
         past = read(kept, run_id)
+    if pairs and start is None:
+        raise click.UsageError("--set goes with --from: it says what the node finds there")
     finished = past[-1]
-    if isinstance(finished, RunFinished) and finished.status == "succeeded":
+    if start is None and isinstance(finished, RunFinished) and finished.status == "succeeded":
         return _tell_succeeded(run_id, past, finished, reporting, results)
     started = beginning(past)
     settings = started.settings
@@ -70,6 +80,14 @@ def command(
     limits = limits_of(
         plan.limits, concurrency or settings.get("concurrency"), settings.get("timeout") if timeout is None else timeout
     )
+
+    if start is not None:
+        state, new_id = dict(map(_pair, pairs)), local.new_run_id()
+
+        async def begin(kept: JournalStore) -> Run:
+            return await local.fork(plan, run_id, kept, start, state=state, new_id=new_id, limits=limits)
+
+        return Execution(new_id, store, reporting, results, durability).run(begin)
 
     async def job(kept: JournalStore) -> Run:
         return await local.resume(
@@ -83,6 +101,17 @@ def command(
         )
 
     return Execution(run_id, store, reporting, results, durability, past).run(job)
+
+
+def _pair(given: str) -> tuple[str, Any]:
+    """`key=value`; the value is JSON, or else text."""
+    key, found, value = given.partition("=")
+    if not found:
+        raise click.UsageError(f"--set {given!r}: write KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 def _tell_succeeded(

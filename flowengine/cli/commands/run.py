@@ -75,6 +75,16 @@ def command(
     settings = {name: value for name, value in settings.items() if value is not None} | {"folder": os.getcwd()}
 
     async def job(journals: JournalStore) -> Run:
-        return await start(plan, inputs, journals, run_id=chosen, session=session, limits=limits, settings=settings)
+        earlier = None if reuse is None else journals.find(reuse)
+        return await start(
+            plan,
+            inputs,
+            journals,
+            run_id=chosen,
+            session=session,
+            reuse=earlier,
+            limits=limits,
+            settings=settings,
+        )
 
     return Execution(chosen, store, reporting, results, durability).run(job)

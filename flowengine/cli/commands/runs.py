@@ -1,9 +1,11 @@
-"""`flowengine runs`: the list of a store's runs, and the record of one."""
+"""`flowengine runs`: the list of a store's runs, the record of one, and what else is done with records."""
 
 from __future__ import annotations
 
 import click
 
+from flowengine.cli.commands.runs_files import export_run, import_run
+from flowengine.cli.commands.runs_rm import remove
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.plain import dumps
 from flowengine.cli.store import chosen_store, journals, store_option
@@ -17,7 +19,7 @@ __all__ = ["command"]
 
 @click.group("runs")
 def command() -> None:
-    """List the runs of a store, or show one."""
+    """List the runs of a store, show one, remove some, or move one as a file."""
 
 
 @command.command("list")
@@ -45,3 +47,6 @@ def _row(run: RunInfo) -> list[str]:
 
 
 command.add_command(show)
+command.add_command(remove)
+command.add_command(export_run)
+command.add_command(import_run)
