@@ -1,4 +1,4 @@
-"""What a flow file may say about a node, one model a node type.
+"""What a flow file may say about a node, one model a node type; those with nodes inside are in `schema_containers`.
 
 Data only: which edges follow from it is the matter of `references`, whether the names in it exist
 that of the checks, and what runs that of the builder.

@@ -46,7 +46,7 @@ class Subflows:
         self._open: list[_File] = []
         self._heights = [0]
         if first is not None:
-            self._open.append(_File(Path(os.path.abspath(first)).resolve(), first))
+            self._open.append(_File(_real(first), first))
 
     def open(self, flow: str, base: Path, project: Project) -> FlowSpec | Problem | None:
         """The flow of a path that stands in a file of the folder `base`; None where it has problems of its own."""
@@ -89,6 +89,14 @@ class Subflows:
         if len(self._opened) >= MAX_FILES:
             return Problem("FE227", f"a flow may bring along {MAX_FILES} files, and this is one more")
         return None
+
+
+def _real(path: Path) -> Path:
+    """Where a path leads; what leads nowhere cannot be run by another file either."""
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):
+        return path
 
 
 def _resolved(flow: str, base: Path, project: Project) -> Path | Problem:

@@ -62,6 +62,13 @@ def test_a_file_that_is_not_there(root: Path) -> None:
     assert "FE225" in told(root, outer(runs("a" * 5000)))[0]
 
 
+def test_a_path_that_leads_nowhere_is_a_problem_like_others(root: Path) -> None:
+    (root / "round.yaml").symlink_to(root / "round.yaml")
+    assert [each.code for each in check_file(root / "round.yaml")] == ["FE101"]
+    assert [each.code for each in check_file("a\0b.yaml")] == ["FE101"]
+    assert "FE225" in told(root, outer(runs("round.yaml")))[0]
+
+
 def test_a_pipe_is_not_waited_for(root: Path) -> None:
     os.mkfifo(root / "pipe.yaml")
     assert told(root, outer(runs("pipe.yaml"))) == ["outer.yaml:4:28: FE225 node 's': 'pipe.yaml' is no file"]
