@@ -231,6 +231,9 @@ class GuardrailError(RunError):
 class ModelError(RunError):
     """A model call failed."""
 
+    reply: Any = None
+    """The answer that came all the same (a refusal): it is no answer to what was asked, and it is on the bill."""
+
 
 class TransientModelError(ModelError):
     """May work when tried again: rate limit, timeout, connection, 5xx."""

@@ -58,7 +58,8 @@ class DirectGateway:
         try:
             reply = _signed(await model.complete(request), model)
         except ModelError as error:
-            failed = Reply("", finish_reason="", seconds=time.perf_counter() - start)
+            paid: Reply = error.reply or Reply("")
+            failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
             record = model_call(
                 model, request, failed, purpose=purpose, key=key, occurrence=occurrence, error=str(error)
             )

@@ -85,8 +85,8 @@ class BoundedModel:
             raise
         try:
             yield reservation
-        except ModelError:
-            reservation.settle(SENT_IN_VAIN)
+        except ModelError as error:
+            reservation.settle(SENT_IN_VAIN if error.reply is None else usage_of_reply(worst.request, error.reply))
             raise
         except DefinitionError:
             reservation.release()  # It was not sent.

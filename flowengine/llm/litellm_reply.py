@@ -114,5 +114,7 @@ def _known_cost(cost: float | None, usage: Usage) -> float | None:
 def _unless_refused(reply: Reply, refusal: str | None) -> Reply:
     if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
         said = f": {refusal}" if refusal else ""
-        raise PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{said}")
+        error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{said}")
+        error.reply = reply
+        raise error
     return reply

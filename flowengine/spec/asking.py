@@ -38,7 +38,9 @@ _REMARKS: Final = 800
 """Tokens of what is told to a model about an answer that does not fit its shape."""
 _JUDGEMENT: Final = 400
 """Tokens of the schemas that judges and routers answer in."""
-_OPEN: Final = ("tools", "mcp_servers", "context", "contexts", "memory", "skills", "history_size")
+_WITH_TOOLS: Final = ("tools", "mcp_servers", "contexts", "skills")
+"""Settings that may offer tools."""
+_OPEN: Final = (*_WITH_TOOLS, "context", "memory", "history_size")
 """Settings that bring into a prompt what the file does not show."""
 
 _Asking = AgentNodeSpec | EvaluationNodeSpec | RoutingNodeSpec
@@ -82,14 +84,14 @@ class Asking:
         settings = settings_of(self._spec, node)
         judging = node.improve or node.evaluate or settings.improve or settings.evaluate
         prompt, answer = self._prompt(path, node, sizes), Size(self.answer(path))
-        drafts, added, total = 1, NOTHING, NONE
+        drafts, added, total = 1, NOTHING, self._summaries(settings)
         if judging is not None:
             models = self._models(settings, judging.model)
             judgement = Size(self._longest(models, None))
             drafts += _improvements(judging)
             texts = (judging.instructions or "", *judging.criteria, *judging.criteria.values())
             asked = self._sized(texts, path, sizes).and_(prompt).and_(answer)
-            total = _structured(drafts, asked, judgement, models, settings)
+            total = total.and_(_structured(drafts, asked, judgement, models, settings))
             added = answer.and_(judgement) if drafts > 1 else NOTHING
         if (routing := settings.routing) is not None:
             models = self._models(settings)
@@ -100,17 +102,28 @@ class Asking:
 
     def _drafting(self, drafts: int, asked: Size, answer: Size, settings: AgentSpec) -> Most:
         """All generations: each may be corrected, and each may have its rounds of tools."""
-        rounds = (settings.max_tool_rounds or _ROUNDS) if settings.tools or settings.mcp_servers else 0
+        rounds = (settings.max_tool_rounds or _ROUNDS) if _has(settings, _WITH_TOOLS) else 0
         calls = min(2, 1 + _retries(settings))
         if settings.output is not None:
             calls = 1 + _retries(settings)
             asked = asked.and_(answer).and_(Size(_REMARKS))
         return most_of_calls(drafts * (calls + rounds), _slack(asked), answer.tokens, self._models(settings))
 
+    def _summaries(self, settings: AgentSpec) -> Most:
+        """Context providers that have a model of their own ask it once in a run of the node."""
+        total = NONE
+        for entry in settings.context or ():
+            for model in _models_in(entry):
+                known = [self._facts.of(self._model or model)]
+                total = total.and_(most_of_calls(1, None, self._longest(known, None), known))
+        return total
+
     def _prompt(self, path: NodePath, node: AgentNodeSpec, sizes: OutputSizes) -> Size:
         """The first prompt of an agent node."""
         settings = settings_of(self._spec, node)
-        if any(getattr(settings, name, None) for name in _OPEN):
+        if settings.context_budget is not None and not _has(settings, _WITH_TOOLS):
+            return Size(settings.context_budget).and_(_schema_size(settings.output))
+        if _has(settings, _OPEN):
             return UNKNOWN
         texts = (settings.system_message or "", settings.instructions or "", node.prompt or "")
         size = self._sized(texts, path, sizes).and_(_fixed(settings.locale)).and_(_schema_size(settings.output))
@@ -177,6 +190,23 @@ def _structured(answers: int, asked: Size, answer: Size, models: Sequence[KnownM
     """So many answers of a judge's or a router's shape, each corrected as often as that is allowed."""
     asked = asked.and_(answer).and_(Size(_REMARKS + _JUDGEMENT))
     return most_of_calls(answers * (1 + _retries(settings)), _slack(asked), answer.tokens, models)
+
+
+def _has(settings: AgentSpec, names: Iterable[str]) -> bool:
+    return any(getattr(settings, name, None) for name in names)
+
+
+def _models_in(entry: Any) -> Iterator[str]:
+    """The models that an entry of `context` names, in either of its notations.
+
+    >>> [*_models_in({"compressor": {"model": "m"}}), *_models_in({"type": "compressor", "model": "n"})]
+    ['m', 'n']
+    """
+    if is_map(entry):
+        for given in (entry, *entry.values()):
+            model = given.get("model") if is_map(given) else None
+            if isinstance(model, str):
+                yield model
 
 
 def _slack(size: Size) -> int | None:

@@ -154,6 +154,15 @@ async def test_a_call_that_failed_counts_as_a_call_if_it_was_sent(bounded: Any, 
     assert (ledger.spent, ledger.reserved) == (spent, Usage())
 
 
+async def test_a_refusal_is_paid_like_any_answer(bounded: Any) -> None:
+    refusal = PermanentModelError("refused")
+    refusal.reply = REPLY._replace(cost_usd=0.01)
+    ledger = Ledger(Bounds(cost_usd=1.0))
+    with pytest.raises(PermanentModelError):
+        await bounded(ScriptedModel([refusal]), ledger).complete(ASKED)
+    assert ledger.spent == Usage(1, 70, 0.01)
+
+
 async def test_a_call_that_was_cancelled_under_way_counts_in_full(bounded: Any) -> None:
     ledger = Ledger(Bounds(tokens=1000))
     with anyio.move_on_after(0.01):

@@ -153,7 +153,9 @@ async def test_a_refusal_is_a_permanent_error(server: ModelServer) -> None:
         [Completion(None, refusal="I would rather not"), Completion("", finish_reason="content_filter")]
     )
     assert str(await error_of(model_of(server))) == "openai/gpt-4o-mini refused to answer: I would rather not"
-    assert isinstance(await error_of(model_of(server)), PermanentModelError)
+    second = await error_of(model_of(server))
+    assert isinstance(second, PermanentModelError)
+    assert second.reply.usage.prompt_tokens > 0  # It is on the bill.
 
 
 async def test_an_answer_that_is_cut_off_is_transient(server: ModelServer) -> None:

@@ -11,7 +11,7 @@ import pytest
 from flowengine.agents.agent import Agent
 from flowengine.agents.gateway import DirectGateway
 from flowengine.context import Context
-from flowengine.errors import LimitError
+from flowengine.errors import LimitError, PermanentModelError
 from flowengine.journal.recorded import RecordedGateway
 from flowengine.ledger import Bounds, Ledger, Usage
 from flowengine.llm.messages import Message, ToolRequest
@@ -21,7 +21,7 @@ from flowengine.llm.priced import PricedModel
 from flowengine.llm.pricing import Price
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.nodes.gateway import gateway_of, telling_gateway_of
-from flowengine.records import ModelCall, Notice, ToolCall
+from flowengine.records import ModelCall, Notice, ToolCall, usage_of
 from flowengine.run_scope import RunScope
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
@@ -105,6 +105,17 @@ async def test_a_call_beyond_the_limit_is_neither_made_nor_recorded(run: Run) ->
     with pytest.raises(LimitError):
         await gateway.complete(model, ASKED, purpose="generation")
     assert (model.requests, run.records) == ([], [])
+
+
+async def test_what_a_refusal_took_is_settled_and_on_record(run: Run) -> None:
+    refusal = PermanentModelError("refused")
+    refusal.reply = REPLY
+    ledger = Ledger(Bounds(tokens=10_000))
+    with pytest.raises(PermanentModelError):
+        await gateway_of(run.context(ledger=ledger)).complete(ScriptedModel([refusal]), ASKED, purpose="generation")
+    (record,) = run.records
+    assert (record.error, record.content, record.prompt_tokens, record.cost_usd) == ("refused", "", 50, 0.1)
+    assert ledger.spent == usage_of(record) == Usage(1, 70, 0.1)
 
 
 async def test_what_was_recorded_is_neither_reserved_nor_charged_again(run: Run) -> None:

@@ -51,6 +51,7 @@ def calls_of(found: FlowBound) -> dict[str, int | None]:
         ("{prompt: x, tools: ['math:sqrt']}", 12),
         ("{prompt: x, tools: ['math:sqrt'], max_tool_rounds: 3, output: {type: object}}", 7),
         ("{prompt: x, mcp_servers: [{name: s, command: s}], max_tool_rounds: 1, max_retries: 0}", 2),
+        ("{prompt: x, contexts: ['math:tau'], max_tool_rounds: 4}", 6),
         ("{prompt: x, evaluate: {}}", 2 + 4),
         ("{prompt: x, improve: {}}", 4 * 2 + 4 * 4),
         ("{prompt: x, improve: {max_iterations: 1}, max_retries: 0}", 2 + 2),
@@ -100,6 +101,15 @@ def test_the_models_own_bounds_are_taken_where_the_file_has_none() -> None:
     capped = bound("  a: {prompt: x, model: ours, max_retries: 0}\n", "limits: {cost_usd: 5}").most.tokens
     assert capped is not None
     assert 4096 < capped < 4096 + 2000
+
+
+def test_what_the_file_does_not_show_counts_as_long_as_the_window_allows_or_a_budget_does() -> None:
+    node = "  a: {{prompt: x, model: {}, max_tokens: 1, max_retries: 0, context: [{{conversation: {{}}}}] {}}}\n"
+    assert bound(node.format("gpt-4o-mini", "")).most.tokens == 128_001
+    assert bound(node.format("ours", "")).most.tokens is None
+    budgeted = bound(node.format("ours", ", context_budget: 500")).most.tokens
+    assert budgeted is not None
+    assert 501 <= budgeted < 1000
 
 
 def test_of_models_that_stand_in_for_each_other_the_dearest_counts() -> None:
