@@ -110,6 +110,22 @@ def validate_nested() -> Row:
     return Row("flowengine validate, 1,000 nodes in 100 bodies", *_validating(lines, 3.0))
 
 
+def reuse() -> Row:
+    """`run --reuse` of 1,000 functions in a chain where nothing has changed."""
+    lines = ["flowengine: v1", "name: long", "inputs: {topic: {type: string}}", "nodes:"]
+    for i in range(1000):
+        said = "{{ inputs.topic }}" if i == 0 else f"{{{{ nodes.n{i - 1}.output }}}}"
+        lines += [f"  n{i}:", "    type: function", "    call: work_of_bench:keep", f'    with: {{text: "{said}"}}']
+    with tempfile.TemporaryDirectory() as folder:
+        flow, store = Path(folder, "long.yaml"), str(Path(folder, "runs.db"))
+        flow.write_text("\n".join(lines) + "\n")
+        Path(folder, "work_of_bench.py").write_text("async def keep(text):\n    return text\n")
+        run = [sys.executable, "-m", "flowengine", "run", str(flow), "-i", "topic=tea", "-q", "--store", store]
+        subprocess.run(run, cwd=ROOT, capture_output=True, check=True)
+        median, low, high = cpu_of(*run, "--reuse", "@last")
+    return Row("flowengine run --reuse, 1,000 nodes", median, 2.0, "s CPU", (low, high))
+
+
 def _three_texts(number: int, before: int | None, indent: str) -> list[str]:
     first = before is None or before < 0
     said = "{{ inputs.topic }}" if first else f"{{{{ nodes.n{before}.output }}}} and {{{{ inputs.topic }}}}"
@@ -129,4 +145,4 @@ def _validating(lines: list[str], most: float) -> tuple[float, float, str, tuple
     return median, most, "s CPU", (low, high)
 
 
-ROWS = (large_graph, import_flow, import_memory, import_bare, hello, validate, validate_nested)
+ROWS = (large_graph, import_flow, import_memory, import_bare, hello, validate, validate_nested, reuse)
