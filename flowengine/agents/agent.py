@@ -43,6 +43,8 @@ from flowengine.run_scope import RunScope
 if TYPE_CHECKING:
     from flowengine.agents.sources import ContextChoice, ProviderConfig, Sources
     from flowengine.providers.provider import ContextProvider
+    from flowengine.skills.disclosure import SkillChoice
+    from flowengine.skills.sandbox import Sandbox
 
 __all__ = ["Agent"]
 
@@ -94,6 +96,8 @@ class Agent:
         context_providers: Sequence[ContextProvider] = (),
         context_providers_config: ProviderConfig | None = None,
         contexts: Sequence[ContextChoice] = (),
+        skills: SkillChoice | None = None,
+        skill_sandbox: Sandbox | None = None,
         context_budget: int | None = None,
         session_history: list[str] | None = None,
         history_size: int = 10,
@@ -116,6 +120,8 @@ class Agent:
         - `context_providers`, and those of `context_providers_config` (YAML or its list), bring what stands under
           `Context:` in the prompt, in their order. `contexts` are typed contexts: their text is there too, and
           their tools are the model's. Standing alone the agent keeps them; in a flow each run has its own.
+        - `skills`: folders of skills, or a store; their names are in the prompt, the rest is for the model to
+          load. `skill_sandbox`: where their scripts run.
         - `context_budget`: tokens that a prompt may have, by count; by default what the model's window leaves.
         - `session_history`: a list that the caller owns. Its newest `history_size` entries enter the
           prompt, and each exchange is appended to it. Without one the agent remembers nothing.
@@ -150,6 +156,8 @@ class Agent:
                 providers=context_providers,
                 config=context_providers_config,
                 contexts=contexts,
+                skills=skills,
+                sandbox=skill_sandbox,
                 budget=context_budget,
             )
             if improvement_callback is not None and not orchestration_mode:
@@ -298,15 +306,10 @@ class Agent:
                 yield piece.added_to(context) if isinstance(piece, Response) else piece
 
 
-def _sources(
-    providers: Sequence[ContextProvider],
-    config: ProviderConfig | None,
-    contexts: Sequence[ContextChoice],
-    budget: int | None,
-) -> Sources | None:
-    """What the agent draws on; an agent that draws on nothing loads nothing of it."""
-    if not providers and config is None and not contexts and budget is None:
+def _sources(**given: Any) -> Sources | None:
+    """What the agent draws on; one that draws on nothing loads nothing of it."""
+    if all(each is None or (isinstance(each, list | tuple) and not each) for each in given.values()):
         return None
     from flowengine.agents.sources import sources_of
 
-    return sources_of(providers, config, contexts, budget)
+    return sources_of(**given)

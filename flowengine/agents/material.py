@@ -1,6 +1,6 @@
 """What one run of an agent draws its prompts from: opened for it, asked before each call, told of what happens.
 
-All that enters a prompt passes here: the agent's own texts, what providers and typed contexts bring, the
+All that enters a prompt passes here: the agent's own texts, what providers, typed contexts and skills bring, the
 session's history, the chat it goes on from, and what tools say. What of it stays is the packer's decision. It
 knows no graph: what the run's earlier nodes keep is handed in, what this one adds is handed out.
 """
@@ -17,6 +17,7 @@ from flowengine.agents.carrying import Carrier, data_of
 from flowengine.agents.packing import Packing
 from flowengine.agents.parts import Part, Place, Question, after_parts, assembled, fixed_parts
 from flowengine.agents.prompt import text_of
+from flowengine.agents.skills import OpenSkills, open_skills
 from flowengine.agents.sources import Sources
 from flowengine.catalogue import Catalogue
 from flowengine.context import LLMResult
@@ -29,6 +30,7 @@ from flowengine.providers.conversation import entry_of
 from flowengine.providers.packer import Entry
 from flowengine.providers.provider import ContextProvider
 from flowengine.records import Gateway
+from flowengine.run_scope import RunScope
 from flowengine.tools.tool import ToolResult
 from flowengine.tools.toolset import ToolSet
 
@@ -39,14 +41,20 @@ _CONVERSATION: Final = "conversation"
 
 
 async def open_material(
-    sources: Sources, agent: str, words: Catalogue, gateway: Gateway, kept: Mapping[str, Any] | None
+    sources: Sources,
+    agent: str,
+    words: Catalogue,
+    gateway: Gateway,
+    kept: Mapping[str, Any] | None,
+    scope: RunScope | None,
 ) -> Material:
     """The material of one run. `kept`: what the ancestors of its node keep; None for an agent that stands alone.
 
     A provider that cannot be made anew is told of, and the run goes on without it.
     """
+    skills = await open_skills(sources, words.locale, gateway, kept or {}, scope)
     if kept is None:
-        return Material(sources, _named(sources.providers), sources.contexts, agent, words, gateway)
+        return Material(sources, _named(sources.providers), sources.contexts, skills, agent, words, gateway)
     providers: list[tuple[str, ContextProvider]] = []
     for name, each in _named(sources.providers):
         made = await guarded(each, _loaded, each, kept.get(name), note=gateway.note)
@@ -54,7 +62,7 @@ async def open_material(
             providers.append((name, made))
     contexts = sources.contexts.fresh()
     contexts.load(kept)
-    return Material(sources, providers, contexts, agent, words, gateway, is_run=True)
+    return Material(sources, providers, contexts, skills, agent, words, gateway, is_run=True)
 
 
 class Material:
@@ -65,6 +73,7 @@ class Material:
         sources: Sources,
         providers: Sequence[tuple[str, ContextProvider]],
         contexts: ContextManager,
+        skills: OpenSkills | None,
         agent: str,
         words: Catalogue,
         gateway: Gateway,
@@ -75,6 +84,7 @@ class Material:
         self._budget = sources.budget
         self._providers = providers
         self._contexts = contexts
+        self._skills = skills
         self._facts = {"agent_name": agent, "locale": words.locale}
         self._words = words
         self._gateway = gateway
@@ -97,7 +107,9 @@ class Material:
         providers = [each for _, each in self._providers]
         brought = await gather(providers, self._query, self._gateway.note, **self._facts)
         context = [Part(Place.CONTEXT, each) for each in brought]
-        parts = await self._packing.packed(question.parts([*context, *await self._rendered()]))
+        listed, loaded = ([], []) if self._skills is None else await self._skills.parts(self._query)
+        parts = question.parts(listed, [*context, *loaded, *await self._rendered()])
+        parts = await self._packing.packed(parts)
         messages = assembled(self._words, parts)
         self._asked = messages[-1]
         self._parts = [each for each in parts if each.place not in (Place.SYSTEM, Place.EARLIER)]
@@ -123,15 +135,18 @@ class Material:
     # --- tools
 
     def tool_sets(self) -> Sequence[ToolSet]:
-        """The contexts' tools, as they are now."""
+        """The contexts' tools, as they are now, and those of skills."""
         sets = self._contexts.tool_sets()
-        return sets if self._carrier is None else self._carrier.wrapped(sets)
+        brought = sets if self._carrier is None else self._carrier.wrapped(sets)
+        return brought if self._skills is None else [*brought, self._skills.tools]
 
     def received(self, result: ToolResult) -> ToolResult:
         return result if self._carrier is None else self._carrier.unwrapped(result)
 
     async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
-        """Tell the contexts; their texts may be others now."""
+        """Tell the contexts, whose texts may be others now; and see which skills were loaded."""
+        if self._skills is not None:
+            await self._skills.called(name, arguments, result)
         if self._contexts.context_list:
             value = result.text if result.value is None else result.value
             failures = await self._contexts.tool_called(ToolCallResult(name, arguments, value, result.is_error))
@@ -147,6 +162,8 @@ class Material:
         if self._carrier is None:
             return None
         kept = {name: data for name, data in data_of(self._contexts).items() if data != self._begun[name]}
+        if self._skills is not None and self._skills.loaded:
+            kept["skills"] = list(self._skills.loaded)
         for name, provider in self._providers:
             value = entry_of(interaction) if name == _CONVERSATION else await self._dumped(provider)
             if value is not None:

@@ -86,7 +86,7 @@ async def _material(agent: Agent, sources: Sources, opening: Opening) -> Materia
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
     from flowengine.agents.material import open_material
 
-    return await open_material(sources, agent.name, agent.words, opening.gateway, opening.kept)
+    return await open_material(sources, agent.name, agent.words, opening.gateway, opening.kept, opening.scope)
 
 
 async def _prompt(agent: Agent, opening: Opening, material: Material, caller: Caller) -> tuple[Any, ...]:

@@ -69,8 +69,11 @@ class Question:
     earlier: Sequence[Message] = ()
     """The chat that it goes on from."""
 
-    def parts(self, context: Iterable[Part]) -> list[Part]:
-        """All parts of its prompt, in their order; of history and chat the oldest give way first."""
+    def parts(self, standing: Iterable[Part], context: Iterable[Part]) -> list[Part]:
+        """All parts of its prompt, in their order; of history and chat the oldest give way first.
+
+        `standing`: what the system message says beside the agent's own texts.
+        """
         newest = len(self.history) - 1
         previous = (
             Part.of(Place.PREVIOUS, text, "session history", pinned=False, priority=number - newest)
@@ -79,6 +82,7 @@ class Question:
         parts = [
             Part.of(Place.SYSTEM, self.system_message, "system message"),
             Part.of(Place.SYSTEM, self.instructions, "instructions"),
+            *standing,
             *_chat_parts(self.earlier),
             *context,
             *previous,

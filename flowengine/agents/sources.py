@@ -1,4 +1,4 @@
-"""What an agent draws on beside its own texts: context providers, typed contexts and a budget, as users give them.
+"""What an agent draws on beside its own texts: context providers, typed contexts, skills, as users give them.
 
 Checked when the agent is made. What a run does with them is `material`'s.
 """
@@ -15,6 +15,9 @@ from flowengine.errors import DefinitionError
 from flowengine.providers.chain import cleared
 from flowengine.providers.factory import ContextProviderFactory
 from flowengine.providers.provider import ContextProvider
+from flowengine.skills.disclosure import SkillChoice
+from flowengine.skills.sandbox import Sandbox
+from flowengine.skills.store import SkillStore
 from flowengine.values import shown
 
 __all__ = ["ContextChoice", "ProviderConfig", "Sources", "sources_of"]
@@ -33,14 +36,18 @@ class Sources:
     providers: tuple[ContextProvider, ...] = ()
     """In the order of their chain."""
     contexts: ContextManager = field(default_factory=ContextManager)
+    skills: SkillStore | None = None
+    sandbox: Sandbox | None = None
+    """Where skills' scripts run; None: where nothing is allowed that is not confined."""
     budget: int | None = None
     """Tokens that a prompt may have; None: what the model's window leaves beside its answer."""
 
     def names(self) -> list[str]:
-        """Providers and contexts by name."""
+        """Providers, contexts and folders of skills by name."""
         return [
             *(each.provider_name for each in self.providers),
             *(each.id for each in self.contexts.context_list),
+            *(each.name for each in (self.skills.roots if self.skills is not None else ())),
         ]
 
     async def clear(self) -> None:
@@ -56,16 +63,18 @@ def sources_of(
     providers: Iterable[ContextProvider],
     config: ProviderConfig | None,
     contexts: Iterable[ContextChoice],
+    skills: SkillChoice | None,
+    sandbox: Sandbox | None,
     budget: int | None,
-) -> Sources | None:
-    """The sources as users give them; None where there are none, and agents then cost what they do without."""
+) -> Sources:
+    """The sources as users give them."""
     chain = (*_checked("context_providers", providers, (ContextProvider,), _IN_CONFIG), *_configured(config))
     chosen = _checked("contexts", contexts, (TypedContext, ContextManager))
     if budget is not None and budget < 1:
         raise DefinitionError(f"context_budget must be at least 1, not {budget!r}")
-    if not chain and not chosen and budget is None:
-        return None
-    return Sources(chain, _manager(chosen), budget)
+    if sandbox is not None and skills is None:
+        raise DefinitionError("skill_sandbox is where scripts of skills run: give skills as well")
+    return Sources(chain, _manager(chosen), None if skills is None else _store(skills), sandbox, budget)
 
 
 _IN_CONFIG = "; configuration goes into context_providers_config"
@@ -77,6 +86,10 @@ def _configured(config: ProviderConfig | None) -> list[ContextProvider]:
     if isinstance(config, str):
         return ContextProviderFactory.create_from_yaml(config)
     return ContextProviderFactory.create_from_config(config)
+
+
+def _store(skills: SkillChoice) -> SkillStore:
+    return skills if isinstance(skills, SkillStore) else SkillStore(skills)
 
 
 def _manager(chosen: Sequence[Any]) -> ContextManager:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
@@ -25,6 +25,9 @@ from flowengine.spec.settings import settings_of
 from flowengine.tools.tool import Tool
 from flowengine.tools.toolset import ToolSet
 
+if TYPE_CHECKING:
+    from flowengine.skills.store import SkillStore
+
 __all__ = ["AgentMaker"]
 
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
@@ -41,6 +44,8 @@ class AgentMaker:
         self._project = project
         self._model = model
         self._surroundings = surroundings
+        self._skills: dict[tuple[str, ...], SkillStore] = {}
+        """Folders → the store that all agents with these folders share."""
 
     def generating(self, name: str, node: AgentNodeSpec) -> Agent | Templated[Agent]:
         settings = settings_of(self._spec, node)
@@ -97,16 +102,18 @@ class AgentMaker:
         return found if isinstance(found, Tool | ToolSet) else self._project.import_callable(target)
 
     def _sources(self, settings: AgentSpec) -> dict[str, Any]:
-        if not settings.context and not settings.contexts:
-            return {"context_budget": settings.context_budget}
-        # Imported here: what brings texts into prompts is slow to import, and most flows name nothing of it.
-        from flowengine.spec.sources import contexts_of, providers_of
+        given: dict[str, Any] = {"context_budget": settings.context_budget}
+        if settings.context or settings.contexts or settings.skills:
+            # Imported here: what brings texts into prompts is slow to import, and most flows name nothing of it.
+            from flowengine.spec.sources import contexts_of, providers_of, skills_of
 
-        return {
-            "context_providers": providers_of(settings.context or (), self._project),
-            "contexts": contexts_of(settings.contexts or (), self._project),
-            "context_budget": settings.context_budget,
-        }
+            given["context_providers"] = providers_of(settings.context or (), self._project)
+            given["contexts"] = contexts_of(settings.contexts or (), self._project)
+            if settings.skills:
+                if settings.skills not in self._skills:
+                    self._skills[settings.skills] = skills_of(settings.skills, self._project)
+                given["skills"] = self._skills[settings.skills]
+        return given
 
     def _guarding(self, guardrails: Guardrails | None) -> dict[str, Any]:
         if guardrails is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, ProjectError
 from flowengine.spec.levels import key_path, nodes_of
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.project import Problem, Project
@@ -18,17 +18,20 @@ from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_agent import AgentSettings
 from flowengine.spec.schema_nodes import AgentNodeSpec
 
-__all__ = ["check_context", "providers_of"]
+__all__ = ["check_context", "sources_of"]
 
 
 def check_context(spec: FlowSpec, project: Project, report: Report) -> None:
-    """Each provider that is unknown, wrongly set, or without its file."""
-    for path, entry in providers_of(spec):
-        _check(entry, path, project, report)
+    """Each provider that is unknown, wrongly set, or without its file; each folder of skills that is not there."""
+    for path, entry in sources_of(spec):
+        if "skills" in path[-2:]:
+            _check_folder(entry, path, project, report)
+        else:
+            _check(entry, path, project, report)
 
 
-def providers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
-    """Every provider in the file, as it is written there."""
+def sources_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
+    """Every provider, and every folder of skills, in the file, as it is written there."""
     for node_path, node in nodes_of(spec):
         path = key_path(node_path)
         if isinstance(node, AgentNodeSpec):
@@ -43,6 +46,18 @@ def _of_agent(agent: object, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if isinstance(agent, AgentSettings):
         for number, entry in enumerate(agent.context or ()):
             yield (*path, "context", number), entry
+        for number, folder in enumerate(agent.skills or ()):
+            yield (*path, "skills", number), folder
+
+
+def _check_folder(folder: str, path: KeyPath, project: Project, report: Report) -> None:
+    try:
+        found = project.resolve(folder)
+    except ProjectError as error:
+        report.at_value("FE503", error.message, path)
+        return
+    if not found.is_dir():
+        report.at_value("FE510", f"there is no folder '{folder}'", path)
 
 
 def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:

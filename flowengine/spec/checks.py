@@ -9,7 +9,7 @@ from __future__ import annotations
 from flowengine.errors import Diagnostic
 from flowengine.spec.check_bodies import check_bodies
 from flowengine.spec.check_code import check_code, code_of
-from flowengine.spec.check_context import check_context, providers_of
+from flowengine.spec.check_context import check_context, sources_of
 from flowengine.spec.check_names import check_names
 from flowengine.spec.check_runs import check_runs
 from flowengine.spec.check_servers import check_servers, servers_of
@@ -74,4 +74,4 @@ def _refuse_braces(text: Text, report: Report) -> None:
 def _needs_project(spec: FlowSpec) -> bool:
     if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
         return True
-    return any(True for _ in (*code_of(spec), *servers_of(spec), *providers_of(spec), *subflows_of(spec)))
+    return any(True for _ in (*code_of(spec), *servers_of(spec), *sources_of(spec), *subflows_of(spec)))

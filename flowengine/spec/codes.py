@@ -113,7 +113,7 @@ CODES: Final[Mapping[str, Code]] = {
     "FE205": Code(
         "not available in this version",
         "The format knows this key, but this version does not act on it; it is refused, since nothing would read it.",
-        "a: {skills: [research]}",
+        "a: {memory: {}}",
     ),
     "FE206": Code(
         "not a valid name",
@@ -355,8 +355,8 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE510": Code(
         "file not found",
-        "A context provider names a file or a folder that is not there, or is not what it should be. Paths are "
-        "relative to the project's root.",
+        "A context provider or `skills` names a file or a folder that is not there, or is not what it should be. Paths "
+        "are relative to the project's root.",
         "context: [fixed_file: {file_path: polices.md}]",
     ),
     # --- FE9xx: warnings

@@ -227,6 +227,8 @@ class AgentSettings(ModelSettings):
     """What stands under `Context:` in the prompt: context providers, in this order."""
     contexts: Maybe[ListOf[CodePath]] = None
     """Typed contexts: data with tools that work on it, `module:object` or `module:Class`."""
+    skills: Maybe[ListOf[Plain]] = None
+    """Folders of skills, below the project's root. Their names are in the prompt; the model loads what it needs."""
     context_budget: Maybe[Annotated[int, Field(ge=1)]] = None
     """Tokens that a prompt may have; left out: what the model's window leaves beside its answer."""
     guardrails: Maybe[Guardrails] = None

@@ -1,4 +1,5 @@
-"""What an agent of a flow draws on, made from the file: context providers, and typed contexts of the project's code.
+"""What an agent of a flow draws on, made from the file: context providers, typed contexts of the project's code,
+and folders of skills.
 
 Imported only by flows that name any of it.
 """
@@ -12,10 +13,11 @@ from flowengine.contexts.manager import ContextManager
 from flowengine.contexts.typed import TypedContext
 from flowengine.providers.factory import ContextProviderFactory
 from flowengine.providers.provider import ContextProvider
+from flowengine.skills.store import SkillStore
 from flowengine.spec.project import Problem, Project
 from flowengine.values import shown
 
-__all__ = ["contexts_of", "providers_of"]
+__all__ = ["contexts_of", "providers_of", "skills_of"]
 
 
 def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvider]:
@@ -26,6 +28,11 @@ def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvid
 def contexts_of(targets: Sequence[str], project: Project) -> list[TypedContext[Any] | ContextManager]:
     """The typed contexts of `contexts`; of a class, one with the data that it begins with."""
     return [_context(target, project.import_object(target)) for target in targets]
+
+
+def skills_of(folders: Sequence[str], project: Project) -> SkillStore:
+    """The skills of `skills`, whose folders are below the project's root."""
+    return SkillStore([project.resolve(each) for each in folders])
 
 
 def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:

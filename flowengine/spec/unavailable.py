@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["UNAVAILABLE_KEYS"]
 
-_OF_AGENTS: Final = frozenset({"memory", "skills"})
+_OF_AGENTS: Final = frozenset({"memory"})
 
 UNAVAILABLE_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "nodes": _OF_AGENTS,

@@ -103,8 +103,8 @@ CASES: dict[str, list[tuple[str, str]]] = {
     ],
     "FE205": [
         (
-            "nodes: {a: {prompt: x, skills: []}}",
-            "3:24: FE205 node 'a': the key 'skills' is not available in this version",
+            "nodes: {a: {prompt: x, memory: {}}}",
+            "3:24: FE205 node 'a': the key 'memory' is not available in this version",
         ),
         ("agents: {w: {memory: {}}}\nnodes: {a: {agent: w}}", "3:14: FE205 the key 'memory' is not available"),
     ],

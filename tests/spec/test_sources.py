@@ -110,6 +110,17 @@ def test_typed_contexts_are_objects_or_classes_of_the_projects_code(project: Pat
     assert '{"name":"Ann"}' in asked(run)
 
 
+def test_folders_of_skills_are_below_the_projects_root(project: Path):
+    skill = project / "skills" / "refunds"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: refunds\ndescription: How to refund.\n---\nRefund at once.\n")
+    nodes = "  a: {prompt: x, skills: [skills]}\n  b: {prompt: x, skills: [skills], needs: [a]}"
+    run = run_of(project, nodes)
+    calls = [each.record for each in run.events if isinstance(each, NodeRecorded)]
+    call = next(each for each in calls if isinstance(each, ModelCall))
+    assert "- refunds: How to refund." in call.messages[0]["content"]
+
+
 def test_a_budget_is_kept(project: Path):
     (project / "knowledge" / "policies.md").write_text("Refunds within 30 days. " * 100)
     run = run_of(
@@ -164,6 +175,8 @@ def test_an_agent_with_templates_has_its_providers_made_once(project: Path):
             "  a: {prompt: x, context: [fixed_file: {file_path: '{{ inputs.message }}'}]}",
             "5:53: FE310 node 'a': 'file_path' is not rendered, so it takes no template",
         ),
+        ("  a: {prompt: x, skills: [nowhere]}", "5:27: FE510 node 'a': there is no folder 'nowhere'"),
+        ("  a: {prompt: x, skills: [../..]}", "5:27: FE503 node 'a': the path '../..' leaves the project's root"),
         ("  a: {prompt: x, context: [3]}", "5:28: FE401 node 'a': expected a provider such as {conversation:"),
         ("  a: {prompt: x, context: [{}]}", "5:28: FE401 node 'a': expected a provider such as {conversation:"),
         ("  a: {prompt: x, context: {conversation: {}}}", "5:27: FE401 node 'a': expected a list, found a map"),
