@@ -19,11 +19,11 @@ _LIMITS: Final = ("model_calls", "tokens", "cost_usd")
 
 
 def lines_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> Iterator[str]:
-    """For people: each node, the longest way, the whole, and what keeps it from being known. `missing`: inputs."""
+    """For people: each node, the longest path, the whole, and what keeps it from being known. `missing`: inputs."""
     rows = [_HEAD, *(_row(each, bound.unlimited) for each in bound.nodes)]
     yield from table(rows, right=range(2, len(_HEAD)))
     yield ""
-    yield f"longest way: {' → '.join(bound.longest)}"
+    yield f"longest path: {' → '.join(bound.longest)}"
     yield f"at most: {_told(bound.most)}"
     limits = [f"{name} {value}" for name in _LIMITS if (value := getattr(spec.limits, name)) is not None]
     if limits:
@@ -39,7 +39,7 @@ def as_data(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> 
         "nodes": [
             {"node": each.path, "kind": each.kind, "runs": each.runs, **_amounts(each.most)} for each in bound.nodes
         ],
-        "longest_way": list(bound.longest),
+        "longest_path": list(bound.longest),
         "most": _amounts(bound.most),
         "without_limits": _amounts(bound.unlimited),
         "notes": list(_notes(bound, missing)),

@@ -52,7 +52,7 @@ def test_a_table_tells_each_nodes_share_and_the_whole(flowengine: Command, teas:
         ["several", "agent", "1", "2"],
     ]
     assert lines[2].startswith("  describe ")
-    assert "longest way: each → pick → one" in lines
+    assert "longest path: each → pick → one" in lines
     assert any(line.startswith("at most: 5 model calls, ") for line in lines)
     assert "note" not in said.out
 
@@ -98,7 +98,7 @@ def test_scripts_get_one_object(flowengine: Command, teas: Path) -> None:
     assert [each["node"] for each in data["nodes"]] == ["each", "each.describe", "pick", "one", "several"]
     assert data["most"]["model_calls"] == 4
     assert 0 < data["most"]["cost_usd"] < 0.1
-    assert data["longest_way"] == ["each", "pick", "one"]
+    assert data["longest_path"] == ["each", "pick", "one"]
     unknown = json.loads(flowengine("plan", "teas.yaml", "--json").out)
     assert unknown["most"] == {"model_calls": None, "tokens": None, "cost_usd": None}
     assert [each.partition(" ")[0] for each in unknown["notes"]] == ["not", "how", "nothing"]
