@@ -1,7 +1,7 @@
 """What the tools answer: texts of skills between tags, with what a model has to know round them. Pure.
 
-A text of up to `outline.LONG` tokens is given whole. Of a longer one its beginning and its sections by number are given,
-to be read one at a time.
+A text of up to `outline.LONG` tokens is given whole. Of a longer one its beginning and its sections by number are
+given, to be read one at a time.
 """
 
 from __future__ import annotations

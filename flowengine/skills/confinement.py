@@ -115,7 +115,7 @@ def _seen(skill: Path) -> list[str]:
         if os.path.exists(place):
             above = [part for each in reversed(Path(place).parents[:-1]) for part in ("--dir", str(each))]
             places += [*above, "--ro-bind", place, place]  # Folders that are made on the way would be closed to others.
-    return [*places, "--ro-bind", str(skill.resolve()), SKILL]
+    return [*places, "--ro-bind", os.path.realpath(skill), SKILL]
 
 
 def _prefixes() -> Iterator[str]:

@@ -20,7 +20,7 @@ from flowengine.errors import DefinitionError
 from flowengine.llm.tokens import count_tokens
 from flowengine.run_scope import RunScope
 from flowengine.skills.answers import Answers
-from flowengine.skills.files import RefusedError, is_script, listed, path_in
+from flowengine.skills.files import RefusedError, is_script, listed, path_in, relative
 from flowengine.skills.level_one import BUDGET, fits, listing_of
 from flowengine.skills.outline import LONG, Outline
 from flowengine.skills.sandbox import Sandbox
@@ -126,8 +126,8 @@ class SkillAccess:
         skill = await self._skill(name)
         body = await to_thread.run_sync(self.store.body, skill)
         files = await to_thread.run_sync(listed, skill) if skill.has_files else []
-        answer = self._answers.body(body.text, self._outline((skill.name, ""), body), files)
-        await self._tell((skill.name, ""), skill.name, 2, answer, begun)
+        answer = self._answers.body(body.text, self._outline(skill, "", body), files)
+        await self._tell((skill.file, ""), skill.name, 2, answer, begun)
         if skill.name not in self.loaded:
             self.loaded.append(skill.name)
         return answer
@@ -137,12 +137,12 @@ class SkillAccess:
         begun = time.perf_counter()
         skill = await self._skill(name)
         text = await self._read(skill, path) if path else await to_thread.run_sync(self.store.body, skill)
-        outline = self._scope.outline((skill.name, path), text.text)
+        outline = self._scope.outline((skill.file, path), text.text)
         found = outline.find(section)
         if found is None:
             raise RefusedError("section", section=section[:100], lines=self._answers.sections(outline))
         answer = self._answers.section(outline, found)
-        await self._tell((skill.name, path, found.number), skill.name, 3 if path else 2, answer, begun)
+        await self._tell((skill.file, path, found.number), skill.name, 3 if path else 2, answer, begun)
         return answer
 
     async def search_skills(self, query: str) -> str:
@@ -154,8 +154,8 @@ class SkillAccess:
         begun = time.perf_counter()
         skill = await self._skill(name)
         text = await self._read(skill, path)
-        answer = self._answers.file(text.text, self._outline((skill.name, path), text))
-        await self._tell((skill.name, path), skill.name, 3, answer, begun)
+        answer = self._answers.file(text.text, self._outline(skill, path, text))
+        await self._tell((skill.file, path), skill.name, 3, answer, begun)
         return answer
 
     async def run_skill_script(self, name: str, path: str, arguments: list[str] | None = None, stdin: str = "") -> str:
@@ -163,10 +163,9 @@ class SkillAccess:
         begun = time.perf_counter()
         skill = await self._skill(name)
         found = await to_thread.run_sync(path_in, skill, path)
-        folder = skill.folder.resolve()
-        outcome = await self._sandbox.run(folder, found.relative_to(folder).as_posix(), arguments or [], stdin)
+        outcome = await self._sandbox.run(skill.folder, relative(found, skill), arguments or [], stdin)
         answer = self._answers.output(outcome, self._sandbox.limits)
-        await self._tell(("script", skill.name, path, begun), skill.name, 3, answer, begun)
+        await self._tell(("script", skill.file, path, begun), skill.name, 3, answer, begun)
         return answer
 
     # --- behind them ------------------------------------------------------------------------------
@@ -187,24 +186,24 @@ class SkillAccess:
 
     async def _read(self, skill: Skill, path: str) -> LoadedText:
         found = await to_thread.run_sync(path_in, skill, path)
-        if is_script(found.relative_to(skill.folder.resolve()).as_posix()):
+        if is_script(relative(found, skill)):
             raise RefusedError("script_text", path=path[:200])
         return await to_thread.run_sync(self.store.file, skill, path)
 
-    def _outline(self, key: tuple[str, ...], text: LoadedText) -> Outline | None:
-        return self._scope.outline(key, text.text) if text.tokens > LONG else None
+    def _outline(self, skill: Skill, path: str, text: LoadedText) -> Outline | None:
+        return self._scope.outline((skill.file, path), text.text) if text.tokens > LONG else None
 
     async def _fragment(self, skill: Skill) -> Fragment:
         """A body that the run has loaded already, for another of its agents."""
         begun = time.perf_counter()
         body = await to_thread.run_sync(self.store.body, skill)
-        answer = self._answers.body(body.text, self._outline((skill.name, ""), body), [])
-        await self._tell((skill.name, "again"), skill.name, 2, answer, begun)
+        answer = self._answers.body(body.text, self._outline(skill, "", body), [])
+        await self._tell((skill.file, "again"), skill.name, 2, answer, begun)
         return Fragment(answer, "skills", count_tokens(answer), label=skill.name)
 
     async def _tell(self, key: tuple[object, ...], skill: str, level: int, answer: str, begun: float) -> None:
         taken = LoadedText(answer, count_tokens(answer), time.perf_counter() - begun, sys.getsizeof(answer))
-        await self._scope.take((self.store, *key), taken, skill, level, self._note)
+        await self._scope.take(key, taken, skill, level, self._note)
 
     def _tool(self, key: str, method: Callable[..., Awaitable[str]]) -> Tool:
         """A method as a tool that is described in the agent's language, and says in it what cannot be had."""

@@ -53,7 +53,7 @@ class _Walk:
     """One look through a root."""
 
     def __init__(self, root: Path) -> None:
-        self._inside = root.resolve()
+        self._inside = _real(root)
         self._seen: set[Path] = set()
         self.places = Places()
 
@@ -65,7 +65,7 @@ class _Walk:
                 self._note("SK404", f"more than {limit}; what is further is not looked through", folder)
             self._seen.add(folder)
             return True
-        if (real := folder.resolve()) in self._seen:
+        if (real := _real(folder)) in self._seen:
             return True
         self._seen.add(real)
         try:
@@ -105,14 +105,19 @@ class _Walk:
             if each.name in _SKIPPED:
                 continue
             if each.is_symlink() and self._leaves(each):
-                if Path(each.path).is_dir():
+                if os.path.isdir(each.path):
                     message = "the folder is a link that leaves the root; name its target as a root of its own"
                     self._note("SK402", message, Path(each.path))
-            elif each.is_dir():
+            elif os.path.isdir(each.path):
                 yield Path(each.path)
 
     def _leaves(self, entry: os.DirEntry[str]) -> bool:
-        return entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(self._inside)
+        return entry.is_symlink() and not _real(entry.path).is_relative_to(self._inside)
 
     def _note(self, code: str, message: str, place: Path) -> None:
         self.places.diagnostics.append(irregular(code, message, place))
+
+
+def _real(path: str | Path) -> Path:
+    """With all links resolved; links in a circle stay as they are."""
+    return Path(os.path.realpath(path))

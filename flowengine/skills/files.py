@@ -13,7 +13,7 @@ from typing import Any, Final
 from flowengine.errors import did_you_mean
 from flowengine.skills.skill import Skill
 
-__all__ = ["MAX_FILE", "SCRIPT_SUFFIXES", "RefusedError", "is_script", "listed", "path_in", "read_text"]
+__all__ = ["MAX_FILE", "SCRIPT_SUFFIXES", "RefusedError", "is_script", "listed", "path_in", "read_text", "relative"]
 
 MAX_FILE: Final = 2_000_000
 """Bytes of a file that can be read."""
@@ -37,17 +37,22 @@ def path_in(skill: Skill, path: str) -> Path:
     """The file of this path in the skill's folder, links resolved; a `RefusedError` where there is none."""
     shown = path[:200]
     parts = PurePosixPath(path.strip().replace("\\", "/").removeprefix("./"))
-    root = skill.folder.resolve()
+    root = Path(os.path.realpath(skill.folder))
     try:
-        target = (root / parts).resolve()
+        target = Path(os.path.realpath(root / parts))
         if parts.is_absolute() or ".." in parts.parts or not target.is_relative_to(root):
             raise RefusedError("outside", path=shown)
         if not target.is_file():
             hint = did_you_mean(str(parts), listed(skill))
             raise RefusedError("file", name=skill.name, path=shown, hint=hint)
-    except (OSError, ValueError, RuntimeError) as error:  # A name too long, a NUL, links in a circle.
+    except (OSError, ValueError) as error:  # A name that is too long, or has a NUL in it.
         raise RefusedError("file", name=skill.name, path=shown, hint="") from error
     return target
+
+
+def relative(file: Path, skill: Skill) -> str:
+    """The path of a file that `path_in` gave, below its skill's folder."""
+    return file.relative_to(os.path.realpath(skill.folder)).as_posix()
 
 
 def read_text(path: Path, shown: str) -> str:
@@ -84,20 +89,20 @@ def listed(skill: Skill) -> list[str]:
 
 
 def _below(folder: Path, skill: Skill) -> Iterator[str]:
-    root, pending, count = skill.folder.resolve(), [folder], 0
-    seen: set[Path] = set()
+    root, pending, count = os.path.realpath(skill.folder), [folder], 0
+    seen: set[str] = set()
     while pending and count < MAX_LISTED:
         here = pending.pop(0)
-        if (real := here.resolve()) in seen:
+        if (real := os.path.realpath(here)) in seen:
             continue
         seen.add(real)
         for entry in _entries(here):
-            inside = not entry.is_symlink() or Path(entry.path).resolve().is_relative_to(root)
+            inside = not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(root)
             if not inside or entry.name.startswith(".") or entry.name == "__pycache__":
                 continue
-            if entry.is_dir():
+            if os.path.isdir(entry.path):
                 pending.append(Path(entry.path))
-            elif entry.is_file() and Path(entry.path) != skill.file:
+            elif os.path.isfile(entry.path) and Path(entry.path) != skill.file:
                 count += 1
                 yield Path(entry.path).relative_to(skill.folder).as_posix()
 

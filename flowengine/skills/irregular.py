@@ -70,6 +70,7 @@ IRREGULARITIES: Final[Mapping[str, Irregularity]] = {
     "SK404": Irregularity("more than is looked through", is_fatal=True),
     "SK405": Irregularity("a skill inside a skill"),
     "SK406": Irregularity("a reference to a file that is not there"),
+    "SK407": Irregularity("a script that cannot be run"),
 }
 
 

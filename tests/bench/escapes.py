@@ -11,11 +11,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import anyio
 
 from flowengine.skills.sandbox import Sandbox
 from flowengine.skills.script import Limits, Outcome
@@ -293,7 +294,8 @@ def push():
 got("a terminal", push)
 """,
     "raise its limits": """
-for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_AS, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU):
+for name in ("NPROC", "AS", "NOFILE", "FSIZE", "CPU"):
+    kind = getattr(resource, "RLIMIT_" + name)
     hard = resource.getrlimit(kind)[1]
     got(kind, lambda: resource.setrlimit(kind, (hard + 1, hard + 1)) is None)
     if hard == resource.RLIM_INFINITY:
@@ -304,7 +306,8 @@ got("priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, -5) is None)
 for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/user/max_user_namespaces", "/proc/sysrq-trigger",
              "/sys/kernel/uevent_helper", "/sys/fs/cgroup/release_agent", "/proc/self/oom_score_adj_x"):
     got(path, lambda: open(path, "w"))
-for name, number in (("bpf", 321), ("userfaultfd", 323), ("io_uring", 425), ("perf", 298), ("keyctl", 250), ("kexec", 246)):
+calls = {"bpf": 321, "userfaultfd": 323, "io_uring": 425, "perf": 298, "keyctl": 250, "kexec": 246}
+for name, number in calls.items():
     got(name, lambda: libc.syscall(number, 0, 0, 0, 0, 0) >= 0 or ctypes.get_errno() != errno.EPERM)
 """,
 }
@@ -374,7 +377,7 @@ async def attempt(name: str, there: World, sandbox: Sandbox | None = None) -> tu
     before = _contents(there.skill)
     path = f"scripts/{list(ESCAPES).index(name)}.py"
     outcome = await (sandbox or Sandbox(LIMITS)).run(there.skill, path, [json.dumps(there.given)])
-    time.sleep(0.05)
+    await anyio.sleep(0.05)
     problems = [line for line in outcome.stdout.splitlines() if "ESCAPED" in line]
     if outcome.seconds > LIMITS.seconds + 1:
         problems.append(f"it took {outcome.seconds:.1f} s")

@@ -1,0 +1,183 @@
+"""`flowengine skills`: what skills there are, what is irregular about them, and what loading them by need saves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from flowengine.cli.environment import environment
+from flowengine.cli.plain import dumps
+from flowengine.cli.table import table
+from flowengine.cli.terminal import Results, complain
+from flowengine.errors import did_you_mean
+from flowengine.llm.detect import get_llm
+from flowengine.skills.check import check as checked
+from flowengine.skills.measure import Choices, Chooser, Measured, Task, by_model, by_words, chosen, measured, total
+from flowengine.skills.sandbox import verdict
+from flowengine.skills.skill import Skill
+from flowengine.skills.store import SkillStore
+
+__all__ = ["command"]
+
+_paths = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(file_okay=False))
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group("skills")
+def command() -> None:
+    """List, check and measure skills: folders with SKILL.md files below them."""
+
+
+@command.command("list")
+@_paths
+@_as_json
+def list_skills(paths: Sequence[str], as_json: bool) -> int:
+    """The skills of folders, with what stands of each in every prompt."""
+    store = SkillStore(paths)
+    skills, results = store.skills(), Results()
+    if as_json:
+        results.line(dumps([_plain(each) for each in skills], indent=2))
+    elif skills:
+        rows = [
+            [each.name, str(each.body_tokens), "yes" if each.has_files else "", each.description] for each in skills
+        ]
+        for line in table([["NAME", "TOKENS", "FILES", "DESCRIPTION"], *rows], right=[1]):
+            results.line(line)
+    count = len(store.diagnostics())
+    if count:
+        complain(f"{count} irregularit{'y' if count == 1 else 'ies'}; `flowengine skills check` tells them")
+    if not skills:
+        complain("there are no skills")
+    return 0
+
+
+def _plain(skill: Skill) -> dict[str, Any]:
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "file": str(skill.file),
+        "body_tokens": skill.body_tokens,
+        "has_files": skill.has_files,
+        "license": skill.license,
+        "compatibility": skill.compatibility,
+        "metadata": skill.metadata,
+        "allowed_tools": skill.allowed_tools,
+    }
+
+
+@command.command("check")
+@_paths
+@click.option("--strict", is_flag=True, help="Judge by the Agent Skills specification: what it forbids is an error.")
+@_as_json
+def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
+    """Say everything that is irregular about skills, and whether their scripts can run here.
+
+    Exit code 2 where there is an error: a skill that cannot be read, or with --strict one that breaks the rules.
+    """
+    store = SkillStore(paths, strict)
+    found, results = checked(store), Results()
+    if as_json:
+        results.line(dumps(found, indent=2))
+    else:
+        for each in found:
+            results.line(str(each))
+    errors = sum(each.severity == "error" for each in found)
+    held = verdict()
+    complain(f"{len(store.skills())} skills: {errors} errors and {len(found) - errors} warnings")
+    complain("scripts run in a sandbox" if held.holds else f"scripts are refused here: {held.reason}")
+    return 2 if errors else 0
+
+
+@command.command("measure")
+@_paths
+@click.option("--active", metavar="NAME", help="Only where this skill is in use; else each one in turn.")
+@click.option("--task", default="", metavar="TEXT", help="What the skill is used for; else what it describes.")
+@click.option(
+    "--tasks",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help='Also say how often the right skill is chosen: one {"task": …, "skill": …} a line.',
+)
+@click.option("--model", metavar="NAME", help="Who chooses; else a lexical stand-in, which is no language model.")
+@click.option("--locale", type=click.Choice(["en", "ja", "zh"]), default="en", show_default=True)
+@_as_json
+def measure_skills(
+    paths: Sequence[str],
+    active: str | None,
+    task: str,
+    tasks: Path | None,
+    model: str | None,
+    locale: str,
+    as_json: bool,
+) -> int:
+    """Compare the tokens of skills that are loaded by need with those of loading everything.
+
+    tokens_eager: all bodies in the prompt. tokens_actual: the list, the schemas of the tools, the calls, and what they
+    answered where one skill is in use.
+    """
+    store = SkillStore(paths)
+    chosen_skills = [_skill(store, active)] if active else list(store.skills())
+    if not chosen_skills:
+        raise click.UsageError("there are no skills to measure")
+    asked = [] if tasks is None else _tasks(tasks, store)
+    choose = by_words() if model is None else by_model(get_llm(model, environ=environment()), locale)
+    cases, choices = anyio.run(_measure, store, chosen_skills, task, asked, choose, locale)
+    results = Results()
+    for line in [_json(cases, choices)] if as_json else _lines(cases, choices, model):
+        results.line(line)
+    return 0
+
+
+async def _measure(
+    store: SkillStore, skills: Sequence[Skill], task: str, asked: Sequence[Task], choose: Chooser, locale: str
+) -> tuple[list[Measured], Choices | None]:
+    cases = [await measured(store, each, task, locale) for each in skills]
+    return cases, await chosen(store, asked, choose, locale) if asked else None
+
+
+def _skill(store: SkillStore, name: str) -> Skill:
+    found = store.find(name)
+    if found is None:
+        raise click.UsageError(f"there is no skill '{name}'{store.hint(name)}")
+    return found
+
+
+def _tasks(file: Path, store: SkillStore) -> list[Task]:
+    known = [each.name for each in store.skills()]
+    tasks: list[Task] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            given = json.loads(line)
+            task = Task(str(given["task"]), str(given["skill"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise click.UsageError(f'{file}:{number}: one {{"task": …, "skill": …}} is expected') from error
+        if task.skill not in known:
+            raise click.UsageError(
+                f"{file}:{number}: there is no skill '{task.skill}'{did_you_mean(task.skill, known)}"
+            )
+        tasks.append(task)
+    return tasks
+
+
+def _lines(cases: Sequence[Measured], choices: Choices | None, model: str | None) -> list[str]:
+    rows = [[each.skill, str(each.tokens_eager), str(each.tokens_actual), f"{each.saved:.0%}"] for each in cases]
+    lines = table([["SKILL", "tokens_eager", "tokens_actual", "SAVED"], *rows], right=[1, 2, 3])
+    over = total(cases)
+    lines += ["", f"saved: median {over.median:.0%}, p10 {over.p10:.0%}, worst {over.worst:.0%}"]
+    if choices is not None:
+        who = model or "the lexical stand-in"
+        shares = (f"{count} of {choices.tasks}" for count in (choices.listed, choices.eager))
+        lines.append("right skill chosen by {}: {} from the list, {} with everything loaded".format(who, *shares))
+    return lines
+
+
+def _json(cases: Sequence[Measured], choices: Choices | None) -> str:
+    each = [case._asdict() | {"saved": round(case.saved, 4)} for case in cases]
+    return dumps({"skills": each, "saved": total(cases)._asdict(), "choices": choices and choices._asdict()}, indent=2)

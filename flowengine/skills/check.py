@@ -1,0 +1,91 @@
+"""A closer look at skills than runs take: what lies in their folders, and where their texts point to.
+
+It reads every body and lists every folder, and runs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from flowengine.errors import Diagnostic
+from flowengine.skills.files import RefusedError, path_in
+from flowengine.skills.irregular import irregular
+from flowengine.skills.script import interpreter_of
+from flowengine.skills.skill import Skill
+from flowengine.skills.store import SkillStore
+
+__all__ = ["check"]
+
+_LINK: Final = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>#]+)[^)\n]*\)")
+_ELSEWHERE: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|mailto:")
+_FENCED: Final = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1", re.DOTALL | re.MULTILINE)
+_HEAD: Final = 200
+_MAX_ENTRIES: Final = 20_000
+
+
+def check(store: SkillStore) -> tuple[Diagnostic, ...]:
+    """Everything that is irregular: what `store.diagnostics()` tells, and what a closer look does; by file and line."""
+    found = [*store.diagnostics()]
+    for skill in store.skills():
+        found += [*_of_folder(skill), *_of_references(store, skill)]
+    return tuple(sorted(found, key=lambda each: (each.file or "", each.line or 0, each.code)))
+
+
+def _of_folder(skill: Skill) -> Iterator[Diagnostic]:
+    root = os.path.realpath(skill.folder)
+    for count, path in enumerate(_below(skill.folder)):
+        if count >= _MAX_ENTRIES:
+            yield irregular("SK404", f"more than {_MAX_ENTRIES:,} files; the rest is not looked at", skill.folder)
+            return
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+            message = "the link leads out of the skill's folder; what it leads to is never read"
+            yield irregular("SK403", message, path)
+        elif path.name.lower() == skill.file.name.lower() and path.parent != skill.folder:
+            message = f"a SKILL.md inside the skill '{skill.name}' is one of its files, and no skill of its own"
+            yield irregular("SK405", message, path)
+        elif path.parent.name == "scripts" and path.parent.parent == skill.folder and path.is_file():
+            yield from _of_script(path)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for here, folders, files in os.walk(folder):
+        folders.sort()
+        yield from (Path(here, name) for name in sorted([*folders, *files]))
+
+
+def _of_script(path: Path) -> Iterator[Diagnostic]:
+    if path.suffix in (".md", ".txt", ".json", ".yaml", ".toml", ".csv", ".xsd", ".xml", ".html", ".css"):
+        return
+    try:
+        with open(path, "rb") as file:
+            interpreter_of(path.name, file.read(_HEAD).decode("utf-8", "replace"))
+    except RefusedError as refused:
+        yield irregular("SK407", f"the script cannot be run here: {refused.values['reason']}", path)
+    except OSError as error:
+        yield irregular("SK106", f"the file cannot be read: {error.strerror}", path)
+
+
+def _of_references(store: SkillStore, skill: Skill) -> Iterator[Diagnostic]:
+    """Links of the body to files that are not there, or not in the skill."""
+    try:
+        body = store.body(skill).text
+    except OSError as error:
+        yield irregular("SK106", f"the file cannot be read: {error.strerror}", skill.file)
+        return
+    plain = _FENCED.sub("", body)
+    for target in dict.fromkeys(found[1] for found in _LINK.finditer(plain)):
+        if _ELSEWHERE.match(target) or "{" in target:
+            continue
+        try:
+            path_in(skill, unquote(target))
+        except RefusedError as refused:
+            if (skill.folder / unquote(target)).is_dir() and not refused.key.endswith("outside"):
+                continue
+            outside = refused.key.endswith("outside")
+            said = "leads out of the skill's folder" if outside else "is not there"
+            yield irregular("SK403" if outside else "SK406", f"the file '{target:.100}' {said}", skill.file)

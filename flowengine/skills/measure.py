@@ -1,0 +1,156 @@
+"""What progressive disclosure saves, and what it costs: tokens against loading everything, and the choice of the skill.
+
+The tokens are those of the prompts and answers that agents really get. Who chooses is given: a model, or the lexical
+stand-in, which is no language model and only shows whether the words that a choice needs are there.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from anyio import to_thread
+
+from flowengine.catalogue import Catalogue
+from flowengine.llm.messages import Message
+from flowengine.llm.model import Model, Request
+from flowengine.llm.tokens import count_tokens
+from flowengine.retrieval.fts import FtsRetriever
+from flowengine.retrieval.retriever import Document
+from flowengine.retrieval.terms import asked_terms, stems
+from flowengine.skills.disclosure import SkillAccess
+from flowengine.skills.level_one import line
+from flowengine.skills.outline import LONG, Section, outline_of
+from flowengine.skills.search import searchable
+from flowengine.skills.skill import Skill
+from flowengine.skills.store import SkillStore
+from flowengine.skills.texts import fenced, texts
+
+__all__ = ["Choices", "Chooser", "Measured", "Task", "Total", "by_model", "by_words", "chosen", "measured", "total"]
+
+_SECTIONS: Final = 3
+"""Sections of a long body that a task is taken to need."""
+
+
+class Measured(NamedTuple):
+    """One skill in use, among all that there are."""
+
+    skill: str
+    tokens_eager: int
+    """Everything in the prompt: the list and all bodies, no tools."""
+    tokens_actual: int
+    """The list, the schemas of the tools, the calls and what they answered."""
+
+    @property
+    def saved(self) -> float:
+        """The share that is not used, 0.0–1.0; below 0 where disclosure costs more than it saves."""
+        return 1 - self.tokens_actual / self.tokens_eager if self.tokens_eager else 0.0
+
+
+class Total(NamedTuple):
+    """Over many cases: what is saved in the middle, in nine cases of ten, and at the least."""
+
+    median: float
+    p10: float
+    worst: float
+
+
+class Task(NamedTuple):
+    """A request, and the skill that is right for it."""
+
+    text: str
+    skill: str
+
+
+class Choices(NamedTuple):
+    """How often the right skill was chosen."""
+
+    tasks: int
+    listed: int
+    """From the list, as agents get it."""
+    eager: int
+    """With all bodies in the prompt."""
+
+
+Chooser: TypeAlias = Callable[[str, str, Sequence[tuple[str, str]]], Awaitable[str]]
+"""Request, prompt, and the skills with the text that is known of each → the name that is chosen, or the empty one."""
+
+
+async def measured(store: SkillStore, skill: Skill, task: str = "", locale: str = "en") -> Measured:
+    """The tokens where this one of the store's skills is used for a task (by default: for what it describes)."""
+    access = SkillAccess(store, locale=locale)
+    query = task or skill.description
+    skills = await to_thread.run_sync(store.skills)
+    bodies = [(await to_thread.run_sync(store.body, each)).text for each in skills]
+    parts = [each.text for each in await access.fragments(query)]
+    parts += [json.dumps(tool.schema(), ensure_ascii=False) for tool in (await access.tool_set()).tools]
+    parts += [json.dumps({"name": skill.name}), await access.load_skill(skill.name)]
+    for section in _needed(next(body for each, body in zip(skills, bodies, strict=True) if each is skill), query):
+        arguments = {"name": skill.name, "section": section.number}
+        parts += [json.dumps(arguments), await access.read_skill_section(**arguments)]
+    eager = _everything(skills, bodies, texts(locale))
+    return Measured(skill.name, count_tokens(eager), sum(map(count_tokens, parts)))
+
+
+def total(cases: Sequence[Measured]) -> Total:
+    """Of at least one case."""
+    saved = sorted(each.saved for each in cases)
+    return Total(statistics.median(saved), saved[len(saved) // 10], saved[0])
+
+
+async def chosen(store: SkillStore, tasks: Sequence[Task], choose: Chooser, locale: str = "en") -> Choices:
+    """Whether the right skill is chosen from the list as often as with everything in the prompt."""
+    skills = await to_thread.run_sync(store.skills)
+    bodies = [(await to_thread.run_sync(store.body, each)).text for each in skills]
+    everything = _everything(skills, bodies, texts(locale))
+    known = [(each.name, searchable(each)) for each in skills]
+    more = [(name, f"{text}\n{body}") for (name, text), body in zip(known, bodies, strict=True)]
+    listed = eager = 0
+    for task in tasks:
+        fragments = await SkillAccess(store, locale=locale).fragments(task.text)
+        listed += await choose(task.text, fragments[0].text, known) == task.skill
+        eager += await choose(task.text, everything, more) == task.skill
+    return Choices(len(tasks), listed, eager)
+
+
+def by_words() -> Chooser:
+    """The stand-in for a model: whose known text has the most of the request's words, the rare ones counting more."""
+
+    async def choose(request: str, prompt: str, known: Sequence[tuple[str, str]]) -> str:
+        retriever = FtsRetriever()
+        await retriever.add([Document(name, text) for name, text in known])
+        hits = await retriever.search(request, 1)
+        retriever.close()
+        return hits[0].id if hits else ""
+
+    return choose
+
+
+def by_model(model: Model, locale: str = "en") -> Chooser:
+    """A model that is asked for the name of the skill it would load."""
+    words = texts(locale)
+
+    async def choose(request: str, prompt: str, known: Sequence[tuple[str, str]]) -> str:
+        asked = (Message("system", prompt), Message("user", words("measure.ask", text=request)))
+        reply = await model.complete(Request(model.name, asked, temperature=0.0))
+        said = reply.content.strip().strip("`'\"*. ").casefold()
+        return next((name for name, _ in known if name.casefold() == said), "")
+
+    return choose
+
+
+def _everything(skills: Sequence[Skill], bodies: Sequence[str], words: Catalogue) -> str:
+    """The prompt that has it all."""
+    told = [f"{line(skill)}\n{fenced('skill', body)}" for skill, body in zip(skills, bodies, strict=True)]
+    return words("measure.everything", lines="\n".join(told))
+
+
+def _needed(body: str, query: str) -> list[Section]:
+    """The sections of a long body that a task needs: those that have most of its words."""
+    if count_tokens(body) <= LONG:
+        return []
+    wanted = set(asked_terms(query))
+    sections = [each for each in outline_of(body).sections if each.tokens <= LONG]
+    return sorted(sections, key=lambda each: -len(wanted & set(stems(each.whole))))[:_SECTIONS]

@@ -1,0 +1,91 @@
+"""The list of skills within its budget, and the search for what it leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowengine.errors import DefinitionError
+from flowengine.llm.tokens import count_tokens
+from flowengine.skills.level_one import listing_of
+from flowengine.skills.search import SkillIndex
+from flowengine.skills.skill import Skill, Stamp
+from flowengine.skills.texts import texts
+from tests.bench.skills import library, list_tokens, misses
+
+WORDS = texts("en")
+
+
+def skill(name: str, description: str = "Does it.", **metadata: str) -> Skill:
+    return Skill(name, description, Path(name), Path(name, "SKILL.md"), Stamp(0, 0, 0), 10, metadata=metadata)
+
+
+MANY = [skill(f"skill-{number:04}", f"Does the thing number {number}, and does it well.") for number in range(300)]
+
+
+def test_all_skills_are_described_where_that_fits() -> None:
+    listing = listing_of([skill("a", "One."), skill("b", "")], (), WORDS)
+    assert listing.is_whole
+    assert listing.text.endswith(":\n- a: One.\n- b")
+    assert listing.tokens == count_tokens(listing.text)
+
+
+@pytest.mark.parametrize("budget", [300, 1_000, 2_000])
+def test_else_the_best_are_described_and_as_many_as_can_be_are_named(budget: int) -> None:
+    listing = listing_of(MANY, MANY[7:50], WORDS, budget)
+    assert not listing.is_whole
+    assert listing.tokens <= budget
+    assert "the 300:\n- skill-0007: Does the thing number 7, and does it well." in listing.text
+    named = listing.text.splitlines()[-1]
+    assert named.startswith("All names: skill-0000, skill-0001")
+    assert f"and {300 - named.count('skill-')} more" in named
+
+
+def test_without_a_task_names_alone_are_given() -> None:
+    assert "Does the thing" not in listing_of(MANY, (), WORDS, 1_000).text
+
+
+@pytest.mark.parametrize("locale", ["en", "ja", "zh"])
+def test_each_locale_has_the_same_texts(locale: str) -> None:
+    assert texts(locale).texts.keys() == WORDS.texts.keys()
+    assert listing_of(MANY, MANY, texts(locale), 500).tokens <= 500
+
+
+def test_an_unknown_locale_is_an_error() -> None:
+    with pytest.raises(DefinitionError, match="unknown locale 'fr'"):
+        texts("fr")
+
+
+@pytest.mark.anyio
+async def test_skills_are_found_by_name_description_and_keywords() -> None:
+    skills = [
+        skill("pdf-forms"),
+        skill("b", "Writes haiku."),
+        skill("c", "x", tags="poetry, 俳句"),
+        skill("d", "請求書"),
+    ]
+    index = SkillIndex()
+    assert [each.name for each in await index.ranked(skills, "forms")] == ["pdf-forms"]
+    assert [each.name for each in await index.ranked(skills, "a haiku please")] == ["b"]
+    assert [each.name for each in await index.ranked(skills, "俳句")] == ["c"]
+    assert [each.name for each in await index.ranked(skills, "請求書を作る")] == ["d"]
+    assert await index.ranked(skills, "zebra") == []
+    assert await index.ranked([], "forms") == []
+
+
+@pytest.mark.anyio
+async def test_the_index_follows_the_skills() -> None:
+    index = SkillIndex()
+    assert len(await index.ranked([skill("a", "Paints."), skill("b", "Paints.")], "paint")) == 2
+    assert [each.name for each in await index.ranked([skill("a", "Sings.")], "paint")] == []
+    assert [each.name for each in await index.ranked([skill("a", "Sings.")], "sing")] == ["a"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.anyio
+async def test_of_175_skills_the_right_one_is_found_and_the_list_stays_in_its_budget(tmp_path: Path) -> None:
+    skills = library(tmp_path)
+    assert len(skills) == 175
+    assert max(await list_tokens(skills)) <= 2_000
+    assert len(await misses(skills)) <= 0.05 * 175
