@@ -19,6 +19,7 @@ __all__ = [
     "RECORDS",
     "Answered",
     "Asked",
+    "Brought",
     "EffectDecided",
     "Gateway",
     "MapBegan",
@@ -107,6 +108,12 @@ class Receipt(NamedTuple):
 
     fragments: Sequence[Mapping[str, Any]]
     budget: int | None = None
+
+
+class Brought(NamedTuple):
+    """What the context providers brought for a prompt: one row a fragment, those that transforms left out included."""
+
+    fragments: Sequence[Mapping[str, Any]]
 
 
 class SkillLoad(NamedTuple):
@@ -209,6 +216,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
         ToolCall,
         EffectDecided,
         Receipt,
+        Brought,
         SkillLoad,
         ProviderFailed,
         Round,
@@ -241,7 +249,7 @@ def usage_of(call: ModelCall) -> Usage:
     Usage(model_calls=1, tokens=7, cost_usd=0.0, unpriced_calls=1)
     """
     tokens = (call.prompt_tokens or 0) + (call.completion_tokens or 0)
-    return Usage(1, tokens, call.cost_usd or 0.0, int(call.cost_usd is None))
+    return Usage(1, tokens, call.cost_usd or 0.0, int(call.cost_usd is None and call.error is None))
 
 
 class Gateway(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from flowengine.context import Context, NodeResult, RunStatus, SkipCause
 from flowengine.engine.events import Event
 
-__all__ = ["CalledOff", "Ended", "Journal", "JournalStore", "Node", "Park", "RunInfo", "Skip"]
+__all__ = ["CalledOff", "Ended", "Journal", "JournalStore", "Known", "Node", "Park", "RunInfo", "Skip"]
 
 
 class Skip(NamedTuple):
@@ -26,7 +26,15 @@ class CalledOff(NamedTuple):
     """A container's answer that its body was stopped before its end, because the run was."""
 
 
-Ended: TypeAlias = NodeResult | Skip | Park | CalledOff
+class Known(NamedTuple):
+    """A node's answer that its result is known from elsewhere, where it is kept already."""
+
+    result: NodeResult
+    record: Any
+    """What is told of it."""
+
+
+Ended: TypeAlias = NodeResult | Skip | Park | CalledOff | Known
 """How a node's run may end, where it raises nothing."""
 
 

@@ -40,7 +40,7 @@ from flowengine.engine.events import (
     NodeStarted,
     TokenStreamed,
 )
-from flowengine.engine.ports import CalledOff, Ended, Journal, Node, Park, Skip
+from flowengine.engine.ports import CalledOff, Ended, Journal, Known, Node, Park, Skip
 from flowengine.engine.slots import Slots
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
@@ -246,7 +246,7 @@ class Scheduler:
 
     async def _run_node(self, number: int) -> bool:
         """Run a node and journal how it ended; whether it has let others run meanwhile."""
-        suspended = False
+        suspended, result = False, None
         walk, journal, clock = self._walk, self._journal, self._clock
         path = walk.path_of(number)
         walk.start(number)
@@ -283,9 +283,10 @@ class Scheduler:
             journal.append(NodeCancelled(path, clock()))
             walk.abandon(number)
             raise
-        waiting = journal.commit(self._slots.used <= 1)
-        if waiting is not None:
-            await waiting
+        if type(result) is not Known:  # What is known from elsewhere is not lost with this record.
+            waiting = journal.commit(self._slots.used <= 1)
+            if waiting is not None:
+                await waiting
         if event is not None:
             walk.apply(event)
         if walk.decided:
@@ -302,6 +303,9 @@ class Scheduler:
         if type(result) is Park:
             self._walk.park(number)
             return None
+        if type(result) is Known:
+            self._journal.append(NodeRecorded(path, self._clock(), result.record))
+            return NodeFinished(path, self._clock(), self._walk.admit(number, result.result))
         if type(result) is CalledOff:
             return NodeCancelled(path, self._clock())
         raise TypeError(f"a node returns a NodeResult, found {shown(result)}")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from flowengine.context import Context, NodeResult
-from flowengine.engine.ports import Ended, JournalStore, Node
+from flowengine.engine.ports import Ended, JournalStore, Known, Node
 from flowengine.engine.view import NodeContext
 from flowengine.errors import NotJournalableError
 from flowengine.journal.codec import encode_value
@@ -62,11 +62,10 @@ class _Wrapping(NamedTuple):
         return runnable if self.earlier is None else _Reusing(runnable, node, self.earlier)
 
 
-class _Known(Exception):  # noqa: N818 - no error: the first request tells that the result is known
+class _Found(Exception):  # noqa: N818 - no error: the first request tells that the result is known
     def __init__(self, result: NodeResult, origin: Reused) -> None:
         super().__init__()
-        self.result = result
-        self.origin = origin
+        self.known = Known(result, origin)
 
 
 class _Reusing:
@@ -87,14 +86,13 @@ class _Reusing:
                 return await self._inner.run(context)
             try:
                 return await self._inner.run(context.asking_first(partial(self._look, path, then)))
-            except _Known:
-                pass
-        await context.note(Reused(self._earlier.run_id, path))
-        return then
+            except _Found as found:
+                return found.known
+        return Known(then, Reused(self._earlier.run_id, path))
 
     def _look(self, path: str, then: NodeResult, request: str) -> None:
         if request == self._earlier.request(path):
-            raise _Known(then, Reused(self._earlier.run_id, path))
+            raise _Found(then, Reused(self._earlier.run_id, path))
 
 
 class _Cached:
@@ -119,18 +117,16 @@ class _Cached:
         asking = context.asking_first(look) if isinstance(context, NodeContext) else context
         try:
             result = await self._inner.run(asking)
-        except _Known as known:
-            await context.note(known.origin)
-            return known.result
+        except _Found as found:
+            return found.known
         return self._kept(keys[0], context, result) if keys else result
 
     async def _by_inputs(self, node: FunctionNode, context: Context) -> Ended:
         key = self._key(encode_value(node.given(context)[1]))
         try:
             self._take(key)
-        except _Known as known:
-            await context.note(known.origin)
-            return known.result
+        except _Found as found:
+            return found.known
         return self._kept(key, context, await self._inner.run(context))
 
     def _key(self, inputs: str) -> str:
@@ -139,7 +135,7 @@ class _Cached:
     def _take(self, key: str) -> None:
         kept: Mapping[str, Any] | None = self._store.recall(CACHE, key)
         if kept is not None:
-            raise _Known(kept["result"], Reused(kept["run"], kept["node"]))
+            raise _Found(kept["result"], Reused(kept["run"], kept["node"]))
 
     def _kept(self, key: str, context: Context, result: Ended) -> Ended:
         if isinstance(result, NodeResult):
