@@ -229,16 +229,17 @@ class Agent:
         scope: RunScope | None = None,
         admit: Admit | None = None,
         kept: Mapping[str, Any] | None = None,
+        recorded: Sequence[Any] = (),
         **options: Any,
     ) -> Response:
         """`run_async` without a context: for a caller that keeps its own state.
 
         `scope` holds the servers that the agents of a run share. `admit` is asked about the tools of servers
         before the model is: what it raises ends the run. `kept`: what the node's ancestors keep, in a run, in
-        which providers and typed contexts begin with that.
+        which providers and typed contexts begin with that; `recorded`: what an interrupted attempt of it told.
         """
         door = DirectGateway() if gateway is None else gateway
-        opening = Opening(input_text, earlier, door, options, scope, admit, kept)
+        opening = Opening(input_text, earlier, door, options, scope, admit, kept, recorded)
         with naming(self.name):
             if self.tooling.servers or self.sources is not None:
                 async with open_turn(self, opening) as turn:

@@ -25,11 +25,12 @@ from flowengine.contexts.manager import ContextManager
 from flowengine.contexts.result import ToolCallResult
 from flowengine.errors import GuardrailError, RunError
 from flowengine.llm.messages import Message
+from flowengine.providers.brought import brought_of, entries_of
 from flowengine.providers.chain import FAILED, gather, guarded, told
 from flowengine.providers.conversation import entry_of
 from flowengine.providers.packer import Entry
 from flowengine.providers.provider import ContextProvider
-from flowengine.records import Gateway
+from flowengine.records import Brought, Gateway
 from flowengine.run_scope import RunScope
 from flowengine.tools.tool import ToolResult
 from flowengine.tools.toolset import ToolSet
@@ -47,8 +48,10 @@ async def open_material(
     gateway: Gateway,
     kept: Mapping[str, Any] | None,
     scope: RunScope | None,
+    recorded: Sequence[Any],
 ) -> Material:
     """The material of one run. `kept`: what the ancestors of its node keep; None for an agent that stands alone.
+    `recorded`: what an interrupted attempt of the node has told.
 
     A provider that cannot be made anew is told of, and the run goes on without it.
     """
@@ -62,7 +65,7 @@ async def open_material(
             providers.append((name, made))
     contexts = sources.contexts.fresh()
     contexts.load(kept)
-    return Material(sources, providers, contexts, skills, agent, words, gateway, is_run=True)
+    return Material(sources, providers, contexts, skills, agent, words, gateway, is_run=True, recorded=recorded)
 
 
 class Material:
@@ -79,6 +82,7 @@ class Material:
         gateway: Gateway,
         *,
         is_run: bool = False,
+        recorded: Sequence[Any] = (),
     ) -> None:
         """`providers`: with the names under which they are kept. `is_run`: of a flow, which keeps what changes."""
         self._budget = sources.budget
@@ -88,6 +92,7 @@ class Material:
         self._facts = {"agent_name": agent, "locale": words.locale}
         self._words = words
         self._gateway = gateway
+        self._recorded = recorded
         self._carrier = Carrier(contexts) if is_run else None
         self._begun = data_of(contexts) if is_run else {}
         self._query = ""
@@ -104,9 +109,7 @@ class Material:
         """The chat that asks a question."""
         self._query = question.input_text
         self._packing = Packing(caller, self._words, self._budget)
-        providers = [each for _, each in self._providers]
-        brought = await gather(providers, self._query, self._gateway.note, **self._facts)
-        context = [Part(Place.CONTEXT, each) for each in brought]
+        context = [Part(Place.CONTEXT, each) for each in await self._brought()]
         listed, loaded = ([], []) if self._skills is None else await self._skills.parts(self._query)
         parts = question.parts(listed, [*context, *loaded, *await self._rendered()])
         parts = await self._packing.packed(parts)
@@ -126,6 +129,17 @@ class Material:
         at = messages.index(self._asked)
         parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
         return assembled(self._words, await self._packing.packed(parts))
+
+    async def _brought(self) -> list[Entry]:
+        """What the providers bring; what they brought for an interrupted attempt of the node is that of this one."""
+        known = next((each for each in self._recorded if type(each) is Brought), None)
+        if known is not None:
+            return entries_of(known)
+        providers = [each for _, each in self._providers]
+        entries = await gather(providers, self._query, self._gateway.note, **self._facts)
+        if entries and self._carrier is not None:
+            await self._gateway.note(brought_of(entries))
+        return entries
 
     async def _rendered(self) -> list[Part]:
         """The typed contexts' texts; they stay whatever the budget is, for their tools change what they show."""

@@ -41,6 +41,8 @@ class Opening:
     admit: Admit | None = None
     kept: Mapping[str, Any] | None = None
     """What the ancestors of the agent's node keep; None for an agent that stands alone."""
+    recorded: Sequence[Any] = ()
+    """What an interrupted attempt of the agent's node has told."""
 
 
 @asynccontextmanager
@@ -86,7 +88,9 @@ async def _material(agent: Agent, sources: Sources, opening: Opening) -> Materia
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
     from flowengine.agents.material import open_material
 
-    return await open_material(sources, agent.name, agent.words, opening.gateway, opening.kept, opening.scope)
+    return await open_material(
+        sources, agent.name, agent.words, opening.gateway, opening.kept, opening.scope, opening.recorded
+    )
 
 
 async def _prompt(agent: Agent, opening: Opening, material: Material, caller: Caller) -> tuple[Any, ...]:

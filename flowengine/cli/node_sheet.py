@@ -10,6 +10,7 @@ from flowengine.cli.sheet import cut, indented, usage_text
 from flowengine.cli.table import table
 from flowengine.cli.units import clock, dollars, span, tokens
 from flowengine.records import (
+    Brought,
     EffectDecided,
     ModelCall,
     Notice,
@@ -130,6 +131,11 @@ def _why(row: Mapping[str, Any]) -> str:
     return ": ".join(each for each in (was, str(row.get("why", ""))) if each)
 
 
+def _brought(brought: Brought) -> Iterator[str]:
+    sources = dict.fromkeys(str(row.get("source", "")) for row in brought.fragments)
+    yield f"context brought by {', '.join(sources)}: {len(brought.fragments)} fragments"
+
+
 def _skill(load: SkillLoad) -> Iterator[str]:
     yield f"skill {load.skill}, level {load.level}: {tokens(load.tokens)} ({span(load.seconds)})"
 
@@ -150,6 +156,7 @@ _SHEETS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
     "Round": _round,
     "Notice": _notice,
     "Receipt": _receipt,
+    "Brought": _brought,
     "SkillLoad": _skill,
     "ProviderFailed": _provider,
 }

@@ -103,6 +103,7 @@ class AgentNode(FlowNode):
             gateway=door(context),
             scope=context.scope,
             kept=None if agent.sources is None else context.kept,
+            recorded=() if agent.sources is None else context.recorded,
             admit=partial(_refuse_external, node=context.current_node) if self._repeats else None,
         )
         return NodeResult(

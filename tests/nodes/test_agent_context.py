@@ -213,3 +213,28 @@ async def test_an_agent_without_sources_keeps_nothing():
     run = await Flow("plain", {"a": AgentNode(agent, prompt=_asking("a"))}).run()
     run.raise_for_status()
     assert (await agent.respond("a", kept={})).kept is None
+
+
+async def test_providers_that_bring_something_else_each_time_are_not_asked_again_when_a_run_is_resumed():
+    class Clock(ContextProvider):
+        provider_name = "clock"
+
+        def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
+            moments.append(query)
+            return f"moment {len(moments)}"
+
+    def flow(model: ScriptedModel) -> Flow:
+        agent = Agent("one", "I", model=model, context_providers=[Clock()], contexts=[NotesContext()])
+        return Flow("clock", {"a": AgentNode(agent, prompt=_asking("a"))})
+
+    moments: list[str] = []
+    model = ScriptedModel(answer)
+    run = (await flow(model).run(run_id="r1", store=MemoryStore())).raise_for_status()
+    first = next(n for n, each in enumerate(run.events) if isinstance(each, NodeRecorded))
+    for at in range(first + 1, len(run.events)):
+        again = ScriptedModel(answer)
+        resumed = await flow(again).resume("r1", store=_cut(run.events, at))
+        assert resumed.outputs == run.outputs
+        assert len(again.requests) <= 2
+        assert all("moment 1\n" in each.messages[1].content for each in again.requests)
+    assert moments == ["a"]
