@@ -50,7 +50,7 @@ PLAIN: Final = Look("#5b6770", "#f4f6f8", "solid", 1.2, "", "", ("#8b98a1", "#23
 """A node of a flow that has not run."""
 
 LOOKS: Final[Mapping[str, Look]] = {
-    "pending": Look("#9aa5ad", "#fafbfc", "dotted", 1.2, "○", "pending", ("#6d7982", "#1b2126")),
+    "pending": Look("#86919a", "#fafbfc", "dotted", 1.2, "○", "pending", ("#75818a", "#1b2126")),
     "running": Look("#0072b2", "#dcedf7", "solid", 2.6, "▶", "running", ("#56b4e9", "#11344a")),
     "waiting": Look("#e69f00", "#fdf1d8", "dashed", 2.6, "‖", "waiting", ("#e69f00", "#453407")),
     "succeeded": Look("#007a5a", "#dcf1ea", "solid", 1.8, "✓", "succeeded", ("#20b58a", "#0f3a2f")),

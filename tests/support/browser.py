@@ -64,6 +64,25 @@ class Tab:
         """Press a key, wherever the focus is."""
         self._call(self._page.keyboard.press, name)
 
+    def type_text(self, text: str) -> None:
+        """Type where the focus is."""
+        self._call(self._page.keyboard.type, text)
+
+    def drag(self, begin: tuple[int, int], end: tuple[int, int]) -> None:
+        """Press at one point, move in steps, let go at another."""
+        mouse = self._page.mouse
+        for act, arguments, options in (
+            (mouse.move, begin, {}),
+            (mouse.down, (), {}),
+            (mouse.move, end, {"steps": 5}),
+            (mouse.up, (), {}),
+        ):
+            self._call(act, *arguments, **options)
+
+    def wheel(self, at: tuple[int, int], by: int) -> None:
+        self._call(self._page.mouse.move, *at)
+        self._call(self._page.mouse.wheel, 0, by)
+
     def texts(self, selector: str) -> list[str]:
         """The texts of all elements like that, with blanks made single."""
         found: list[str] = self.eval_on_selector_all(selector, "all => all.map(each => each.textContent)")

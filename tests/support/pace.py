@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["slowness"]
+__all__ = ["busyness", "slowness"]
 
 USUAL = 0.010
 """Thread seconds that the reference work takes on a quiet machine of the kind that the promises are made for."""
@@ -22,3 +22,11 @@ def slowness() -> float:
     begun = time.thread_time()
     _work()
     return max(1.0, (time.thread_time() - begun) / USUAL)
+
+
+def busyness() -> float:
+    """How many times as long something takes by the clock as on a quiet machine, which has a core for it: 1.0 there."""
+    begun, spent = time.perf_counter(), time.thread_time()
+    while time.thread_time() - spent < 0.05:
+        _work()
+    return max(1.0, (time.perf_counter() - begun) / (time.thread_time() - spent)) * slowness()

@@ -87,7 +87,7 @@ def page_server(events: Sequence[Event]) -> Generator[PageServer]:
     pages = PageServer(events)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the base class's name
+        def do_GET(self) -> None:
             split = urlsplit(self.path)
             if split.path.endswith("/events"):
                 self._stream(split.query)
@@ -101,7 +101,7 @@ def page_server(events: Sequence[Event]) -> Generator[PageServer]:
             self.end_headers()
             self.wfile.write(body)
 
-        def do_POST(self) -> None:  # noqa: N802 - the base class's name
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             pages.posted.append((self.path, parse_qs(body, keep_blank_values=True)))
             self.send_response(303)

@@ -162,7 +162,7 @@ def _investigate(at: float) -> Iterator[Event]:
         yield NodeStarted(f"{path}summarise", began + 0.5)
         call = model_call("generation", "Sum it up.", "Bees dance.", 260, None, 0.7)
         yield NodeRecorded(f"{path}summarise", began + 1.2, call)
-        yield NodeFinished(f"{path}summarise", began + 1.25, NodeResult("Bees dance."))
+        yield NodeFinished(f"{path}summarise", began + 1.24, NodeResult("Bees dance."))
     yield NodeRecorded("investigate", at + 2.6, Notice("one item of four failed and was left out"))
     sources = {"sources": ["page 0", "notes.txt", "page 1", "page 2"]}
     yield NodeFinished("investigate", at + 2.7, NodeResult(["Bees dance."] * 3, sources))

@@ -13,9 +13,8 @@ class RunPage {
     this.node = null;
     this.tab = "timeline";
     this.find = "";
-    this.writing = new Map(); // path → what an agent is writing
     this.graph = new Graph(document.getElementById("graph"), head);
-    this.panel = document.getElementById("panel");
+    this.panel = new Panel(document.getElementById("panel"), head);
     this.scrub = document.getElementById("scrub");
     this.rows = new Rows(document.getElementById("rows"), (item) => this.chooseRow(item));
     const view = document.getElementById("view");
@@ -86,14 +85,13 @@ class RunPage {
 
   hear(line, source) {
     if (line.kind === "token") {
-      this.writing.set(line.node, (line.begins ? "" : this.writing.get(line.node) || "") + line.text);
-      if (line.node === this.node) this.paintWriting();
+      this.panel.hear(line);
       return;
     }
     if (line.seq !== this.lines.length) return; // heard already
     this.lines.push(line);
     this.newest.apply(line);
-    if (["start", "finish", "fail", "cancel"].includes(line.kind)) this.writing.delete(line.node);
+    if (["start", "finish", "fail", "cancel"].includes(line.kind)) this.panel.writing.delete(line.node);
     if (line.kind === "end" && !["waiting", "paused"].includes(line.status)) source.close();
     if (line.node !== undefined && line.node === this.node && line.kind !== "end") this.isStale = true;
     this.paintSoon();
@@ -149,7 +147,7 @@ class RunPage {
       this.zoom.show(x, y);
     }
     this.rows.choose(path);
-    this.loadPanel();
+    this.panel.load(path).then(() => this.panel.show(this.shown, this.at));
   }
 
   chooseRow(item) {
@@ -206,7 +204,7 @@ class RunPage {
   setMoment(at) {
     this.at = at === null ? null : Math.max(0, Math.min(at, this.lines.length - 1));
     this.shown = this.at === null ? this.newest : foldTo(this.head, this.lines, this.at + 1);
-    this.hideLater();
+    this.panel.show(this.shown, this.at);
   }
 
   isGoing() {
@@ -227,7 +225,9 @@ class RunPage {
     this.paintHead(run, now);
     this.paintMoment();
     this.paintRows(now);
-    if (this.isStale) { this.isStale = false; this.loadPanel(); }
+    if (!this.isStale) return;
+    this.isStale = false;
+    this.panel.load(this.node).then(() => this.panel.show(this.shown, this.at));
   }
 
   paintHead(run, now) {
@@ -283,73 +283,6 @@ class RunPage {
     this.rows.show(this.tab === "events" ? items.filter(events) : this.tab === "state" ? items : this.filtered(items), make, head);
     if (this.tab === "events" && this.at !== null && this.rows.chosen !== `#${this.at}`) this.rows.choose(`#${this.at}`);
   }
-
-  // --- the panel
-
-  async loadPanel() {
-    const node = this.node;
-    if (node === null || this.panel.contains(document.activeElement) && document.activeElement.form) return;
-    const content = this.head.list ? this.storedPanel(node) : await this.fetchedPanel(node);
-    if (node !== this.node || content === null) return; // another one was chosen meanwhile
-    const isSame = this.panel.dataset.node === node;
-    const wereOpen = [...this.panel.querySelectorAll("details")].map((each) => each.open);
-    const { scrollTop } = this.panel;
-    this.panel.replaceChildren(content);
-    this.panel.dataset.node = node;
-    this.panel.scrollTop = isSame ? scrollTop : 0;
-    if (isSame) [...this.panel.querySelectorAll("details")].forEach((each, number) => { each.open = wereOpen[number] ?? each.open; });
-    this.hideLater();
-    this.paintWriting();
-  }
-
-  storedPanel(node) {
-    const number = this.head.list.indexOf(node);
-    const templates = document.getElementById("panels").children;
-    return number < 0 ? part("note", "The run has no such node.") : templates[number].content.cloneNode(true);
-  }
-
-  async fetchedPanel(node) {
-    const template = document.createElement("template");
-    try {
-      const answer = await fetch(this.head.panels + encodeURIComponent(node), { headers: { Accept: "text/html" } });
-      if (!answer.ok) return part("note bad", `The panel could not be loaded: ${answer.status} ${answer.statusText}`);
-      template.innerHTML = await answer.text();
-    } catch (error) {
-      return part("note bad", `The panel could not be loaded: ${error.message}`);
-    }
-    return template.content;
-  }
-
-  // The panel tells of the whole run: what was not known yet at the moment is hidden.
-  hideLater() {
-    for (const each of this.panel.querySelectorAll("[data-seq]")) {
-      each.hidden = this.at !== null && Number(each.dataset.seq) > this.at;
-    }
-    const row = this.shown.rows.get(this.panel.dataset.node);
-    const badge = this.panel.querySelector(".node-panel > h2 .badge");
-    if (badge) setBadge(badge, row ? row.status : "pending");
-    const facts = this.panel.querySelector(".node-panel > .facts");
-    if (facts) facts.hidden = this.at !== null && !(row && SETTLED.has(row.status));
-  }
-
-  paintWriting() {
-    const text = this.writing.get(this.node);
-    let area = document.getElementById("writing");
-    if (text === undefined) { if (area) area.remove(); return; }
-    if (!area) {
-      area = document.createElement("pre");
-      area.id = "writing";
-      this.panel.append(area);
-    }
-    area.textContent = text;
-  }
-}
-
-function setBadge(badge, status) {
-  const text = `${GLYPHS[status] || "·"} ${status}`;
-  if (badge.textContent === text) return;
-  badge.className = `badge s-${TELLING.includes(status) ? status : "paused"}`;
-  badge.replaceChildren(part("glyph", GLYPHS[status] || "·"), ` ${status}`);
 }
 
 if (document.getElementById("head")) {

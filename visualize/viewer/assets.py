@@ -12,7 +12,7 @@ from visualize.style import LOOKS, PLAIN, Look
 
 __all__ = ["ASSETS", "SCRIPTS", "asset", "inline_source", "script", "style_sheet"]
 
-SCRIPTS: Final = ("panzoom.js", "fold.js", "graph.js", "rows.js", "run.js", "lists.js")
+SCRIPTS: Final = ("panzoom.js", "fold.js", "graph.js", "rows.js", "panel.js", "run.js", "lists.js")
 """In the order in which they are run."""
 ASSETS: Final = {"viewer.js": "text/javascript; charset=utf-8", "viewer.css": "text/css; charset=utf-8"}
 """Name behind `/static/` → its media type."""

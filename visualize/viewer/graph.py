@@ -18,7 +18,7 @@ from visualize.style import cut, kind_of, look_of, spending, standing, times, to
 from visualize.svg import curve, width_of
 from visualize.viewer.html import Markup, whole
 
-__all__ = ["COMPACT", "graph_markup"]
+__all__ = ["COMPACT", "detail", "graph_markup"]
 
 COMPACT: Final = 2_000
 """Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""
@@ -98,7 +98,7 @@ class _Drawing:
         top = -box.height / 2 + 17 if is_frame else -_LINE * _count(node) / 2 + 11
         lines = [("name", cut(node.name, _NAME) + times(node)), ("kind", kind_of(node))]
         if node.status is not None:
-            lines += [("standing", standing(node)), ("detail", _detail(node))]
+            lines += [("standing", standing(node)), ("detail", detail(node))]
         words = "".join(
             f'<text class="{class_}" y="{top + _LINE * number:.1f}">{_text(text)}</text>'
             for number, (class_, text) in enumerate(lines)
@@ -115,7 +115,7 @@ def _edge_class(edge: PictureEdge) -> str:
     return f"edge {edge.state}{' critical' if edge.critical else ''}"
 
 
-def _detail(node: PictureNode) -> str:
+def detail(node: PictureNode) -> str:
     """The last line: what went wrong, else where it led and what it cost."""
     if node.error:
         return cut(node.error, _NAME)

@@ -11,7 +11,7 @@ from typing import Any
 from visualize.plain import jsonable
 from visualize.states import declared
 from visualize.viewer.feed import feed
-from visualize.viewer.graph import graph_markup
+from visualize.viewer.graph import COMPACT, graph_markup
 from visualize.viewer.html import Child, Markup, data_block, element
 from visualize.viewer.page import file_page, page
 from visualize.viewer.panel import node_panel
@@ -19,7 +19,7 @@ from visualize.viewer.parts import badge, clock, facts, fold, note, took, usage_
 from visualize.viewer.reading import Reading
 from visualize.viewer.urls import compare_url, events_url, flow_url, panel_url
 
-__all__ = ["export_page", "run_page"]
+__all__ = ["export_page", "head_of", "run_page"]
 
 
 def run_page(run: Reading) -> str:
@@ -42,20 +42,24 @@ def _title(run: Reading) -> str:
     return f"{run.progress.flow} {run.run_id}"
 
 
-def _data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
-    """What our script begins with: the shape of the graph, where to ask for more, and the events so far."""
+def head_of(run: Reading) -> dict[str, Any]:
+    """What our script begins with: the shape of the graph, the rules of shared state, and what is drawn."""
     picture = run.picture
     numbers = {node.id: number for number, node in enumerate(picture.nodes)}
-    head = {
+    edges = [[numbers[edge.source], numbers[edge.target], list(edge.labels)] for edge in picture.edges]
+    return {
         "run": run.run_id,
         "graph": run.progress.skeleton.top.plain(),
         "state": {key: [rule.merge, jsonable(rule.default)] for key, rule in declared(run.progress).items()},
         "drawn": [node.id for node in picture.nodes],
-        "edges": [[numbers[edge.source], numbers[edge.target], edge.labels] for edge in picture.edges],
-        **sources,
+        "edges": [] if len(picture.nodes) > COMPACT else edges,
     }
+
+
+def _data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
+    """The head, with the places where there is more, and the events so far."""
     lines = [feed(event, seq) for seq, event in enumerate(run.events)]
-    return [data_block("head", head), data_block("feed", lines)]
+    return [data_block("head", {**head_of(run), **sources}), data_block("feed", lines)]
 
 
 def _head(run: Reading, *, links: bool) -> Markup:

@@ -132,7 +132,8 @@ def test_no_record_can_bring_in_markup(kind: str):
     fields = RECORDS[kind].__annotations__
     values = {"number": 1, "attempt": 1, "delay": 1.0, "seconds": 1.0, "score": 0.5, "total": 3, "index": 0, "level": 1,
               "tokens": 3, "memory": 1, "best": 0.5, "expires": 9.0, "budget": 9, "prompt_tokens": None,
-              "occurrence": 0, "completion_tokens": None, "cached_tokens": None, "cost_usd": None, "passed": True, "stopped": False,
+              "occurrence": 0, "completion_tokens": None, "cached_tokens": None, "cost_usd": None,
+              "passed": True, "stopped": False,
               "is_error": True, "started": False, "attempts": 2, "messages": [{"role": HOSTILE, "content": HOSTILE}],
               "tool_calls": [{"function": {"name": HOSTILE}}], "arguments": {HOSTILE: HOSTILE}, "choices": [HOSTILE],
               "fragments": [{HOSTILE: HOSTILE, "tokens": HOSTILE}], "request": {HOSTILE: HOSTILE}, "decision": "retry",

@@ -1,0 +1,84 @@
+// The panel of the chosen node: made by the server, or kept in the page that is one file.
+
+class Panel {
+  constructor(box, head) {
+    this.box = box;
+    this.head = head;
+    this.node = null; // whose panel is wanted
+    this.writing = new Map(); // path → what an agent is writing
+  }
+
+  // A piece of what an agent is writing.
+  hear(line) {
+    this.writing.set(line.node, (line.begins ? "" : this.writing.get(line.node) || "") + line.text);
+    this.paintWriting();
+  }
+
+  // Put a node's panel in; what was open stays open where it is the same node's.
+  async load(node) {
+    this.node = node;
+    if (node === null || (this.box.contains(document.activeElement) && document.activeElement.form)) return;
+    const content = this.head.list ? this.stored(node) : await this.fetched(node);
+    if (node !== this.node) return; // another one was chosen meanwhile
+    const isSame = this.box.dataset.node === node;
+    const wereOpen = [...this.box.querySelectorAll("details")].map((each) => each.open);
+    const { scrollTop } = this.box;
+    this.box.replaceChildren(content);
+    this.box.dataset.node = node;
+    this.box.scrollTop = isSame ? scrollTop : 0;
+    if (isSame) this.box.querySelectorAll("details").forEach((each, number) => { each.open = wereOpen[number] ?? each.open; });
+    this.paintWriting();
+  }
+
+  stored(node) {
+    const number = this.head.list.indexOf(node);
+    const templates = document.getElementById("panels").children;
+    return number < 0 ? part("note", "The run has no such node.") : templates[number].content.cloneNode(true);
+  }
+
+  async fetched(node) {
+    const template = document.createElement("template");
+    try {
+      const answer = await fetch(this.head.panels + encodeURIComponent(node), { headers: { Accept: "text/html" } });
+      if (!answer.ok) return part("note bad", `The panel could not be loaded: ${answer.status} ${answer.statusText}`);
+      template.innerHTML = await answer.text();
+    } catch (error) {
+      return part("note bad", `The panel could not be loaded: ${error.message}`);
+    }
+    return template.content;
+  }
+
+  // The panel tells of the whole run: what was not known yet at a moment (null: the newest) is hidden.
+  show(run, at) {
+    for (const each of this.box.querySelectorAll("[data-seq]")) {
+      each.hidden = at !== null && Number(each.dataset.seq) > at;
+    }
+    const row = run.rows.get(this.box.dataset.node);
+    const badge = this.box.querySelector(".node-panel > h2 .badge");
+    if (badge) setBadge(badge, row ? row.status : "pending");
+    const facts = this.box.querySelector(".node-panel > .facts");
+    if (facts) facts.hidden = at !== null && !(row && SETTLED.has(row.status));
+  }
+
+  paintWriting() {
+    const text = this.writing.get(this.node);
+    let area = document.getElementById("writing");
+    if (text === undefined) {
+      if (area) area.remove();
+      return;
+    }
+    if (!area) {
+      area = document.createElement("pre");
+      area.id = "writing";
+      this.box.append(area);
+    }
+    area.textContent = text;
+  }
+}
+
+function setBadge(badge, status) {
+  const text = `${GLYPHS[status] || "·"} ${status}`;
+  if (badge.textContent === text) return;
+  badge.className = `badge s-${TELLING.includes(status) ? status : "paused"}`;
+  badge.replaceChildren(part("glyph", GLYPHS[status] || "·"), ` ${status}`);
+}
