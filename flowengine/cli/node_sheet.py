@@ -133,7 +133,8 @@ def _why(row: Mapping[str, Any]) -> str:
 
 def _brought(brought: Brought) -> Iterator[str]:
     sources = dict.fromkeys(str(row.get("source", "")) for row in brought.fragments)
-    yield f"context brought by {', '.join(sources)}: {len(brought.fragments)} fragments"
+    number = len(brought.fragments)
+    yield f"context brought by {', '.join(sources)}: {number} fragment{'s' * (number != 1)}"
 
 
 def _skill(load: SkillLoad) -> Iterator[str]:
