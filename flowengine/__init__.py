@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flowengine.agents.agent import Agent as Agent
     from flowengine.agents.evaluation import EvaluationAgent as EvaluationAgent
     from flowengine.agents.routing import RoutingAgent as RoutingAgent
+    from flowengine.building import FlowBuilder as FlowBuilder
     from flowengine.context import Context as Context
     from flowengine.context import EvaluationResult as EvaluationResult
     from flowengine.context import LLMResult as LLMResult
@@ -24,21 +25,30 @@ if TYPE_CHECKING:
     from flowengine.errors import FlowError as FlowError
     from flowengine.errors import RunError as RunError
     from flowengine.flow import Flow as Flow
+    from flowengine.ledger import Bounds as Bounds
     from flowengine.llm.detect import get_llm as get_llm
     from flowengine.nodes.agent import AgentNode as AgentNode
     from flowengine.nodes.agent import EvaluationNode as EvaluationNode
     from flowengine.nodes.agent import RoutingNode as RoutingNode
+    from flowengine.nodes.approval import ApprovalNode as ApprovalNode
     from flowengine.nodes.condition import ConditionNode as ConditionNode
     from flowengine.nodes.function import FunctionNode as FunctionNode
     from flowengine.nodes.inputs import InputField as InputField
     from flowengine.nodes.limits import FlowLimits as FlowLimits
+    from flowengine.nodes.limits import PartLimits as PartLimits
+    from flowengine.nodes.loop import LoopNode as LoopNode
+    from flowengine.nodes.map import MapNode as MapNode
     from flowengine.nodes.retry import Retry as Retry
+    from flowengine.nodes.subflow import SubflowNode as SubflowNode
     from flowengine.runners.run import Run as Run
 
 _PUBLIC = {
     # Flows and their nodes
     "Flow": "flowengine.flow",
+    "FlowBuilder": "flowengine.building",
     "FlowLimits": "flowengine.nodes.limits",
+    "PartLimits": "flowengine.nodes.limits",
+    "Bounds": "flowengine.ledger",
     "InputField": "flowengine.nodes.inputs",
     "StateKey": "flowengine.engine.merging",
     "FunctionNode": "flowengine.nodes.function",
@@ -46,6 +56,10 @@ _PUBLIC = {
     "AgentNode": "flowengine.nodes.agent",
     "RoutingNode": "flowengine.nodes.agent",
     "EvaluationNode": "flowengine.nodes.agent",
+    "LoopNode": "flowengine.nodes.loop",
+    "MapNode": "flowengine.nodes.map",
+    "SubflowNode": "flowengine.nodes.subflow",
+    "ApprovalNode": "flowengine.nodes.approval",
     "Retry": "flowengine.nodes.retry",
     # Agents and models
     "Agent": "flowengine.agents.agent",
@@ -68,19 +82,25 @@ _PUBLIC = {
 __all__ = [
     "Agent",
     "AgentNode",
+    "ApprovalNode",
+    "Bounds",
     "ConditionNode",
     "Context",
     "EvaluationAgent",
     "EvaluationNode",
     "EvaluationResult",
     "Flow",
+    "FlowBuilder",
     "FlowEngineError",
     "FlowError",
     "FlowLimits",
     "FunctionNode",
     "InputField",
     "LLMResult",
+    "LoopNode",
+    "MapNode",
     "NodeResult",
+    "PartLimits",
     "Retry",
     "RoutingAgent",
     "RoutingNode",
@@ -88,6 +108,7 @@ __all__ = [
     "Run",
     "RunError",
     "StateKey",
+    "SubflowNode",
     "get_llm",
 ]
 

@@ -22,6 +22,7 @@ from flowengine.context import Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import JournalStore
+from flowengine.errors import DefinitionError
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import Durability, open_store
 from flowengine.journal.tee import TeeStore
@@ -146,6 +147,17 @@ class Flow:
     @property
     def description(self) -> str:
         return self.plan.description
+
+    def to_yaml(self) -> str:
+        """The flow as a file, which is the text that it was made from, comments included.
+
+        `DefinitionError` for one made of Python objects: they have no text (`FlowBuilder` makes flows that do).
+        """
+        if self.plan.source is None:
+            raise DefinitionError(
+                f"flow '{self.name}' is made of Python objects, which have no text; write it with FlowBuilder"
+            )
+        return self.plan.source
 
     async def run(
         self,

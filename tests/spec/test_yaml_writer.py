@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.spec.yaml_text import parse_yaml
-from flowengine.testing.yaml_writer import to_yaml
+from flowengine.spec.yaml_writer import to_yaml
 
 LINES = st.sampled_from(["", " ", "a ", "  b", "#c", "\td", "- e", "f: g", "---", "\u3042", "'", '"', "\\"])
 TEXTS = (

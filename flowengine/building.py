@@ -1,0 +1,160 @@
+"""Flows written in Python with the words of the file: every method and argument is a key of the format.
+
+What is built is the file's own text, so it is checked as a file is, its errors have the same codes, and
+`to_yaml` is the flow. For nodes made of Python objects see `Flow`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, cast
+
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.flow import Flow
+
+__all__ = ["Body", "FlowBuilder"]
+
+_TOP: Final = ("description", "inputs", "shared_state", "agents", "defaults", "limits")
+_RENAMED: Final = {"with_": "with", "if_": "if", "else_": "else", "as_": "as"}
+"""Keys that are words of Python."""
+
+
+class Body:
+    """Nodes on one level: the flow's own, or those inside a loop or a map.
+
+    Each method adds one node; keywords are the node's keys (`with_`, `if_`, `else_`, `as_` for those that are
+    words of Python). A function or a class stands for its `module:name`.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, Any]] = {}
+
+    def agent(self, node: str, **keys: Any) -> None:
+        """A model is asked: `instructions`, `prompt`, `model`, `output`, `tools`, …"""
+        self._add(node, None, keys)
+
+    def routing(self, node: str, *, instruction: str, routes: Mapping[str, Any], **keys: Any) -> None:
+        """A model chooses a route."""
+        self._add(node, "routing", {"instruction": instruction, "routes": routes, **keys})
+
+    def condition(self, node: str, **keys: Any) -> None:
+        """`if_` with `then` and `else_`; or `cases`; or `call` with `routes`."""
+        self._add(node, "condition", keys)
+
+    def evaluation(self, node: str, **keys: Any) -> None:
+        """A model or a function (`call`) gives a score."""
+        self._add(node, "evaluation", keys)
+
+    def function(self, node: str, call: Callable[..., Any] | str, **keys: Any) -> None:
+        """A function is called, with the templates in `with_`."""
+        self._add(node, "function", {"call": call, **keys})
+
+    def subflow(self, node: str, flow: str, **keys: Any) -> None:
+        """Another file runs as one node."""
+        self._add(node, "subflow", {"flow": flow, **keys})
+
+    def approval(self, node: str, message: str, routes: Mapping[str, Any], **keys: Any) -> None:
+        """A person decides."""
+        self._add(node, "approval", {"message": message, "routes": routes, **keys})
+
+    @contextmanager
+    def loop(self, node: str, *, max_iterations: int, **keys: Any) -> Generator[Body]:
+        """`with flow.loop("polish", max_iterations=4, until="…") as body: body.agent(…)`"""
+        with self._holding(node, "loop", {"max_iterations": max_iterations, **keys}) as body:
+            yield body
+
+    @contextmanager
+    def map(self, node: str, *, over: str, **keys: Any) -> Generator[Body]:
+        """`with flow.map("investigate", over="inputs.questions") as body: body.agent(…)`"""
+        with self._holding(node, "map", {"over": over, **keys}) as body:
+            yield body
+
+    @contextmanager
+    def _holding(self, node: str, kind: str, keys: Mapping[str, Any]) -> Generator[Body]:
+        body = Body()
+        yield body
+        self._add(node, kind, {**keys, "nodes": body.nodes})
+
+    def _add(self, node: str, kind: str | None, keys: Mapping[str, Any]) -> None:
+        if node in self.nodes:
+            raise DefinitionError(f"there is a node '{node}' already")
+        written = {_RENAMED.get(key, key): _plain(value, node) for key, value in keys.items()}
+        self.nodes[node] = written if kind is None else {"type": kind, **written}
+
+
+class FlowBuilder(Body):
+    """A flow in the making.
+
+    >>> flow = FlowBuilder("greeting", inputs={"name": {"type": "string"}})
+    >>> flow.agent("greet", instructions="Greet the user.", prompt="{{ inputs.name }}", model="offline")
+    >>> flow.output("text", "{{ nodes.greet.output }}")
+    >>> print(flow.to_yaml(), end="")
+    flowengine: v1
+    name: greeting
+    inputs:
+      name:
+        type: string
+    nodes:
+      greet:
+        instructions: Greet the user.
+        prompt: "{{ inputs.name }}"
+        model: offline
+    outputs:
+      text: "{{ nodes.greet.output }}"
+    >>> flow.build().name
+    'greeting'
+    """
+
+    def __init__(self, name: str, **keys: Any) -> None:
+        """`keys` are the file's: `description`, `inputs`, `shared_state`, `agents`, `defaults`, `limits`."""
+        super().__init__()
+        for key in keys:
+            if key not in _TOP:
+                raise DefinitionError(f"a flow has no key '{key}'{did_you_mean(key, _TOP)}")
+        self.name = name
+        self._keys = {key: _plain(keys[key], key) for key in _TOP if key in keys}
+        self._outputs: dict[str, Any] = {}
+
+    def output(self, name: str, value: Any) -> None:
+        """An output and its template."""
+        self._outputs[name] = _plain(value, name)
+
+    def to_yaml(self) -> str:
+        """The flow as a file; `Flow.from_text` of it is the flow that `build` gives."""
+        from flowengine.spec.yaml_writer import to_yaml  # Who only imports the name need not load YAML.
+
+        outputs = {"outputs": self._outputs} if self._outputs else {}
+        return to_yaml({"flowengine": "v1", "name": self.name, **self._keys, "nodes": self.nodes, **outputs})
+
+    def build(
+        self, *, root: str | os.PathLike[str] = ".", model: str | None = None, environ: Mapping[str, str] = os.environ
+    ) -> Flow:
+        """The flow, checked as a file in the folder `root` is; `FlowError` holds every problem."""
+        return Flow.from_text(self.to_yaml(), Path(root, f"{self.name}.yaml"), model=model, environ=environ)
+
+
+def _plain(value: Any, where: str) -> Any:
+    """The value as YAML may hold it; a function or a class as `module:name`."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value.value if isinstance(value, Enum) else value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each, where) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, Sequence):
+        return [_plain(each, where) for each in cast("Sequence[Any]", value)]
+    if callable(value):
+        return _code_path(value, where)
+    raise DefinitionError(f"'{where}': a file cannot hold a {type(value).__name__}")
+
+
+def _code_path(value: Callable[..., Any], where: str) -> str:
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not module or not name or "<" in name or "." in name:
+        raise DefinitionError(
+            f"'{where}': {name or type(value).__name__} has no name that a file could call it by: "
+            f"define it at the top of a module"
+        )
+    return f"{module}:{name}"
