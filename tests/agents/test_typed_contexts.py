@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,8 @@ from flowengine.llm.model import Reply
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.records import ModelCall, ProviderFailed, Receipt, ToolCall
 from flowengine.tools.toolset import ToolSet
+
+SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 
 
 class Cart(BaseModel):
@@ -118,6 +122,15 @@ async def test_a_call_that_failed_is_told_as_an_error():
     await Agent("a", "I", model=model, contexts=[Watching()], tools=[stock]).run_async("How much?")
     assert [(each.name, each.is_error) for each in seen] == [("stock", True)]
     assert "wrong arguments" in seen[0].result
+
+
+async def test_a_call_of_a_servers_tool_is_told_as_well():
+    model = ScriptedModel([wishes(("test_echo", {"value": "tea"})), "Done."])
+    cart = CartContext()
+    server = {"name": "test", "command": sys.executable, "args": [str(SERVER)], "allow": ["echo"]}
+    await Agent("a", "I", model=model, contexts=[cart], mcp_servers=[server]).run_async("Echo")
+    assert cart.get_data().calls == ['test_echo={"value": "tea"}']
+    assert cart_in(model, 1) == "Cart: empty (1 calls)"
 
 
 async def test_a_handler_that_raises_is_in_the_trace_and_the_others_are_told(recorder: Any):
