@@ -101,7 +101,7 @@ PIECES = [
 TREES = [parse_yaml(text).data for text in TEXTS]
 VALIDATOR = jsonschema.Draft7Validator(json_schema())
 PROJECT = Project(FLOWS)
-ROUNDS = int(os.environ.get("FLOWENGINE_TEST_FUZZ", "150"))
+ROUNDS = int(os.environ.get("FLOWENGINE_TEST_FUZZ", "100"))
 """Edited flows a test; more where somebody hunts."""
 
 
