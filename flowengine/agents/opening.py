@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.guardrails import check_guardrails
@@ -16,6 +16,7 @@ from flowengine.agents.prompt import chat_of
 from flowengine.agents.settings import CallSettings
 from flowengine.agents.tooling import Admit
 from flowengine.agents.turn import Turn
+from flowengine.context import EMPTY
 from flowengine.records import Gateway
 from flowengine.run_scope import RunScope
 
@@ -27,15 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["Opening", "admitted", "open_turn", "turn_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(NamedTuple):
     """What one run of an agent is asked for with."""
 
     input_text: str
     earlier: Sequence[Any]
     """The chat that it goes on from."""
     gateway: Gateway
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = EMPTY
     """For the generation calls of this run."""
     scope: RunScope | None = None
     admit: Admit | None = None
