@@ -8,13 +8,13 @@ from typing import cast
 from pydantic import BaseModel
 
 from flowengine.spec.levels import key_path, nodes_of
+from flowengine.spec.mending import STAND_IN_CODE
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.project import Project
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_agent import AgentSettings
 from flowengine.spec.schema_nodes import AgentNodeSpec, ConditionNodeSpec, EvaluationNodeSpec, FunctionNodeSpec
-from flowengine.spec.translate import STAND_IN_CODE
 
 __all__ = ["check_code", "code_of"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from flowengine.spec.fields import found
 from flowengine.spec.levels import NodePath, key_path, nodes_of
+from flowengine.spec.mending import STAND_IN_FLOW
 from flowengine.spec.project import Problem, Project
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec, InputSpec
 from flowengine.spec.schema_nodes import SubflowNodeSpec
 from flowengine.spec.shapes import fits
 from flowengine.spec.subflows import Subflows
-from flowengine.spec.translate import STAND_IN_FLOW
 
 __all__ = ["check_subflows", "subflows_of"]
 

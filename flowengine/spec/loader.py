@@ -16,12 +16,13 @@ from pydantic import ValidationError
 
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.spec.checks import check
+from flowengine.spec.mending import mend
 from flowengine.spec.positions import SourceText
 from flowengine.spec.project import Project
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.shapes import is_map
 from flowengine.spec.subflows import Subflows
-from flowengine.spec.translate import Problem, mend, problems_of
+from flowengine.spec.translate import Problem, problems_of
 from flowengine.spec.yaml_text import MAX_BYTES, decode, parse_yaml
 
 __all__ = ["Loaded", "check_file", "check_text", "load_flow"]

@@ -1,7 +1,6 @@
 """What pydantic says about a file, in our words: a code, a place, what was found and what was expected.
 
-It also mends: a copy of the data in which each offending value is left out, so that the checks that
-come after can look at the rest in the same pass. It checks nothing itself.
+It checks nothing itself.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pydantic import BaseModel, Tag, ValidationError
 
 from flowengine.errors import Diagnostic
 from flowengine.spec.fields import found, shortened
-from flowengine.spec.levels import key_path, node_at
+from flowengine.spec.levels import node_at
 from flowengine.spec.nearest import Nearest
 from flowengine.spec.positions import SourceText
 from flowengine.spec.schema import FlowSpec
@@ -23,7 +22,7 @@ from flowengine.spec.schema_nodes import NODE_TYPES
 from flowengine.spec.shapes import is_map
 from flowengine.spec.unavailable import UNAVAILABLE_KEYS
 
-__all__ = ["STAND_IN_CODE", "STAND_IN_FLOW", "Problem", "mend", "problems_of"]
+__all__ = ["Problem", "problems_of"]
 
 
 class Problem(NamedTuple):
@@ -257,55 +256,3 @@ def _options(annotation: Any, tag: str | None = None) -> list[tuple[str | None, 
     if origin in (Union, UnionType):
         return [option for each in get_args(annotation) for option in _options(each, tag)]
     return [(tag, annotation)]
-
-
-# --- mending -----------------------------------------------------------------------------------------
-
-STAND_IN_CODE: Final = "unnamed:unnamed"
-"""A reference to code that nobody gave."""
-
-STAND_IN_FLOW: Final = "unnamed:"
-"""A file that nobody named."""
-
-_STAND_INS: Final[Mapping[str, Any]] = {
-    "flowengine": "v1",
-    "name": "unnamed",
-    "nodes": {"unnamed": {"prompt": "-"}},
-    "instruction": "-",
-    "routes": {"unnamed": {}},
-    "call": STAND_IN_CODE,
-    "if": "true",
-    "over": "[]",
-    "max_iterations": 1,
-    "flow": STAND_IN_FLOW,
-    "message": "-",
-}
-"""What takes the place of a required value, so that the rest of the file can be looked at."""
-
-
-def mend(data: Mapping[str, Any], problems: Sequence[Problem], drop_nodes: bool) -> dict[str, Any]:
-    """A copy in which the offending values are left out or stood in for; whole nodes, where that did not help."""
-    mended = dict(data)
-    for problem in problems:
-        path = (*problem.path, problem.lacks) if problem.lacks else problem.path
-        node = key_path(node_at(path))
-        if node and (drop_nodes or path == node):
-            mended = cast("dict[str, Any]", _put(mended, node, {"prompt": "-"}))
-        elif path:
-            mended = cast("dict[str, Any]", _put(mended, path, _STAND_INS.get(str(path[-1]))))
-    return mended
-
-
-def _put(value: Any, path: Sequence[str | int], new: Any) -> Any:
-    """A copy of a value with another one at a path; without the key, where the new one is None."""
-    if not isinstance(value, dict):
-        return new if not path else None
-    copy = dict(cast("dict[str | int, Any]", value))
-    key = path[0]
-    if len(path) == 1:
-        copy[key] = new
-    elif key in copy:
-        copy[key] = _put(copy[key], path[1:], new)
-    if copy.get(key) is None:
-        copy.pop(key, None)
-    return copy
