@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.parts import tokens_of
 from flowengine.context import Context
 from flowengine.errors import DefinitionError, GuardrailError, OutputError, PermanentModelError, RunError
 from flowengine.llm.messages import Message, ToolRequest
 from flowengine.llm.model import Reply
 from flowengine.llm.scripted import ScriptedModel
+from flowengine.llm.tokens import count_tokens
 from flowengine.providers.conversation import ConversationHistoryProvider
 from flowengine.providers.packer import BudgetError
 from flowengine.providers.provider import ContextProvider
@@ -306,6 +308,35 @@ async def test_results_of_tools_are_cut_down_where_the_chat_outgrows_its_budget(
     assert len(older) < len(newer)
     assert newer.startswith("west: Something is there.")
     assert [len(each.result) for each in recorder.of(ToolCall)] == [1206, 1206]
+
+
+@pytest.mark.parametrize("budget", [240, 300, 400])
+async def test_no_request_of_a_generation_exceeds_its_budget(budget: int):
+    def look(at: str) -> str:
+        "Look somewhere."
+        return f"{at}: " + "何かがあります。 " * 60
+
+    schema = {
+        "type": "object",
+        "properties": {"place": {"type": "string", "description": "Where it is, in a word"}},
+        "required": ["place"],
+    }
+    wish = Reply("", tuple(ToolRequest(str(n), "look", f'{{"at": "{n}"}}') for n in range(3)))
+    model = ScriptedModel([wish, {"plac": "here"}, wish, {"place": "here"}])
+    agent = Agent(
+        "a",
+        "Look.",
+        model=model,
+        tools=[look],
+        output_model=schema,
+        context_providers=[Facts("A sentence of a file. " * 50)],
+        session_history=["User: Hi\nAssistant: Hello"] * 3,
+        context_budget=budget,
+    )
+    context = await agent.run_async("Where?")
+    assert context.result.content == {"place": "here"}
+    assert len(model.requests) == 4
+    assert max(tokens_of(each.messages, count_tokens) for each in model.requests) <= budget
 
 
 async def test_the_models_window_is_the_budget_where_none_is_given(recorder: Any):
