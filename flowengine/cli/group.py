@@ -10,6 +10,7 @@ import click
 __all__ = ["COMMANDS", "CommandTable"]
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "init": ("flowengine.cli.commands.init", "Write a project to begin with."),
     "run": ("flowengine.cli.commands.run", "Run a flow."),
     "validate": ("flowengine.cli.commands.validate", "Check flow files without running them."),
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),

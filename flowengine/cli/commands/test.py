@@ -22,13 +22,13 @@ _SUFFIX = ".flowtest.yaml"
 
 
 @click.command("test")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option(
     "--cassettes", type=click.Choice(MODES), help="none: play only; once: record where there is no file; new: record "
     "what the file lacks; all: record anew.  [default: none where CI is set, else once]",
 )  # fmt: skip
 def command(paths: tuple[str, ...], cassettes: str | None) -> int:
-    """Run flowtest files; a folder stands for all of them below it.
+    """Run flowtest files; a folder, by default this one, stands for all of them below it.
 
     No model is asked unless a cassette records. Exit code 1 where a case fails, 2 where a file is wrong.
     """
@@ -37,7 +37,7 @@ def command(paths: tuple[str, ...], cassettes: str | None) -> int:
     os.environ.setdefault(REQUESTS, "0")
     results, mode = Results(), chosen_mode(cassettes)
     with results.alone():
-        tests = [load_flowtest(file) for path in paths for file in flowtest_files(path)]
+        tests = [load_flowtest(file) for path in paths or (".",) for file in flowtest_files(path)]
     failed = sum(_run(test, mode, results) for test in tests)
     complain(_summary(tests, failed))
     return 1 if failed else 0

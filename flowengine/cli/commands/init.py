@@ -1,0 +1,113 @@
+"""`flowengine init`: a project to begin with: a flow, its test, the project file, and the schema for editors."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+import flowengine
+from flowengine.cli.plain import dumps
+from flowengine.cli.terminal import complain
+from flowengine.errors import InputError, did_you_mean
+from flowengine.spec.json_schema import json_schema
+
+__all__ = ["command"]
+
+SCHEMA: Final = ".flowengine/flow-v1.schema.json"
+_BESIDE: Final = {
+    "parallel_research": ("wider_search.yaml", "research_tools.py"),
+    "support_triage": ("knowledge/policies.md",),
+    "tool_agent": ("tool_agent_tools.py",),
+    "channel_reply": ("channel_reply_tools.py",),
+}
+"""What an example needs beside its own file."""
+_PROJECT: Final = """\
+# What the flows of this folder may do. All keys: `flowengine explain FE504`, and the documentation.
+# allow_calls: modules that `call:` and `tools:` may import. allow_env: variables that templates may read.
+allow_calls = {calls}
+allow_env = []
+"""
+_SERVERS: Final = """\
+# allow_mcp: commands and addresses of MCP servers that agents may use.
+allow_mcp = {servers}
+"""
+_IGNORED: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
+
+
+@click.command("init")
+@click.argument("folder", metavar="[FOLDER]", default=".")
+@click.option("--example", "name", default="hello", show_default=True, metavar="NAME", help="Which flow to begin with.")
+@click.option("--list", "listing", is_flag=True, help="Only list the examples.")
+def command(folder: str, name: str, listing: bool) -> int:
+    """Write a project into FOLDER: a flow with a test, the project file, and a schema that editors complete from.
+
+    Files that are there already are left as they are.
+    """
+    examples = {path.stem: path for path in sorted(_examples().glob("*.yaml"))}
+    if listing:
+        for each in examples:
+            click.echo(each)
+        return 0
+    if name not in examples:
+        known = did_you_mean(name, examples) or f"; there are: {', '.join(examples)}"
+        raise InputError(f"there is no example '{name}'{known}")
+    root = Path(folder)
+    written = [path for path, text in _files(name, examples[name]) if _write(root / path, text)]
+    for path in written:
+        complain(f"wrote {root / path}")
+    if not written:
+        complain("everything is there already")
+    complain(f"next: cd {folder}; flowengine validate {name}.yaml; flowengine test")
+    return 0
+
+
+def _examples() -> Path:
+    """In an installation beside the code, in a checkout beside the package."""
+    package = Path(flowengine.__file__).parent
+    installed = package / "examples"
+    return installed if installed.is_dir() else package.parent / "flows"
+
+
+def _files(name: str, example: Path) -> Iterator[tuple[Path, str]]:
+    """Where in the project, and what."""
+    folder = example.parent
+    flow = example.read_text("utf-8").removeprefix(
+        "# yaml-language-server: $schema=../.flowengine/flow-v1.schema.json\n"
+    )
+    yield Path(f"{name}.yaml"), f"# yaml-language-server: $schema={SCHEMA}\n{flow}"
+    beside = [each for each in _BESIDE.get(name, ()) if (folder / each).is_file()]
+    for each in beside:
+        text = (folder / each).read_text("utf-8")
+        yield Path(each), text.replace("$schema=../.flowengine", "$schema=.flowengine")
+    test = folder / "tests" / f"{name}.flowtest.yaml"
+    if test.is_file():
+        yield Path("tests", test.name), test.read_text("utf-8")
+    calls = [Path(each).stem for each in beside if each.endswith(".py")]
+    yield Path("flowengine.toml"), _PROJECT.format(calls=dumps(calls)) + _servers(folder, flow)
+    yield Path(SCHEMA), dumps(json_schema(), indent=2) + "\n"
+    yield Path(".gitignore"), _IGNORED
+
+
+def _servers(folder: Path, flow: str) -> str:
+    """What the examples' own project file allows, for a flow that names servers."""
+    if "mcp_servers:" not in flow:
+        return ""
+    project = tomllib.loads((folder / "flowengine.toml").read_text("utf-8"))
+    return _SERVERS.format(servers=dumps(project.get("allow_mcp", [])))
+
+
+def _write(path: Path, text: str) -> bool:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        complain(f"left {path} as it is")
+        return False
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+    return True
