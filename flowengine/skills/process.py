@@ -6,6 +6,7 @@ It knows time, bytes and memory, and no skill. It blocks: asynchronous callers g
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -22,6 +23,8 @@ __all__ = ["Command", "run_command"]
 _LOOK: Final = 0.05
 """Seconds between two looks at memory, files, the clock and `stop`."""
 _PIECE: Final = 65_536
+_GONE: Final = 2.0
+"""Seconds at most to wait for a process that was killed."""
 
 
 class Command(NamedTuple):
@@ -61,10 +64,26 @@ def run_command(command: Command, limits: Limits, stop: threading.Event) -> Outc
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and its group; what it confined ends with it."""
+    """End the process and all below it, and wait until they are gone."""
+    handles = list(_handles(process.pid))
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+    for handle in handles:
+        with suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
     process.wait()
+    for handle in handles:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        waiting.poll(1_000 * _GONE)
+        os.close(handle)
+
+
+def _handles(pid: int) -> Iterator[int]:
+    """Of the process and all below it; a handle means that process and no later one of its number."""
+    for each in _tree(pid):
+        with suppress(OSError):
+            yield os.pidfd_open(each)
 
 
 class _Conversation:

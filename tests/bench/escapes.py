@@ -12,16 +12,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import anyio
 
 from flowengine.skills.sandbox import Sandbox
 from flowengine.skills.script import Limits, Outcome
 
-__all__ = ["ESCAPES", "LIMITS", "World", "attempt", "world"]
+__all__ = ["ESCAPES", "LIMITS", "World", "attempt", "is_running", "world"]
 
 LIMITS = Limits(
     seconds=2, memory=300_000_000, processes=32, open_files=128, files=2_000, scratch=20_000_000, output=50_000
@@ -377,7 +375,6 @@ async def attempt(name: str, there: World, sandbox: Sandbox | None = None) -> tu
     before = _contents(there.skill)
     path = f"scripts/{list(ESCAPES).index(name)}.py"
     outcome = await (sandbox or Sandbox(LIMITS)).run(there.skill, path, [json.dumps(there.given)])
-    await anyio.sleep(0.05)
     problems = [line for line in outcome.stdout.splitlines() if "ESCAPED" in line]
     if outcome.seconds > LIMITS.seconds + 1:
         problems.append(f"it took {outcome.seconds:.1f} s")
@@ -387,7 +384,7 @@ async def attempt(name: str, there: World, sandbox: Sandbox | None = None) -> tu
         problems.append("it ended a process of the machine")
     if _contents(there.skill) != before:
         problems.append("it changed the skill")
-    if _is_running(there.given["marker"]):
+    if is_running(there.given["marker"]):
         problems.append("it left a process behind")
     return "; ".join(problems), outcome
 
@@ -397,11 +394,10 @@ def _contents(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(each): (each.read_bytes(), each.stat().st_mode) for each in files}
 
 
-def _is_running(marker: str) -> bool:
+def is_running(marker: str) -> bool:
+    """Whether a process has this in its command line."""
     for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if each.read_bytes().rstrip(b"\0").endswith(marker.encode()):
+        with suppress(OSError):
+            if marker.encode() in each.read_bytes():
                 return True
-        except OSError:
-            continue
     return False

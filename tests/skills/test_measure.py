@@ -1,0 +1,64 @@
+"""What disclosure saves, and whether the right skill is still chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flowengine.llm.scripted import ScriptedModel
+from flowengine.skills.measure import Measured, Task, by_model, by_words, chosen, measured, total
+from flowengine.skills.store import SkillStore
+from tests.bench.skills import choices, draws, library
+
+MakeSkill = Callable[..., Path]
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_skill_in_use_costs_its_body_the_list_and_the_tools(make: MakeSkill, root: Path) -> None:
+    make("a", body="word " * 500)
+    make("b", body="word " * 3_000)
+    store = SkillStore(root)
+    first, second = [await measured(store, each) for each in store.skills()]
+    assert first.tokens_eager == second.tokens_eager > 3_500
+    assert 550 < first.tokens_actual < 800
+    assert 3_050 < second.tokens_actual < 3_300
+    assert first.saved == pytest.approx(1 - first.tokens_actual / first.tokens_eager)
+
+
+async def test_of_a_long_body_the_sections_that_fit_the_task_count(make: MakeSkill, root: Path) -> None:
+    sections = "".join(f"## Part {number}\n{'filler ' * 1_000}{topic}\n" for number, topic in enumerate("abcdefgh"))
+    make("a", body=f"# Guide\nIn short.\n{sections}")
+    store = SkillStore(root)
+    found = await measured(store, store.skills()[0], "part 3")
+    assert 3_000 < found.tokens_actual < 3_700 < 8_000 < found.tokens_eager
+
+
+async def test_the_total_is_the_middle_the_tenth_and_the_worst() -> None:
+    cases = [Measured("a", 100, 100 - saved) for saved in range(100)]
+    assert tuple(total(cases)) == pytest.approx((0.495, 0.1, 0.0))
+
+
+async def test_who_chooses_sees_what_agents_see(make: MakeSkill, root: Path) -> None:
+    make("haiku", "Writes poems of three lines.", body="Count the syllables.\n")
+    make("sonnet", "Writes poems of fourteen lines.", body="Mind the rhyme.\n")
+    store = SkillStore(root)
+    tasks = [Task("a poem of three lines", "haiku"), Task("mind the rhyme", "sonnet")]
+    assert await chosen(store, tasks, by_words()) == (2, 1, 2)
+    model = ScriptedModel([" `Haiku`.", "haiku", "I would load sonnet", "sonnet"])
+    assert await chosen(store, tasks, by_model(model)) == (2, 1, 2)
+    asked = model.requests[0].messages
+    assert "- haiku: Writes poems of three lines." in asked[0].content
+    assert "syllables" not in asked[0].content
+    assert "Count the syllables." in model.requests[1].messages[0].content
+    assert asked[1].content.endswith("a poem of three lines")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_ten_skills_of_a_library_cost_as_little_as_promised(tmp_path: Path) -> None:
+    skills = library(tmp_path)
+    saved = total(await draws(skills, 25))
+    assert (saved.median >= 0.88, saved.p10 >= 0.75, saved.worst >= 0.60) == (True, True, True), saved
+    found = await choices(skills, 8)
+    assert found.listed >= found.eager

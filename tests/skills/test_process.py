@@ -1,0 +1,78 @@
+"""One command, its output, and its end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+
+from flowengine.skills.process import Command, run_command
+from flowengine.skills.script import Limits, Outcome
+
+
+def run(code: str, stdin: bytes = b"", stop: threading.Event | None = None, **limits: float) -> Outcome:
+    command = Command([sys.executable, "-c", code], stdin, {"PATH": "/usr/bin:/bin"})
+    return run_command(command, Limits(**limits), stop or threading.Event())  # type: ignore[arg-type] - some are whole
+
+
+def test_both_outputs_and_the_exit_code_come_back() -> None:
+    outcome = run("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    assert outcome[:3] == (3, "out\n", "err\n")
+    assert outcome.ending == "exit"
+
+
+def test_much_input_is_given_while_much_output_is_read() -> None:
+    outcome = run("import sys; sys.stdout.write(sys.stdin.read())", b"x" * 1_000_000, output=2_000_000)
+    assert len(outcome.stdout) == 1_000_000
+
+
+def test_input_that_nobody_reads_is_no_error() -> None:
+    assert run("import os; os.close(0); print(1)", b"x" * 1_000_000).stdout == "1\n"
+
+
+def test_output_is_cut_while_it_is_read() -> None:
+    outcome = run("while True: print('x' * 1000)", output=5_000)
+    assert (len(outcome.stdout), outcome.ending) == (5_000, "output")
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    assert run("import os; os.write(1, b'a\\xff')").stdout == "a\ufffd"
+
+
+def test_a_command_that_takes_too_long_is_ended() -> None:
+    begun = time.monotonic()
+    outcome = run("import time; print('begun', flush=True); time.sleep(60)", seconds=0.5)
+    assert (outcome.stdout, outcome.ending, outcome.code) == ("begun\n", "time", 137)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_command_that_closed_its_outputs_is_waited_for_and_ended() -> None:
+    assert run("import os, time; os.close(1); os.close(2); time.sleep(60)", seconds=0.5).ending == "time"
+    assert run("import os, time; os.close(1); os.close(2); time.sleep(0.3); os._exit(4)").code == 4
+
+
+def test_who_holds_the_outputs_after_the_end_is_not_waited_for() -> None:
+    begun = time.monotonic()
+    outcome = run("import os, time\nif os.fork() == 0:\n    os.setsid(); time.sleep(3); os._exit(0)\nprint(1)")
+    assert outcome.stdout == "1\n"
+    assert time.monotonic() - begun < 2.5
+
+
+def test_a_command_is_ended_from_outside() -> None:
+    stop = threading.Event()
+    threading.Timer(0.2, stop.set).start()
+    begun = time.monotonic()
+    run("import time; time.sleep(60)", stop=stop)
+    assert time.monotonic() - begun < 5
+
+
+def test_memory_of_all_processes_together_is_watched() -> None:
+    code = "import os, time\nfor _ in range(3): os.fork()\nblock = bytearray(os.urandom(20_000_000)); time.sleep(60)"
+    assert run(code, seconds=20, memory=100_000_000).ending == "memory"
+
+
+def test_a_program_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        run_command(Command(["/nowhere"]), Limits(), threading.Event())
