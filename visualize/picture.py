@@ -67,7 +67,7 @@ class PictureNode(NamedTuple):
     begun: int = 0
     """Items or rounds that began; of a map or a loop."""
     total: int | None = None
-    """Items of a map, where that is known."""
+    """Items of a map, or rounds that a loop may have, where that is known."""
     hidden: int = 0
     """Nodes of its body that are not drawn."""
 

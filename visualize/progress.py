@@ -101,7 +101,7 @@ class NodeRow:
     result: NodeResult | None = None
     spot: Spot = field(default_factory=lambda: Spot(""))
     total: int | None = None
-    """Items of a map, once it knows how many."""
+    """Items of a map, once it knows how many; rounds that a loop may have."""
     units: set[int] = field(default_factory=set[int])
     """Indices of the items or rounds that began."""
     inside: Counter[NodeStatus] = field(default_factory=Counter[NodeStatus])
@@ -179,6 +179,7 @@ class Progress:
             spot = self.skeleton.spot(path)
             site = self.skeleton.sites.get(spot.site)
             row = self.nodes[path] = NodeRow(path, "" if site is None else site.kind, spot=spot)
+            row.total = None if site is None or site.body is None else site.body.most
             self.times.setdefault(spot.site, []).append(row)
             if spot.container is not None:
                 container = self._row(spot.container)

@@ -52,6 +52,9 @@ class Level:
     """Nodes in topological order and the edges between them."""
 
     def __init__(self, graph: Mapping[str, Any], parent: str | None = None) -> None:
+        most = graph.get("most")
+        self.most = most if isinstance(most, int) else None
+        """How often it runs at most; None where that is not known."""
         self.sites: dict[str, Site] = {}
         """By their ids."""
         for name, kind, *more in _rows(graph.get("nodes")):
@@ -78,7 +81,8 @@ class Level:
     def plain(self) -> dict[str, Any]:
         """The level as a journal's graph has it, without what made no sense there."""
         nodes = [[s.id, s.kind] if s.body is None else [s.id, s.kind, s.body.plain()] for s in self.sites.values()]
-        return {"nodes": nodes, "edges": [[source, target, list(labels)] for source, target, labels in self.edges]}
+        edges = [[source, target, list(labels)] for source, target, labels in self.edges]
+        return {"nodes": nodes, "edges": edges, **({} if self.most is None else {"most": self.most})}
 
     def spot(self, path: str, begun: str = "") -> Spot | None:
         """Where the rest of a path leads in this level; `begun` is what went before it."""

@@ -128,10 +128,10 @@ def spending(node: PictureNode) -> str:
 
 def times(node: PictureNode) -> str:
     """
-    >>> times(PictureNode("polish", "map", begun=3, total=4)), times(PictureNode("polish", "loop", begun=3))
-    (' ×3 of 4', ' ×3')
+    >>> times(PictureNode("polish", "loop", "running", begun=3, total=4))
+    ' ×3 of 4'
     """
-    if not node.begun and node.total is None:
+    if node.status is None or (not node.begun and node.total is None):
         return ""
     return f" ×{node.begun:,}" + (f" of {node.total:,}" if node.total is not None else "")
 

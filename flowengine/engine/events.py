@@ -68,7 +68,7 @@ class RunStarted(NamedTuple):
     graph: Mapping[str, Any] = {}
     """The picture's skeleton, so that a run can be drawn without its flow: {"nodes": [[id, kind]], "edges":
     [[source, target, [labels]]], "state": {key: [merge rule, default]}}. A map, loop or subflow has a third
-    item: the skeleton of its body."""
+    item: the skeleton of its body, with `most` rounds where that is known."""
     kept: Mapping[str, Any] = {}
     """What the run's session had kept before (`NodeResult.kept`)."""
     code: Mapping[str, str] = {}

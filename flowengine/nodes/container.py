@@ -50,6 +50,11 @@ class ContainerNode(FlowNode):
     def inside(self) -> Mapping[str, FlowNode]:
         return self.definitions
 
+    @property
+    def most(self) -> int | None:
+        """How often the body runs at most, where that is known before it does."""
+        return None
+
 
 def compiled(nodes: Mapping[str, FlowNode]) -> Body:
     """The graph of some nodes, and the nodes with their policies; `FlowError` for unknown targets and cycles."""
@@ -92,7 +97,12 @@ def skeleton_of(graph: Graph, nodes: Mapping[str, FlowNode]) -> Mapping[str, Any
     drawn: list[list[Any]] = []
     for vertex in graph.vertices:
         node = nodes[vertex.id]
-        body = [skeleton_of(node.body.graph, node.inside)] if isinstance(node, ContainerNode) else []
+        body = [_body_of(node)] if isinstance(node, ContainerNode) else []
         drawn.append([vertex.id, vertex.kind, *body])
     edges = [[source, target, opened] for (source, target), opened in labels.items()]
     return freeze({"nodes": drawn, "edges": edges})
+
+
+def _body_of(node: ContainerNode) -> Mapping[str, Any]:
+    shape = skeleton_of(node.body.graph, node.inside)
+    return shape if node.most is None else freeze({**shape, "most": node.most})

@@ -62,6 +62,10 @@ class LoopNode(ContainerNode):
         self.best_by = best_by
         self.exhausted_fails = exhausted_fails
 
+    @property
+    def most(self) -> int:
+        return self.max_iterations
+
     async def run(self, context: Context, /) -> Ended:
         told = {record.index: record for record in context.recorded if type(record) is RoundEnded}
         variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})

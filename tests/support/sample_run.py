@@ -38,7 +38,7 @@ GRAPH: Final[dict[str, Any]] = {
     "nodes": [
         ["draft", "agent"],
         ["polish", "loop", {"nodes": [["judge", "evaluation"], ["improve", "agent"]],
-                            "edges": [["judge", "improve", ["fail"]]]}],
+                            "edges": [["judge", "improve", ["fail"]]], "most": 4}],
         ["investigate", "map", {"nodes": [["search", "function"], ["summarise", "agent"]],
                                 "edges": [["search", "summarise", []]]}],
         ["triage", "routing"],

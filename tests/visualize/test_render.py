@@ -177,7 +177,7 @@ def test_containers_are_drawn_round_their_bodies():
             assert inner.y + inner.height / 2 <= outer.y + outer.height / 2
             assert inner.y - inner.height / 2 >= outer.y - outer.height / 2 + placed.frames[node.parent]
     texts = svg_texts(to_svg(picture))
-    assert {"polish ×3", "investigate ×4 of 4", "judge", "leaf"} <= set(texts)
+    assert {"polish ×3 of 4", "investigate ×4 of 4", "judge", "leaf"} <= set(texts)
 
 
 def test_a_container_inside_many_others_is_drawn():
@@ -187,7 +187,10 @@ def test_a_container_inside_many_others_is_drawn():
 def test_mermaid_has_a_subgraph_for_each_container():
     lines = [line.strip() for line in to_mermaid(picture_of_run(research_run())).splitlines()]
     assert sum(line.startswith("subgraph ") for line in lines) == lines.count("end") == 4
-    assert 'subgraph n1["polish ×3<br/>loop<br/>✓ succeeded · 3.0 s<br/>5 calls · 1,680 tokens · #36;0.0080"]' in lines
+    assert (
+        'subgraph n1["polish ×3 of 4<br/>loop<br/>✓ succeeded · 3.0 s<br/>5 calls · 1,680 tokens · #36;0.0080"]'
+        in lines
+    )
 
 
 # --- by ourselves ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ function levelOf(graph, parent = null) {
     sites.set(id, { path, id, kind, parent, body: body ? levelOf(body, path) : null });
   }
   const containers = [...sites.values()].filter((site) => site.body).sort((a, b) => b.id.length - a.id.length);
-  return { sites, containers, edges: graph.edges || [] };
+  return { sites, containers, edges: graph.edges || [], most: graph.most ?? null };
 }
 
 function* sitesOf(level) {
@@ -69,8 +69,8 @@ class Run {
     const site = this.sites.get(spot.site);
     row = {
       id: path, spot, kind: site ? site.kind : "", status: "pending", started: null, ended: null, usage: usage(),
-      calls: [], retries: 0, cause: null, error: null, route: null, output: null, state: null, finished: false,
-      total: null, units: new Set(), inside: {}, asked: false, answered: false,
+      calls: [], retries: 0, cause: null, error: null, route: null, output: null, state: null,
+      total: site && site.body ? site.body.most : null, units: new Set(), inside: {}, asked: false, answered: false,
     };
     this.rows.set(path, row);
     if (!this.times.has(spot.site)) this.times.set(spot.site, []);
@@ -144,12 +144,11 @@ const APPLY = {
   start: (run, row, line) => {
     if (SETTLED.has(row.status)) row.asked = row.answered = false;
     Object.assign(row, { started: line.at, ended: null, cause: null, error: null, route: null, output: null });
-    Object.assign(row, { state: null, finished: false });
+    row.state = null;
     run.become(row, (row.asked && !row.answered) || onlyWaits(row) ? "waiting" : "running");
   },
   finish: (run, row, line) => {
     Object.assign(row, { route: line.route ?? null, output: line.output ?? null, state: line.state ?? null });
-    row.finished = true;
     run.settle(row, line.at, "succeeded");
   },
   fail: (run, row, line) => { row.error = line.error; run.settle(row, line.at, "failed"); },
@@ -291,7 +290,7 @@ function stateOf(run) {
     for (const site of level.sites.values()) {
       const row = rows.get(unit + site.id);
       if (!row) continue;
-      if (row.finished) {
+      if (row.status === "succeeded") {
         for (const [key, value] of Object.entries(row.state || {})) write(state, run.head.state, key, value);
       } else if (site.body && site.kind !== "subflow") {
         for (const each of unitsOf(row)) walk(site.body, each, rows);

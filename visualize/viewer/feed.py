@@ -30,6 +30,7 @@ Texts and values are cut short: what is whole is in the node's panel.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -47,10 +48,12 @@ from flowengine.engine.events import (
 from flowengine.records import (
     Answered,
     Asked,
+    Brought,
     MapBegan,
     ModelCall,
     Notice,
     ProviderFailed,
+    Receipt,
     Retry,
     Reused,
     Round,
@@ -197,6 +200,16 @@ def _provider(failed: ProviderFailed) -> Line:
     return {"text": preview(f"context provider {failed.provider} failed: {failed.error}")}
 
 
+def _receipt(receipt: Receipt) -> Line:
+    counts = Counter(str(row.get("state", "")) for row in receipt.fragments)
+    told = ", ".join(f"{count} {state}".strip() for state, count in counts.items())
+    return {"text": f"what entered the prompt: {told or 'nothing'}"}
+
+
+def _brought(brought: Brought) -> Line:
+    return {"text": f"context providers brought {len(brought.fragments)} fragments"}
+
+
 def _skill(load: SkillLoad) -> Line:
     return {"text": preview(f"skill {load.skill}, level {load.level}, {load.tokens} tokens")}
 
@@ -218,5 +231,7 @@ _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
     "Notice": ("told", _notice),
     "ProviderFailed": ("told", _provider),
     "SkillLoad": ("told", _skill),
+    "Receipt": ("told", _receipt),
+    "Brought": ("told", _brought),
 }
 _OTHER: Final = ("told", _other)

@@ -53,8 +53,8 @@ def _of_row(run: Reading, row: NodeRow, approving: Approving | None) -> Iterator
     for seq, event in finished[-1:]:
         result = event.result
         yield _routing(result.routing, seq) if result.routing is not None else None
-        yield section("Output", value(result.output), seq=seq) if result.output is not None else None
         yield _evaluation(result.evaluation, seq) if result.evaluation is not None else None
+        yield _output(result.output, seq)
         yield _state(run.states.changes(row.id), run.states.seen(row.id), seq)
     yield from _inside(run, row)
     records: list[tuple[int, Any]] = [(seq, event.record) for seq, event in part if isinstance(event, NodeRecorded)]
@@ -98,6 +98,15 @@ def _error(error: ErrorInfo, seq: int) -> Markup:
         seq=seq,
         class_="bad",
     )
+
+
+def _output(output: Any, seq: int) -> Markup | None:
+    """What came out; a judgement or a decision is told already, in words."""
+    if output is None:
+        return None
+    if isinstance(output, (EvaluationResult, RoutingResult)):
+        return fold("Output", value(output), seq=seq)
+    return section("Output", value(output), seq=seq)
 
 
 def _routing(routing: RoutingResult, seq: int) -> Markup:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from flowengine.records import (
     Answered,
     Asked,
+    Brought,
     EffectDecided,
     MapBegan,
     ModelCall,
@@ -143,6 +144,15 @@ def _receipt(receipt: Receipt, seq: int) -> Markup:
     return section(f"Context receipt{budget}", table(names, rows, numbers=numbers), seq=seq)
 
 
+def _brought(brought: Brought, seq: int) -> Markup:
+    """The fragments as the providers gave them, before anything was shortened."""
+    parts = [
+        fold(" · ".join(str(row[name]) for name in ("source", "label") if row.get(name)), value(row.get("text", row)))
+        for row in brought.fragments
+    ]
+    return section(f"Brought by context providers: {len(parts)}", parts, seq=seq)
+
+
 def _cell(found: Any) -> str:
     return "" if found is None else f"{found:,}" if isinstance(found, int) else shown(found)
 
@@ -214,6 +224,7 @@ _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
     "ToolCall": _tool_call,
     "EffectDecided": _decided,
     "Receipt": _receipt,
+    "Brought": _brought,
     "SkillLoad": _skill,
     "ProviderFailed": _provider,
     "Round": _told_elsewhere,

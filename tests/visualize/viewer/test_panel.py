@@ -81,7 +81,7 @@ def test_the_panel_of_a_skipped_node_has_the_cause():
 def test_the_panel_of_a_container_lists_what_ran_inside():
     markup = panel("polish")
     text = words(markup)
-    assert "Inside, ×3 Node Status Took Cost Result round[0].judge ✓ succeeded 500 ms $0.0006" in text
+    assert "Inside, ×3 of 4 Node Status Took Cost Result round[0].judge ✓ succeeded 500 ms $0.0006" in text
     assert "Round 2: stopped here, best_by 0.9" in text
     assert 'href="#node=polish.round%5B2%5D.judge"' in markup
     assert "Inside, ×4 of 4" in words(panel("investigate"))
