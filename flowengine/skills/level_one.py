@@ -7,6 +7,7 @@ descriptions of those that suit the task best; a tool finds the others, and the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from flowengine.catalogue import Catalogue
@@ -45,23 +46,36 @@ def listing_of(skills: Sequence[Skill], best: Iterable[Skill], words: Catalogue,
         return whole
     names = _names(skills, words, int(budget * _FOR_NAMES))
     lines: list[str] = []
-    text = ""
+    tokens = count_tokens(_some(skills, lines, names, words))
     for skill in best:
-        tried = _some(skills, [*lines, line(skill)], names, words)
-        if count_tokens(tried) > budget:
+        tokens += count_tokens(f"{line(skill)}\n")
+        if tokens > budget:
             break
         lines.append(line(skill))
-        text = tried
-    text = text or _some(skills, lines, names, words)
-    return Listing(text, count_tokens(text), False)
+    return _within(skills, lines, names, words, budget)
+
+
+def _within(skills: Sequence[Skill], lines: list[str], names: str, words: Catalogue, budget: int) -> Listing:
+    """The parts as one text. Counted as a whole they may be a few tokens more than the sum, so the last may go."""
+    while True:
+        text = _some(skills, lines, names, words)
+        tokens = count_tokens(text)
+        if tokens <= budget or not lines:
+            return Listing(text, tokens, False)
+        lines.pop()
 
 
 def _whole(skills: Sequence[Skill], words: Catalogue, budget: int) -> Listing | None:
     text = words("catalogue.all", lines="\n".join(map(line, skills)))
-    if estimate_tokens(text) > 4 * budget:  # Not worth counting.
-        return None
-    tokens = count_tokens(text)
+    tokens = _counted(text, 4 * budget)
     return Listing(text, tokens, True) if tokens <= budget else None
+
+
+@lru_cache(maxsize=32)
+def _counted(text: str, most: int) -> int:
+    """Tokens; an estimate where that is above a number. The same list is asked for at each turn of a run."""
+    estimated = estimate_tokens(text)
+    return estimated if estimated > most else count_tokens(text)
 
 
 def _some(skills: Sequence[Skill], lines: Sequence[str], names: str, words: Catalogue) -> str:

@@ -105,10 +105,10 @@ async def choices(skills: Sequence[Path], count: int, seed: int = 1) -> Choices:
     return made
 
 
-async def list_tokens(skills: Sequence[Path]) -> list[int]:
-    """Tokens of the list of all skills, for each request."""
+async def list_tokens(skills: Sequence[Path], step: int = 1) -> list[int]:
+    """Tokens of the list of all skills, for each request (or each so many)."""
     store = SkillStore(list(skills))
-    return [(await skill_access(store).fragments(each.request))[0].tokens or 0 for each in entries()]
+    return [(await skill_access(store).fragments(each.request))[0].tokens or 0 for each in entries()[::step]]
 
 
 async def misses(skills: Sequence[Path]) -> list[str]:
