@@ -20,7 +20,7 @@ from flowengine.llm.rate import RateLimitedModel, limiter_for
 from flowengine.llm.retrying import RetryingModel
 from flowengine.llm.vendors import ALIASES, OTHERS, VENDORS, Vendor
 
-__all__ = ["DefaultModel", "default_model", "detect", "get_llm"]
+__all__ = ["Connection", "DefaultModel", "connection_to", "default_model", "detect", "get_llm"]
 
 
 class _Question(NamedTuple):
@@ -150,20 +150,43 @@ def get_llm(
     >>> get_llm("offline").provider
     'offline'
     """
-    environ = os.environ if environ is None else environ
-    vendor, name = _resolved(model, provider, environ)
+    vendor, name, settings = connection_to(model, provider, environ=environ, require_key=require_key, **settings)
     if vendor.name == "offline":
         return OfflineModel()
+    made: Model = LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)
+    if limits is not None:
+        made = RateLimitedModel(made, limiter_for(vendor.name, limits))
+    return RetryingModel(made, max_retries) if max_retries else made
+
+
+class Connection(NamedTuple):
+    """What has to be known to call a model."""
+
+    vendor: Vendor
+    name: str
+    """The model's, without its provider."""
+    settings: dict[str, Any]
+    """Further arguments of every call: key, address, version, and what was asked for."""
+
+
+def connection_to(
+    model: str | None = None,
+    provider: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    require_key: bool = True,
+    **settings: Any,
+) -> Connection:
+    """Where a model is and how to call it, as `get_llm` finds it; for models that do something else than answer."""
+    environ = os.environ if environ is None else environ
+    vendor, name = _resolved(model, provider, environ)
     settings = {**_connection(vendor, environ), **settings}
     if require_key and vendor.key_variables and not settings.get("api_key"):
         raise ModelConfigError(
             f"model '{name}' of {vendor.name} needs a key: set {' or '.join(vendor.key_variables)}, "
             f"or choose another model ('offline' needs none)"
         )
-    made: Model = LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)
-    if limits is not None:
-        made = RateLimitedModel(made, limiter_for(vendor.name, limits))
-    return RetryingModel(made, max_retries) if max_retries else made
+    return Connection(vendor, name, settings)
 
 
 def _resolved(model: str | None, provider: str | None, environ: Mapping[str, str]) -> tuple[Vendor, str]:

@@ -1,4 +1,4 @@
-"""A language model's HTTP interface without a language model: OpenAI chat completions on loopback.
+"""A language model's HTTP interface without a language model: OpenAI chat completions and embeddings on loopback.
 
 It answers as it is told, keeps every request with its times, and can be slow, busy, broken,
 silent or cut off. It knows nothing of FlowEngine: what the product sends is judged by an
@@ -27,7 +27,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-__all__ = ["Answer", "Completion", "Failure", "Hang", "ModelServer", "Received", "ToolCall", "Truncated", "fill"]
+__all__ = [
+    "Answer",
+    "Completion",
+    "Failure",
+    "Hang",
+    "ModelServer",
+    "Received",
+    "ToolCall",
+    "Truncated",
+    "fill",
+    "letters",
+]
 
 
 # --- what a responder may answer --------------------------------------------------------------
@@ -224,6 +235,11 @@ def _chunks(completion: Completion, body: dict[str, Any]) -> list[dict[str, Any]
     return chunks
 
 
+def letters(text: str) -> list[float]:
+    """The embedding of a text: how often each letter is in it."""
+    return [float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
+
+
 def _head(status: int, headers: Mapping[str, Any]) -> bytes:
     lines = [f"HTTP/1.1 {status} Local", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
     return "\r\n".join(lines).encode()
@@ -283,6 +299,11 @@ class _Connection(asyncio.Protocol):
             self._current = Received(method, path, headers, shape, time.time(), connection=self._number)
             self._server.requests.append(self._current)
             self._plan(self._server.answer(shape), shape)
+        elif method == "POST" and path.endswith("/embeddings"):
+            shape = json.loads(body)
+            arrived = time.time()
+            self._server.requests.append(Received(method, path, headers, shape, arrived, arrived, False, self._number))
+            self._embed(shape)
         elif method == "GET" and path == "/requests":
             self._transport.write(_response(200, [asdict(each) for each in self._server.requests]))
         elif method == "DELETE" and path == "/requests":
@@ -318,6 +339,18 @@ class _Connection(asyncio.Protocol):
         else:
             self._transport.write(_response(200, _whole(_as_completion(answer), body)))
         self._done()
+
+    def _embed(self, body: dict[str, Any]) -> None:
+        """Vectors; a responder is asked only for whether it fails."""
+        answer = self._server.answer(body)
+        if isinstance(answer, Failure):
+            self._fail(answer)
+            return
+        data = [
+            {"object": "embedding", "index": at, "embedding": letters(text)} for at, text in enumerate(body["input"])
+        ]
+        usage = {"prompt_tokens": len(body["input"]), "total_tokens": len(body["input"])}
+        self._transport.write(_response(200, {"object": "list", "model": body["model"], "data": data, "usage": usage}))
 
     def _fail(self, failure: Failure) -> None:
         headers = {} if failure.retry_after is None else {"retry-after": failure.retry_after}
@@ -376,7 +409,7 @@ class ModelServer:
         self.host = host
         self.port = port
         self.requests: list[Received] = []
-        """Chat completions asked for, in order of arrival."""
+        """Chat completions and embeddings asked for, in order of arrival."""
         self.connections = 0
         """Connections ever made."""
         self._responder: Responder = default_responder

@@ -1,0 +1,159 @@
+"""Retrieval as a source: what a retriever finds for the query, from its own store or from documents on disk.
+
+It knows what is asked for and how hits are shown. How they are found is the retriever's matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from anyio import to_thread
+
+from flowengine.context import Fragment
+from flowengine.llm.embedding import embedder
+from flowengine.llm.slots import Slots
+from flowengine.providers.documents import DocumentSource
+from flowengine.providers.parameters import ParameterError
+from flowengine.providers.paths import MissingFileError, located
+from flowengine.providers.provider import ContextProvider
+from flowengine.retrieval.registry import open_retriever
+from flowengine.retrieval.retriever import Hit, Retriever
+
+__all__ = ["RetrievalProvider"]
+
+
+class RetrievalProvider(ContextProvider):
+    """The documents that are nearest to the query.
+
+    They come from a folder of texts or a file of JSON lines, kept up with, from what a store holds already, or from a
+    retriever of the user's own.
+    """
+
+    provider_name: ClassVar[str] = "retrieval"
+
+    def __init__(
+        self,
+        documents: str | os.PathLike[str] | None = None,
+        max_results: int = 5,
+        store: str | os.PathLike[str] | None = None,
+        retriever: str | Retriever = "sqlite",
+        settings: Mapping[str, Any] | None = None,
+        embedding: str | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`retriever`: one, or the name of one, made with `settings`. `store`: the file of our own."""
+        if max_results < 1:
+            raise ParameterError(f"max_results must be at least 1, not {max_results}", "max_results")
+        if documents is None and store is None and retriever == "sqlite" and not settings:
+            raise ParameterError("context provider 'retrieval' needs 'documents', 'store' or 'retriever'", "documents")
+        self.max_results = max_results
+        self._where = where
+        self._source = None if documents is None else _source_at(Path(documents).expanduser(), os.fspath(documents))
+        self._retriever = _made(retriever, store, settings, embedding) if isinstance(retriever, str) else retriever
+        self._turn = Slots(1)
+
+    @classmethod
+    def get_config_schema(cls) -> dict[str, Any]:
+        return {
+            "description": "The documents that are nearest to the query",
+            "parameters": {
+                "documents": {
+                    "type": "string",
+                    "default": None,
+                    "required": False,
+                    "description": "A folder of texts, or a file of JSON lines with `text`, `id` and `metadata`",
+                },
+                "max_results": {
+                    "type": "integer",
+                    "default": 5,
+                    "required": False,
+                    "description": "Documents that enter a prompt at most",
+                },
+                "store": {
+                    "type": "string",
+                    "default": None,
+                    "required": False,
+                    "description": "An SQLite file that holds the index; by default it is made in memory",
+                },
+                "retriever": {
+                    "type": "string",
+                    "default": "sqlite",
+                    "required": False,
+                    "description": "Which engine finds them: `sqlite`, or one that an installed package brings",
+                },
+                "settings": {
+                    "type": "object",
+                    "default": None,
+                    "required": False,
+                    "description": "What that engine is made with",
+                },
+                "embedding": {
+                    "type": "string",
+                    "default": None,
+                    "required": False,
+                    "description": "A model for embeddings, to find by meaning as well: openai/text-embedding-3-small",
+                },
+                "where": {
+                    "type": "object",
+                    "default": None,
+                    "required": False,
+                    "description": "Only documents whose metadata have these values",
+                },
+            },
+            "example": "- retrieval: {documents: docs, max_results: 5}",
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+        given = dict(config)
+        for name in ("documents", "store"):
+            if given.get(name) is not None:
+                given[name] = located(given[name], root, parameter=name)
+        return cls(**given)
+
+    async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
+        if self._source is not None:
+            await self._catch_up(self._source)
+        hits = await self._retriever.search(query, self.max_results, self._where)
+        return [_shown(hit)._replace(source=self.provider_name, priority=-rank) for rank, hit in enumerate(hits)]
+
+    def fresh(self) -> RetrievalProvider:
+        return self  # It remembers nothing but what the documents say.
+
+    async def _catch_up(self, source: DocumentSource) -> None:
+        """Bring the index up to the files: one at a time, so that nobody searches what is half there."""
+        async with self._turn.taken():
+            changes = await to_thread.run_sync(source.changes)
+            try:
+                if changes.removed:
+                    await self._retriever.remove(changes.removed)
+                if changes.added:
+                    await self._retriever.add(changes.added)
+            except BaseException:
+                source.forget()
+                raise
+
+
+def _shown(hit: Hit) -> Fragment:
+    """A hit under the name of its place, so that the model can say where it has it from."""
+    path, line = hit.metadata.get("path"), hit.metadata.get("line")
+    label = hit.id if path is None else str(path) if line is None else f"{path}:{line}"
+    return Fragment(f"{label}\n{hit.text}", "", label=label)
+
+
+def _source_at(path: Path, given: str) -> DocumentSource:
+    if not path.exists():
+        raise MissingFileError(f"the documents '{given}' are not there", "documents")
+    return DocumentSource(path)
+
+
+def _made(
+    name: str, store: str | os.PathLike[str] | None, settings: Mapping[str, Any] | None, embedding: str | None
+) -> Retriever:
+    further: dict[str, Any] = {} if store is None else {"path": os.fspath(store)}
+    if embedding is not None:
+        further["embed"] = embedder(embedding)
+    return open_retriever(name, **{**(settings or {}), **further})

@@ -1,0 +1,114 @@
+"""Texts cut into sections where their writers cut them: at headings, turns of a conversation, and blank lines.
+
+It knows lines, and which fragments are sections already. What becomes of a section is for those who rank or shorten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from flowengine.context import Fragment
+
+__all__ = ["of_pieces", "pieces_of", "sections"]
+
+_WHOLE: Final = frozenset({"conversation", "source_code", "long_term_memory", "retrieval"})
+"""Sources whose fragments are sections already."""
+
+_HEADING: Final = re.compile(r"#{1,6}\s+\S")
+_FENCE: Final = re.compile(r"\s*(```+|~~~+)")
+_SPEAKER: Final = re.compile(
+    r"(?:\*\*)?(?:user|human|assistant|ai|system|tool|tool call|tool result|function|observation|ユーザー|アシスタント|"
+    r"システム|ツール|用户|助手|系统|工具)(?:\*\*)?\s*(?:\([^)\n]*\)|\[[^\]\n]*\])?\s*[:：]",
+    re.IGNORECASE,
+)
+
+
+def sections(text: str) -> list[str]:
+    """The sections of a text in their order; put together with blank lines between them they say the same.
+
+    A heading goes with what stands below it, a speaker with all that is said until the next one, and code between
+    fences stays in one piece.
+
+    >>> sections("# Tea\\n\\nGreen.\\n\\n# Coffee\\nBlack.")
+    ['# Tea\\n\\nGreen.', '# Coffee\\nBlack.']
+    >>> sections("User: Hello\\nAssistant: Hi!\\n\\nHow can I help?\\nUser: Tea")
+    ['User: Hello', 'Assistant: Hi!\\n\\nHow can I help?', 'User: Tea']
+    >>> sections("One.\\n\\nTwo.")
+    ['One.', 'Two.']
+    """
+    lines = text.splitlines()
+    for begins in (_SPEAKER, _HEADING):
+        if any(begins.match(line) for line in _outside_of_code(lines)):
+            return _joined(_begun(lines, begins))
+    return _joined(_paragraphs(lines))
+
+
+def pieces_of(fragment: Fragment) -> list[str]:
+    """The sections of a fragment's text; what belongs to a group, and an exchange of a conversation, is one."""
+    return [fragment.text] if fragment.group or fragment.source in _WHOLE else sections(fragment.text)
+
+
+def of_pieces(fragment: Fragment, texts: Sequence[str]) -> Fragment:
+    """A fragment with what is left of its sections; itself where that is all."""
+    if list(texts) in ([fragment.text], pieces_of(fragment)):
+        return fragment
+    return fragment._replace(text="\n\n".join(texts), tokens=None)
+
+
+def _begun(lines: list[str], begins: re.Pattern[str]) -> Iterator[list[str]]:
+    """Groups of lines, each of which begins with a line of its kind; and what stands before the first."""
+    group: list[str] = []
+    for line, is_code in _marked(lines):
+        if not is_code and begins.match(line):
+            yield group
+            group = []
+        group.append(line)
+    yield group
+
+
+def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
+    group: list[str] = []
+    for line, is_code in _marked(lines):
+        if line.strip() or is_code:
+            group.append(line)
+        else:
+            yield group
+            group = []
+    yield group
+
+
+def _marked(lines: list[str]) -> Iterator[tuple[str, bool]]:
+    """(line, whether it is inside of fences, the fences included). One that nobody closes is none."""
+    closing = _closing_fences(lines)
+    until = -1
+    for number, line in enumerate(lines):
+        if number > until and number in closing:
+            until = closing[number]
+        yield line, number <= until
+
+
+def _closing_fences(lines: list[str]) -> dict[int, int]:
+    """Line of a fence → line of the one that closes it."""
+    found: dict[int, int] = {}
+    opened: tuple[int, str] | None = None
+    for number, line in enumerate(lines):
+        fence = _FENCE.match(line)
+        if fence is None:
+            continue
+        if opened is None:
+            opened = (number, fence[1])
+        elif fence[1].startswith(opened[1]) and not line.strip(" `~\t"):
+            found[opened[0]] = number
+            opened = None
+    return found
+
+
+def _outside_of_code(lines: list[str]) -> Iterator[str]:
+    return (line for line, is_code in _marked(lines) if not is_code)
+
+
+def _joined(groups: Iterator[list[str]]) -> list[str]:
+    texts = ("\n".join(group).strip("\n") for group in groups)
+    return [text for text in texts if text.strip()]
