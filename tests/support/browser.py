@@ -91,9 +91,17 @@ class Tab:
     def wait(self, expression: str, timeout: float = 5.0) -> None:
         """Until an expression of the page's script is true. (Playwright's own way needs `eval` inside the page.)"""
         deadline = time.monotonic() + timeout
-        while not self.evaluate(expression):
+        while not self._is_true(expression):
             assert time.monotonic() < deadline, f"not true within {timeout:g} s: {expression}; trouble: {self.trouble}"
             time.sleep(0.02)
+
+    def _is_true(self, expression: str) -> bool:
+        try:
+            return bool(self.evaluate(expression))
+        except Exception as error:
+            if "context was destroyed" in str(error):  # The page is giving way to another one.
+                return False
+            raise
 
 
 class Browser:
