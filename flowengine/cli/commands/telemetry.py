@@ -1,0 +1,49 @@
+"""`flowengine telemetry`: the trace of a run, for OpenTelemetry collectors or as lines of JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flowengine.cli.record import read
+from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.terminal import Results, complain
+from flowengine.errors import StoreUnavailableError
+from flowengine.telemetry.jsonl import lines_of
+from flowengine.telemetry.spans import spans_of
+
+__all__ = ["command"]
+
+
+@click.command("telemetry")
+@click.argument("references", metavar="RUN...", nargs=-1, required=True)
+@click.option("--otlp", metavar="URL", help="Send to a collector, such as http://localhost:4318.")
+@click.option("-o", "--output", metavar="FILE", help="Write lines of JSON there; left out: to stdout.")
+@click.option("--content", is_flag=True, help="With prompts, answers and arguments; personal data and secrets masked.")
+@store_option
+def command(references: tuple[str, ...], otlp: str | None, output: str | None, content: bool, store: str | None) -> int:
+    """Export the spans of RUNs: ids, starts of ids, or @last. The journal has all of it, so runs cost nothing more."""
+    with journals(chosen_store(store)) as kept:
+        traces = [spans_of(read(kept, kept.find(each)), content=content) for each in references]
+    if otlp is not None:
+        from flowengine.telemetry.otel import emit  # Only where it is asked for.
+        from flowengine.telemetry.otel import otlp as providers
+
+        with providers(otlp) as (tracers, meters):
+            for spans in traces:
+                emit(spans, tracers, meters)
+        complain(f"sent {sum(map(len, traces))} spans to {otlp}")
+        return 0
+    lines = [line for spans in traces for line in lines_of(spans)]
+    if output is None:
+        results = Results()
+        for line in lines:
+            results.line(line)
+        return 0
+    try:
+        Path(output).write_text("\n".join([*lines, ""]), "utf-8")
+    except OSError as error:
+        raise StoreUnavailableError(f"{output} cannot be written: {error.strerror}") from error
+    complain(f"wrote {output}: {len(lines)} spans")
+    return 0
