@@ -89,7 +89,7 @@ class Material:
         self._providers = providers
         self._contexts = contexts
         self._skills = skills
-        self._facts = {"agent_name": agent, "locale": words.locale}
+        self._facts: dict[str, Any] = {"agent_name": agent, "locale": words.locale, "gateway": gateway}
         self._words = words
         self._gateway = gateway
         self._recorded = recorded

@@ -99,7 +99,8 @@ class ContextProvider:
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str | Awaitable[str]:
         """Its section for a query; of a transform, what takes the place of `previous_context`.
 
-        `kwargs` carry `agent_name`. The empty text is no section.
+        `kwargs` carry `agent_name`, the agent's `locale`, and `gateway`, through which a model is asked so that the
+        call is on record. The empty text is no section.
         """
         if type(self).fragments is ContextProvider.fragments:
             raise NotImplementedError(f"{type(self).__name__} has to define get_context")

@@ -16,13 +16,13 @@ from flowengine.agents.parts import tokens_of
 from flowengine.context import Context
 from flowengine.errors import DefinitionError, GuardrailError, OutputError, PermanentModelError, RunError
 from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Reply
+from flowengine.llm.model import Reply, Request
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.llm.tokens import count_tokens
 from flowengine.providers.conversation import ConversationHistoryProvider
 from flowengine.providers.packer import BudgetError
 from flowengine.providers.provider import ContextProvider
-from flowengine.records import ProviderFailed, Receipt, ToolCall
+from flowengine.records import ModelCall, ProviderFailed, Receipt, ToolCall
 
 
 class Facts(ContextProvider):
@@ -92,8 +92,22 @@ async def test_a_prompt_without_any_context_is_as_if_there_were_no_providers():
 async def test_providers_are_asked_with_the_query_what_came_before_and_the_agents_name():
     first, second = Facts("one"), Facts("two")
     await Agent("writer", "I", model=ScriptedModel(["a"]), context_providers=[first, second]).run_async("Why?")
-    assert first.asked == [("Why?", None, {"agent_name": "writer", "locale": "en"})]
+    query, previous, facts = first.asked[0]
+    assert (query, previous, facts["agent_name"], facts["locale"]) == ("Why?", None, "writer", "en")
     assert second.asked[0][1] == "one"
+
+
+async def test_a_provider_that_asks_a_model_does_so_through_the_agents_door(recorder: Any):
+    class Asking(Facts):
+        async def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
+            request = Request("small", (Message("user", query),))
+            reply = await kwargs["gateway"].complete(ScriptedModel(["In short."]), request, purpose="summary")
+            return reply.content
+
+    model = ScriptedModel(["Fine."])
+    await Agent("a", "I", model=model, context_providers=[Asking()]).run_async("Why?", gateway=recorder)
+    assert asked(model).startswith("Context:\nIn short.")
+    assert [each.purpose for each in recorder.of(ModelCall)] == ["summary", "generation"]
 
 
 async def test_every_provider_is_told_of_an_interaction():
