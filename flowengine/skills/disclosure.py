@@ -171,17 +171,19 @@ class SkillAccess:
     # --- behind them ------------------------------------------------------------------------------
 
     async def _skills(self) -> tuple[Skill, ...]:
-        skills = await to_thread.run_sync(self.store.skills)
-        if self.store.strict:
-            errors = [str(each) for each in self.store.diagnostics() if each.severity == "error"]
-            if errors:
-                raise DefinitionError("skills break the specification:\n" + "\n".join(errors))
-        return skills
+        """All skills. What is left out is told once a run; where the store is strict it is an error."""
+        found = await to_thread.run_sync(self.store.look)
+        errors = [str(each) for each in found.diagnostics if each.severity == "error"]
+        if errors and self.store.strict:
+            raise DefinitionError("skills break the specification:\n" + "\n".join(errors))
+        for each in errors:
+            await self._scope.notice(f"a skill was left out: {each}", self._note)
+        return found.skills
 
     async def _skill(self, name: str) -> Skill:
         found = await to_thread.run_sync(self.store.find, name)
         if found is None:
-            raise RefusedError("skill", name=name[:100], hint=self.store.hint(name[:100]))
+            raise RefusedError("skill", name=name[:100], hint=await to_thread.run_sync(self.store.hint, name[:100]))
         return found
 
     async def _read(self, skill: Skill, path: str) -> LoadedText:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from flowengine.context import Note
-from flowengine.records import SkillLoad
+from flowengine.records import Notice, SkillLoad
 from flowengine.run_scope import RunScope
 from flowengine.skills.outline import Outline, outline_of
 from flowengine.skills.skill import LoadedText
@@ -22,6 +22,7 @@ class SkillScope:
     def __init__(self) -> None:
         self._held: dict[Hashable, LoadedText] = {}
         self._outlines: dict[Hashable, tuple[str, Outline]] = {}
+        self._noticed: set[str] = set()
 
     @classmethod
     def of(cls, run: RunScope | None) -> SkillScope:
@@ -36,6 +37,12 @@ class SkillScope:
         self._held[key] = loaded
         if note is not None:
             await note(SkillLoad(skill, level, loaded.tokens, loaded.seconds, loaded.memory))
+
+    async def notice(self, text: str, note: Note | None) -> None:
+        """Tell something once a run."""
+        if note is not None and text not in self._noticed:
+            self._noticed.add(text)
+            await note(Notice(text))
 
     def outline(self, key: Hashable, text: str) -> Outline:
         """The outline of a text, made once."""

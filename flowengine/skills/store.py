@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from flowengine.errors import DefinitionError, Diagnostic, did_you_mean
 from flowengine.llm.tokens import count_tokens
@@ -27,10 +27,17 @@ from flowengine.skills.reading import skill_of
 from flowengine.skills.search import SkillIndex
 from flowengine.skills.skill import LoadedText, Skill, Stamp
 
-__all__ = ["SkillStore"]
+__all__ = ["Look", "SkillStore"]
 
 _KEPT: Final = 16_000_000
 """Characters of bodies and files that are kept, over all."""
+
+
+class Look(NamedTuple):
+    """What there is at one moment."""
+
+    skills: tuple[Skill, ...]
+    diagnostics: tuple[Diagnostic, ...]
 
 
 class SkillStore:
@@ -55,18 +62,14 @@ class SkillStore:
         self._lock = threading.RLock()
         self._read: dict[Path, tuple[Stamp, Skill | Diagnostic]] = {}
         self._texts: OrderedDict[tuple[Path, Stamp], LoadedText] = OrderedDict()
-        self._skills: tuple[Skill, ...] = ()
-        self._diagnostics: tuple[Diagnostic, ...] = ()
 
     def skills(self) -> tuple[Skill, ...]:
         """All skills, as they are now."""
-        self._look()
-        return self._skills
+        return self.look().skills
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What is irregular, of skills and of folders: nothing is left out without a word here."""
-        self._look()
-        return self._diagnostics
+        return self.look().diagnostics
 
     def find(self, name: str) -> Skill | None:
         """The skill of this name; capitals, blanks and underscores make no difference."""
@@ -76,7 +79,7 @@ class SkillStore:
 
     def hint(self, name: str) -> str:
         """The nearest name, as the end of a message."""
-        return did_you_mean(_plain(name), [each.name for each in self._skills])
+        return did_you_mean(_plain(name), [each.name for each in self.skills()])
 
     def body(self, skill: Skill) -> LoadedText:
         """Level 2: the text below the frontmatter, as it is now. `OSError` where the file has gone."""
@@ -89,19 +92,20 @@ class SkillStore:
 
     # --- looking ----------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def look(self) -> Look:
+        """Both at once, of the same moment."""
         with self._lock:
             below = [places_below(root) for root in self.roots]
             places = {each.file: each for found in below for each in found.found}
             taken = [self._taken(each) for each in places.values()]
             self._read = {file: self._read[file] for file in places}
-            skills = _named_apart([each for each in taken if isinstance(each, Skill)], self.strict)
-            self._diagnostics = (
-                *(each for found in below for each in found.diagnostics),
-                *(each for each in taken if isinstance(each, Diagnostic)),
-                *(each for skill in skills for each in skill.diagnostics),
-            )
-            self._skills = tuple(each for each in skills if each.is_valid)
+        skills = _named_apart([each for each in taken if isinstance(each, Skill)], self.strict)
+        diagnostics = (
+            *(each for found in below for each in found.diagnostics),
+            *(each for each in taken if isinstance(each, Diagnostic)),
+            *(each for skill in skills for each in skill.diagnostics),
+        )
+        return Look(tuple(each for each in skills if each.is_valid), diagnostics)
 
     def _taken(self, place: Place) -> Skill | Diagnostic:
         known = self._read.get(place.file)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.records import SkillLoad
+from flowengine.records import Notice
 from flowengine.run_scope import RunScope
 from flowengine.skills.disclosure import SkillAccess, skill_access
 from flowengine.skills.sandbox import Sandbox
@@ -26,7 +26,7 @@ class Heard:
     """What was told."""
 
     def __init__(self) -> None:
-        self.records: list[SkillLoad] = []
+        self.records: list[Any] = []
 
     async def __call__(self, record: Any) -> None:
         self.records.append(record)
@@ -181,6 +181,20 @@ async def test_a_strict_store_with_a_broken_skill_is_an_error(make: MakeSkill, r
     access = SkillAccess(SkillStore(root, strict=True))
     with pytest.raises(DefinitionError, match=r"break the specification:\n.*SK302"):
         await access.fragments()
+
+
+async def test_a_skill_that_is_left_out_is_told_once_a_run(make: MakeSkill, root: Path) -> None:
+    make("a")
+    (root / "b" / "SKILL.md").mkdir(parents=True)
+    heard = Heard()
+    access = skill_access(root, note=heard)
+    for _ in range(2):
+        await access.fragments()
+        await access.tool_set()
+    told = [each for each in heard.records if isinstance(each, Notice)]
+    assert len(told) == 1
+    assert told[0].text.startswith("a skill was left out: ")
+    assert "SK106 the file cannot be read" in told[0].text
 
 
 async def test_a_budget_that_holds_nothing_is_an_error(make: MakeSkill, root: Path) -> None:
