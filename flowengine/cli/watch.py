@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from time import sleep
 from typing import NamedTuple
 
 from flowengine.cli.plain import event_line
 from flowengine.cli.terminal import Results, complain, has_live_stderr
 from flowengine.engine.events import Event
+from flowengine.engine.ports import JournalStore
 from visualize.progress import Progress
 
-__all__ = ["Reporting", "watching"]
+__all__ = ["Reporting", "follow", "watching"]
 
 
 class Reporting(NamedTuple):
@@ -55,3 +57,20 @@ def watching(
 
             until_the_end.enter_context(live_tree(progress))
         yield _Watch(progress, reporting, results)
+
+
+def follow(store: JournalStore, run_id: str, reporting: Reporting, results: Results, pause: float = 0.1) -> Progress:
+    """Watch a run that another process may be writing, until its last event, or until Ctrl-C. Nothing is written.
+
+    `pause`: seconds between two looks at the store.
+    """
+    progress, seen = Progress(), 0
+    with watching(progress, reporting, results) as listener, suppress(KeyboardInterrupt):
+        while True:
+            for event in store.events(run_id, seen):
+                listener(event)
+                seen += 1
+            if progress.finished is not None:
+                break
+            sleep(pause)
+    return progress

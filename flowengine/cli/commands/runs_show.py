@@ -13,6 +13,7 @@ from flowengine.cli.record import folded, node_events, read, records_of
 from flowengine.cli.sheet import run_sheet
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results
+from flowengine.cli.watch import Reporting, follow
 from flowengine.engine.events import Event
 
 __all__ = ["show"]
@@ -23,11 +24,19 @@ __all__ = ["show"]
 @click.option("--node", metavar="NODE", help="One node: its prompts, model calls, retries, output and errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; nothing is cut.")
 @click.option("--events", is_flag=True, help="Print each event as a line of JSON; nothing is cut.")
+@click.option("--watch", is_flag=True, help="Follow the run until it ends, whichever process it runs in.")
 @store_option
-def show(reference: str, node: str | None, as_json: bool, events: bool, store: str | None) -> int:
+def show(reference: str, node: str | None, as_json: bool, events: bool, watch: bool, store: str | None) -> int:
     """What happened in RUN: an id, the start of one, or @last."""
     if as_json and events:
         raise click.UsageError("--json and --events exclude each other")
+    if watch:
+        if node is not None or as_json:
+            raise click.UsageError("--watch goes with --events only: the whole run is followed")
+        with journals(chosen_store(store)) as kept:
+            follow(kept, kept.find(reference), Reporting(events=events), Results())
+        if events:
+            return 0
     with journals(chosen_store(store)) as kept:
         everything = read(kept, kept.find(reference))
     chosen = everything if node is None else node_events(everything, node)
