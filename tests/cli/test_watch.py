@@ -42,10 +42,7 @@ def test_a_run_of_another_process_is_followed_until_it_ends(tmp_path: Path):
         )
     finally:
         run.communicate(timeout=60)
-    kinds = [
-        json.loads(line)[1] if line.startswith("[") else json.loads(line)["event"]
-        for line in followed.stdout.splitlines()
-    ]
+    kinds = [json.loads(line)["type"] for line in followed.stdout.splitlines()]
     assert kinds[0] == "RunStarted"
     assert kinds[-1] == "RunFinished"
     assert kinds.count("NodeFinished") == 2
