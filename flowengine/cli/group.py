@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "approve": ("flowengine.cli.commands.approve", "Answer the question that a run waits with."),
     "diff": ("flowengine.cli.commands.diff", "Compare two runs."),
     "telemetry": ("flowengine.cli.commands.telemetry", "Export the trace of a run."),
+    "ui": ("flowengine.cli.commands.ui", "Show runs live in a browser, and flows to start there."),
     "test": ("flowengine.cli.commands.test", "Run flowtest files."),
     "record": ("flowengine.cli.commands.record", "Make a cassette for tests from a run."),
     "skills": ("flowengine.cli.commands.skills", "List, check and measure skills."),

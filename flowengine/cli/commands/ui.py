@@ -1,0 +1,97 @@
+"""`flowengine ui`: the runs of a store in a browser, live, with the flows that can be started there."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import sys
+import threading
+import webbrowser
+
+import click
+
+from flowengine.cli.environment import environment
+from flowengine.cli.store import DURABILITIES, chosen_store, journals, store_option
+from flowengine.cli.terminal import Results, complain
+from flowengine.journal.database import Durability
+from flowengine.server.safety import LOOPBACK, is_loopback, new_token
+from flowengine.spec.project import project_of
+
+__all__ = ["command"]
+
+
+@click.command("ui")
+@click.argument("flows", metavar="[FLOW|FOLDER]...", nargs=-1, type=click.Path(exists=True))
+@click.option("--port", type=click.IntRange(0, 65_535), default=8700, show_default=True, help="0 takes any free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; others than this machine's own "
+              "need --token.")  # fmt: skip
+@click.option("--token", envvar="FLOWENGINE_UI_TOKEN", metavar="TEXT", help="What opens it.  [default: "
+              "$FLOWENGINE_UI_TOKEN or one drawn at random]")  # fmt: skip
+@click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A name by which it may be asked for.")
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@store_option
+@click.option(
+    "--durability", type=click.Choice(DURABILITIES), default="full", show_default=True,
+    help="What the record of runs started here survives, as for `run`.",
+)  # fmt: skip
+def command(
+    flows: tuple[str, ...],
+    port: int,
+    host: str,
+    token: str | None,
+    names: tuple[str, ...],
+    no_open: bool,
+    store: str | None,
+    durability: Durability,
+) -> int:
+    """Show the runs of the store in a browser, and the flows in FLOW files or below FOLDERs.
+
+    Without any, the flows are those below the project of the working folder. Runs of other processes are shown live
+    too. Flows are started, answered and cancelled over HTTP: /api/openapi.json describes how.
+    """
+    is_here = is_loopback(host)
+    if not is_here and not token:
+        raise click.UsageError(f"to listen on {host}, where others can reach it, it needs --token")
+    if token is not None and len(token) < 16:
+        raise click.UsageError("--token must have 16 characters or more")
+    secret = token or new_token()
+    try:
+        from flowengine.server.app import make_app
+        from flowengine.server.serving import address_of, listen, serve
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        raise click.UsageError(f"`flowengine ui` needs {error.name}: pip install 'flowengine[ui]'") from None
+    listening = listen(host, port)
+    address = f"{address_of(listening, host)}/?token={secret}"
+    with listening, journals(chosen_store(store), durability) as kept:
+        app = make_app(
+            kept,
+            flows or [os.path.relpath(project_of(None)[0].root)],
+            secret,
+            hosts=(*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, names)),
+            any_address=not is_here,
+            environ=environment(),
+            by=_name(),
+        )
+        serve(app, listening, lambda: _tell(address, chosen_store(store), is_here, no_open))
+    complain("stopped")
+    return 0
+
+
+def _tell(address: str, store: str, is_here: bool, no_open: bool) -> None:
+    results = Results()
+    results.line(address)
+    complain(f"runs of {store}; Ctrl-C ends it")
+    if not is_here:
+        complain("notice: the token and all runs travel as plain text; put a proxy with TLS before it")
+    if not no_open and results.on_terminal and sys.stdin is not None and sys.stdin.isatty():
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+def _name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # nobody knows who runs this
+        return ""

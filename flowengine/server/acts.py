@@ -1,0 +1,151 @@
+"""What can be done to runs: start one, answer what it asks, take it up again, stop it. Pages and API both come here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from flowengine.engine.events import RunFinished, RunStarted
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import StoreCorruptError
+from flowengine.flow import Flow
+from flowengine.journal.approvals import answer
+from flowengine.nodes.limits import FlowLimits
+from flowengine.runners import local
+from flowengine.runners.local import Live
+from flowengine.runners.run import Run
+from flowengine.server.library import Entry, Library
+from flowengine.server.problems import ProblemError
+from flowengine.server.running import Runs
+from flowengine.server.shelf import Shelf
+
+__all__ = ["Acts", "Answering"]
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Answering(NamedTuple):
+    """A person's answer."""
+
+    choice: str
+    comment: str = ""
+    form: Any = None
+    by: str = ""
+
+
+class Acts:
+    """On one store, with the flows of one library."""
+
+    def __init__(self, shelf: Shelf, library: Library, runs: Runs) -> None:
+        self._shelf = shelf
+        self._library = library
+        self._runs = runs
+
+    async def start(
+        self,
+        name: str,
+        inputs: Mapping[str, Any],
+        *,
+        run_id: str | None = None,
+        session: str | None = None,
+        reuse: str | None = None,
+        model: str | None = None,
+    ) -> str:
+        """The id of a new run, whose start is in the journal."""
+        if run_id is not None and not _RUN_ID.fullmatch(run_id):
+            raise ProblemError(422, "Not an id", "a run's id is 1 to 64 letters, digits, _ and -")
+        entry = await self._shelf.do(self._library.find, name)
+        flow = await self._shelf.do(entry.flow, model)
+        earlier = None if reuse is None else await self._shelf.do(self._shelf.store.find, reuse)
+        settings = {"folder": os.getcwd(), **({} if model is None else {"model": model})}
+        chosen = run_id or local.new_run_id()
+
+        async def job(store: JournalStore, live: Live) -> Run:
+            return await local.start(
+                flow.plan, inputs, store, run_id=chosen, session=session, reuse=earlier, settings=settings, live=live
+            )
+
+        await self._runs.launch(chosen, job)
+        return chosen
+
+    async def approve(self, run_id: str, node: str | None, given: Answering) -> tuple[str, bool]:
+        """Write the answer down and go on with the run; the node's path, and whether the run goes on here.
+
+        It does not where this server does not have the run's flow: then the answer is kept all the same.
+        """
+        self._refuse_if_driven(run_id)
+        started, _ = await self._ends(run_id)
+        entry = await self._shelf.do(self._library.of_run, started)
+        path = await answer(
+            self._shelf.store, run_id, node, given.choice, comment=given.comment, by=given.by, form=given.form
+        )
+        if entry is not None:
+            await self._go_on(run_id, started, entry)
+        return path, entry is not None
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        allow_changed: bool = False,
+        retry_effects: Collection[str] = (),
+        assume_done: Collection[str] = (),
+    ) -> None:
+        self._refuse_if_driven(run_id)
+        started, finished = await self._ends(run_id)
+        if finished is not None and finished.status == "succeeded":
+            raise ProblemError(409, "It is over", f"run '{run_id}' has succeeded already")
+        entry = await self._shelf.do(self._library.of_run, started)
+        if entry is None:
+            raise ProblemError(
+                409, "Its flow is not here", f"this server does not have the flow '{started.flow}': "
+                f"use `flowengine resume {run_id}`"
+            )  # fmt: skip
+        await self._go_on(
+            run_id, started, entry, allow_changed=allow_changed, retry_effects=retry_effects, assume_done=assume_done
+        )
+
+    async def cancel(self, run_id: str) -> None:
+        if await self._runs.cancel(run_id):
+            return
+        _, finished = await self._ends(run_id)
+        if finished is None:
+            why = "another process drives it, or it was interrupted: stop it there"
+        elif finished.status in ("waiting", "paused"):
+            why = f"it is not running: it is {finished.status}"
+        else:
+            why = f"it is over: it {finished.status}"
+        raise ProblemError(409, "It cannot be cancelled here", f"run '{run_id}': {why}")
+
+    def drives(self, run_id: str) -> bool:
+        """Whether a run is one of this process."""
+        return self._runs.drives(run_id)
+
+    async def _go_on(self, run_id: str, started: RunStarted, entry: Entry, **how: Any) -> None:
+        flow = await self._shelf.do(entry.flow, started.settings.get("model"))
+        limits = _limits(flow, started)
+
+        async def job(store: JournalStore, live: Live) -> Run:
+            return await local.resume(flow.plan, run_id, store, limits=limits, live=live, **how)
+
+        await self._runs.launch(run_id, job)
+
+    async def _ends(self, run_id: str) -> tuple[RunStarted, RunFinished | None]:
+        """The first event, and the last one where it ends the run."""
+        events = await self._shelf.events(run_id)
+        if not events or not isinstance(events[0], RunStarted):
+            raise StoreCorruptError(f"run {run_id}: the journal does not begin with its start")
+        return events[0], events[-1] if isinstance(events[-1], RunFinished) else None
+
+    def _refuse_if_driven(self, run_id: str) -> None:
+        if self._runs.drives(run_id):
+            raise ProblemError(409, "It is running", f"run '{run_id}' is being run by this server")
+
+
+def _limits(flow: Flow, started: RunStarted) -> FlowLimits:
+    """The flow's own, with those that the run was started with in their place."""
+    given = {name: started.settings[name] for name in ("concurrency", "timeout") if name in started.settings}
+    return replace(flow.plan.limits, **given)

@@ -1,0 +1,233 @@
+"""The HTTP API: one table of operations, from which the routes are made and the OpenAPI document is written."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from flowengine.journal.plain import dumps
+from flowengine.server.acts import Answering
+from flowengine.server.bodies import json_of
+from flowengine.server.parts import parts_of
+from flowengine.server.problems import ProblemError, problem_response
+from flowengine.server.schemas import ANSWER, RESUME, START
+from flowengine.server.sse import event_stream
+from flowengine.server.told import flow_object, run_line, run_object
+from visualize.viewer.html import whole
+from visualize.viewer.runs import filters_of, matching
+
+__all__ = ["OPERATIONS", "Operation", "Parameter", "api_routes"]
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+_ON_A_PAGE: Final = 100
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    description: str
+    place: str = "query"
+    type: str = "string"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing that the API does."""
+
+    method: str
+    path: str
+    id: str
+    summary: str
+    handler: Handler
+    answers: Mapping[int, tuple[str, str | None]]
+    """Status → what it means, and the name of the answer's schema; None: nothing, or no JSON."""
+    body: str | None = None
+    """Name of the body's schema."""
+    parameters: Sequence[Parameter] = ()
+    media_type: str = "application/json"
+
+
+def api_routes() -> Sequence[BaseRoute]:
+    routes = [Route(each.path, _told(each.handler), methods=[each.method], name=each.id) for each in OPERATIONS]
+    return [*routes, Route("/api/{rest:path}", _told(_nothing), methods=["GET", "POST", "PUT", "PATCH", "DELETE"])]
+
+
+def _told(handler: Handler) -> Handler:
+    """The handler, whose errors are problem objects."""
+
+    @wraps(handler)
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Exception as error:
+            return problem_response(error, as_page=False)
+
+    return guarded
+
+
+def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(whole(dumps(value)), status, headers, "application/json")
+
+
+async def _nothing(request: Request) -> Response:
+    raise ProblemError(404, "No such address", f"{request.method} {request.url.path}: see /api/openapi.json")
+
+
+async def _list(request: Request) -> Response:
+    filters = filters_of(request.query_params)
+    found = matching(await parts_of(request).shelf.runs(), filters)
+    begin = (filters.page - 1) * _ON_A_PAGE
+    return _json(
+        {
+            "runs": [run_line(each) for each in found[begin : begin + _ON_A_PAGE]],
+            "total": len(found),
+            "page": filters.page,
+            "pages": max(1, -(-len(found) // _ON_A_PAGE)),
+        }
+    )
+
+
+async def _get(request: Request) -> Response:
+    parts = parts_of(request)
+    run_id: str = request.path_params["run_id"]
+
+    def make() -> str:
+        return whole(dumps(run_object(parts.shelf.read(run_id), driven_here=parts.acts.drives(run_id))))
+
+    return Response(await parts.shelf.do(make), media_type="application/json")
+
+
+async def _events(request: Request) -> Response:
+    return await event_stream(request, "plain")
+
+
+async def _start(request: Request) -> Response:
+    body = await json_of(request, START)
+    name, inputs = body.pop("flow"), body.pop("inputs", {})
+    run_id = await parts_of(request).acts.start(name, inputs, **body)
+    return _json({"run_id": run_id}, 201, {"Location": f"{request.scope.get('root_path', '')}/api/runs/{run_id}"})
+
+
+async def _approve(request: Request) -> Response:
+    body = await json_of(request, ANSWER)
+    node: str | None = body.pop("node", None)
+    run_id: str = request.path_params["run_id"]
+    path, resumed = await parts_of(request).acts.approve(run_id, node, Answering(**body))
+    return _json({"run_id": run_id, "node": path, "resumed": resumed})
+
+
+async def _resume(request: Request) -> Response:
+    body = await json_of(request, RESUME)
+    run_id: str = request.path_params["run_id"]
+    await parts_of(request).acts.resume(run_id, **body)
+    return _json({"run_id": run_id}, 202)
+
+
+async def _cancel(request: Request) -> Response:
+    run_id: str = request.path_params["run_id"]
+    await parts_of(request).acts.cancel(run_id)
+    return _json({"run_id": run_id})
+
+
+async def _flows(request: Request) -> Response:
+    parts = parts_of(request)
+
+    def make() -> list[Mapping[str, Any]]:
+        return [flow_object(name, entry.about()) for name, entry in parts.library.entries().items()]
+
+    return _json({"flows": await parts.shelf.do(make)})
+
+
+async def _flow(request: Request) -> Response:
+    parts = parts_of(request)
+    name: str = request.path_params["name"]
+
+    def make() -> Mapping[str, Any]:
+        return flow_object(name, parts.library.find(name).about())
+
+    return _json(await parts.shelf.do(make))
+
+
+async def _openapi(request: Request) -> Response:
+    from flowengine.server.openapi import document  # It is written from this module's table.
+
+    return _json(document(request.scope.get("root_path", "")))
+
+
+_RUN: Final = Parameter("run_id", "The run's id.", "path")
+_NO_RUN: Final[Mapping[int, tuple[str, str | None]]] = {404: ("There is no such run.", "Problem")}
+_WRONG: Final[Mapping[int, tuple[str, str | None]]] = {422: ("The body does not fit.", "Problem")}
+_NOT_NOW: Final[Mapping[int, tuple[str, str | None]]] = {409: ("As the run stands, it cannot be done.", "Problem")}
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        "GET", "/api/runs", "listRuns", "The runs of the store, the newest first, 100 on a page.", _list,
+        {200: ("The runs that are asked for.", "Runs")},
+        parameters=(
+            Parameter("flow", "The flow's name."),
+            Parameter("status", "The run's status."),
+            Parameter("q", "Words that are in the run's id, its flow's name or its file."),
+            Parameter("since", "The first day on which they started, as 2026-03-01."),
+            Parameter("until", "The last day."),
+            Parameter("page", "Counted from 1.", type="integer"),
+        ),
+    ),
+    Operation(
+        "POST", "/api/runs", "startRun", "Start a flow in this server's process.", _start,
+        {
+            201: ("It runs.", "Started"), 404: ("There is no such flow, or no such run to reuse.", "Problem"),
+            **_NOT_NOW, **_WRONG,
+        },
+        body="Start",
+    ),
+    Operation(
+        "GET", "/api/runs/{run_id}", "getRun", "A run with its nodes and what it asks.", _get,
+        {200: ("The run.", "Run"), **_NO_RUN, 422: ("Its record is damaged or too new.", "Problem")},
+        parameters=(_RUN,),
+    ),
+    Operation(
+        "GET", "/api/runs/{run_id}/events", "followRun",
+        "The run's events as server-sent events, until it has ended; `id` is an event's position.", _events,
+        {200: ("One JSON object an event.", None), 204: ("No more will come.", None), **_NO_RUN,
+         400: ("There is no such position.", "Problem")},
+        parameters=(
+            _RUN,
+            Parameter("after", "The position to begin at, counted from 0.", type="integer"),
+            Parameter("Last-Event-ID", "The last position that is known; it wins over `after`.", "header"),
+        ),
+        media_type="text/event-stream",
+    ),
+    Operation(
+        "POST", "/api/runs/{run_id}/approve", "answerRun", "Answer what the run waits with, and go on with it.",
+        _approve, {200: ("The answer is kept.", "Answered"), **_NO_RUN, **_NOT_NOW, **_WRONG},
+        body="Answer", parameters=(_RUN,),
+    ),
+    Operation(
+        "POST", "/api/runs/{run_id}/resume", "resumeRun", "Go on with a run that was interrupted or failed.",
+        _resume, {202: ("It goes on.", "Started"), **_NO_RUN, **_NOT_NOW, **_WRONG},
+        body="Resume", parameters=(_RUN,),
+    ),
+    Operation(
+        "POST", "/api/runs/{run_id}/cancel", "cancelRun", "Stop a run of this server's process.", _cancel,
+        {200: ("It has stopped.", "Started"), **_NO_RUN, **_NOT_NOW}, parameters=(_RUN,),
+    ),
+    Operation(
+        "GET", "/api/flows", "listFlows", "The flows that can be started here.", _flows,
+        {200: ("All of them.", "Flows")},
+    ),
+    Operation(
+        "GET", "/api/flows/{name:path}", "getFlow", "One flow, with its inputs and what is wrong with it.", _flow,
+        {200: ("The flow.", "Flow"), 404: ("There is no such flow.", "Problem")},
+        parameters=(Parameter("name", "The flow's name.", "path"),),
+    ),
+    Operation(
+        "GET", "/api/openapi.json", "describe", "This description.", _openapi, {200: ("OpenAPI 3.1.", None)},
+    ),
+)  # fmt: skip

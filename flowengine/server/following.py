@@ -1,0 +1,200 @@
+"""Followers of runs: the store is looked at by one watch a run, whoever writes the run, and all followers share it.
+
+A follower first reads what there is from the store at its own pace, and joins the watch once it is up with it.
+What it does not take is kept up to a limit; beyond it the follower is dropped. Nothing here can make a run wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from time import monotonic, time
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from flowengine.engine.events import Event, TokenStreamed
+from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.server.news import Form, News, has_ended, merged
+from flowengine.server.problems import ProblemError
+from flowengine.server.shelf import Shelf
+
+__all__ = ["Following"]
+
+_QUICK: Final = 0.1
+"""Seconds between two looks at a run that has just had something new."""
+_SLOW: Final = 0.5
+_CALM: Final = 10.0
+"""Seconds without anything new after which a run is looked at slowly."""
+_HEARTBEAT: Final = 15.0
+_PIECE: Final = 500
+"""Events that are written at once."""
+_MOST: Final = 8_000_000
+"""Bytes that wait for a follower; they are shared by all."""
+_SETTLES: Final = 0.15
+"""Seconds after which an event that an agent's text follows is in the store."""
+
+
+class Following:
+    """All watches of one store."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._tasks: TaskGroup | None = None
+        self._watches: dict[str, _Watch] = {}
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Watches run in this group from now on."""
+        self._tasks = tasks
+
+    def end(self) -> None:
+        """Drop every follower, and take no more."""
+        self._tasks = None
+        for watch in self._watches.values():
+            watch.close()
+
+    @property
+    def followers(self) -> int:
+        return sum(len(watch.followers) for watch in self._watches.values())
+
+    def hear(self, run_id: str, token: TokenStreamed) -> None:
+        """A piece of what an agent of a run is writing."""
+        watch = self._watches.get(run_id)
+        if watch is not None:
+            watch.tokens.append(token)
+
+    async def has_more(self, run_id: str, after: int) -> bool:
+        """Whether there is or may come anything from a position on. Raises where there is no such position."""
+        events = await self._shelf.events(run_id, max(0, after - 1))
+        if after and not events:
+            raise ProblemError(400, "No such position", f"run '{run_id}' has fewer than {after} events")
+        return len(events) > 1 or not has_ended(events[-1])
+
+    async def messages(self, run_id: str, after: int, form: Form) -> AsyncGenerator[bytes]:
+        """Server-sent events from a position on, until the run has ended or the follower is dropped.
+
+        Whoever takes them decides how long it waits for its client; a comment comes where nothing else does.
+        """
+        while True:
+            events = await self._shelf.events(run_id, after)
+            for begin in range(0, len(events), _PIECE):
+                piece = events[begin : begin + _PIECE]
+                yield News(list(enumerate(piece, after))).messages(form, after)
+                after += len(piece)
+            if events and has_ended(events[-1]):
+                return
+            watch = self._watch(run_id, after)
+            if watch.next <= after:
+                break
+        async with watch.follow(form, after) as news:
+            while True:
+                piece = b":\n\n"
+                with anyio.move_on_after(_HEARTBEAT):
+                    try:
+                        piece = await news.receive()
+                    except anyio.EndOfStream:
+                        return
+                yield piece
+
+    def _watch(self, run_id: str, after: int) -> _Watch:
+        """The run's watch; a new one begins at the position."""
+        watch = self._watches.get(run_id)
+        if watch is None:
+            if self._tasks is None:
+                raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
+            watch = self._watches[run_id] = _Watch(after)
+            self._tasks.start_soon(self._look, run_id, watch)
+        return watch
+
+    async def _look(self, run_id: str, watch: _Watch) -> None:
+        """Look at the run for as long as somebody follows it."""
+        last = monotonic()
+        try:
+            while True:
+                await anyio.sleep(_QUICK if monotonic() - last < _CALM else _SLOW)
+                if not watch.followers:
+                    return
+                events: Sequence[Event] = ()
+                with suppress(StoreUnavailableError):  # Locked, or a disk that is full: it may go by.
+                    events = await self._shelf.events(run_id, watch.next)
+                if events or watch.tokens:
+                    last = monotonic()
+                    watch.tell(events)
+                if events and has_ended(events[-1]):
+                    return
+        except JournalError:  # Removed or damaged meanwhile; whoever asks again is told.
+            return
+        finally:
+            del self._watches[run_id]
+            watch.close()
+
+
+class _Watch:
+    """One run that is followed."""
+
+    def __init__(self, after: int) -> None:
+        self.next = after
+        """The position up to which its followers were told."""
+        self.followers: set[_Follower] = set()
+        self.tokens: list[TokenStreamed] = []
+
+    def follow(self, form: Form, after: int) -> _Follower:
+        follower = _Follower(form, after, self.followers.discard)
+        self.followers.add(follower)
+        return follower
+
+    def tell(self, events: Sequence[Event]) -> None:
+        """Text that is so new that the event it follows may not be in the store yet is kept for the next time."""
+        until = max([time() - _SETTLES, *(event.at for event in events)])
+        ready = [token for token in self.tokens if token.at <= until]
+        self.tokens = self.tokens[len(ready) :]
+        told = merged(events, self.next, ready)
+        self.next += len(events)
+        for begin in range(0, len(told), _PIECE):
+            news = News(told[begin : begin + _PIECE])
+            for follower in list(self.followers):
+                follower.tell(news)
+
+    def close(self) -> None:
+        for follower in list(self.followers):
+            follower.close()
+
+
+class _Follower:
+    """What waits for one client."""
+
+    def __init__(self, form: Form, after: int, leave: Callable[[_Follower], None]) -> None:
+        self._form: Form = form
+        self._after = after
+        self._leave = leave
+        self._size = 0
+        self._send: MemoryObjectSendStream[bytes]
+        self._receive: MemoryObjectReceiveStream[bytes]
+        self._send, self._receive = anyio.create_memory_object_stream[bytes](float("inf"))
+
+    async def __aenter__(self) -> _Follower:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._leave(self)
+        self._send.close()
+        self._receive.close()
+
+    def tell(self, news: News) -> None:
+        piece = news.messages(self._form, self._after)
+        self._size += len(piece)
+        if self._size > _MOST:
+            self.close()
+        elif piece:
+            self._send.send_nowait(piece)
+
+    def close(self) -> None:
+        self._leave(self)
+        self._send.close()
+
+    async def receive(self) -> bytes:
+        piece = await self._receive.receive()
+        self._size -= len(piece)
+        return piece

@@ -1,0 +1,176 @@
+"""The viewer's pages behind their addresses: what `visualize.viewer` makes of what the store holds now."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
+from typing import Final, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from flowengine.errors import RunNotFoundError
+from flowengine.journal.approvals import open_questions
+from flowengine.server.acts import Answering
+from flowengine.server.bodies import form_of
+from flowengine.server.library import Entry
+from flowengine.server.parts import Parts, parts_of
+from flowengine.server.problems import ProblemError, problem_response
+from flowengine.server.sse import event_stream
+from visualize.viewer.approval import Approving, answer_of
+from visualize.viewer.assets import ASSETS, asset
+from visualize.viewer.compare import compare_page
+from visualize.viewer.flows import FlowLine, flow_page, flows_page
+from visualize.viewer.panel import node_panel
+from visualize.viewer.run import run_page
+from visualize.viewer.runs import filters_of, run_before, runs_page
+from visualize.viewer.urls import RUNS, run_url
+
+__all__ = ["page_routes"]
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+def page_routes() -> Sequence[BaseRoute]:
+    return [
+        Route("/", told(_runs)),
+        Route("/runs/{run_id}", told(_run)),
+        Route("/runs/{run_id}/events", told(_events)),
+        Route("/runs/{run_id}/nodes/{node:path}", told(_panel)),
+        Route("/runs/{run_id}/approve/{node:path}", told(_approve), methods=["POST"]),
+        Route("/compare", told(_compare)),
+        Route("/flows", told(_flows)),
+        Route("/flows/{name:path}", told(_flow)),
+        Route("/static/{name}", told(_static)),
+    ]
+
+
+def told(handler: Handler) -> Handler:
+    """The handler, whose errors are pages."""
+
+    @wraps(handler)
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Exception as error:
+            run_id: str | None = request.path_params.get("run_id")
+            back = RUNS if run_id is None or isinstance(error, RunNotFoundError) else run_url(run_id)
+            return problem_response(error, as_page=True, back=back)
+
+    return guarded
+
+
+async def _runs(request: Request) -> Response:
+    parts = parts_of(request)
+    filters = filters_of(request.query_params)
+
+    def make() -> str:
+        return runs_page(parts.shelf.store.list(), filters)
+
+    return HTMLResponse(await parts.shelf.do(make))
+
+
+async def _run(request: Request) -> Response:
+    shelf = parts_of(request).shelf
+    return HTMLResponse(await shelf.do(shelf.made, request.path_params["run_id"], "page", run_page))
+
+
+async def _events(request: Request) -> Response:
+    return await event_stream(request, "feed")
+
+
+async def _panel(request: Request) -> Response:
+    parts = parts_of(request)
+    run_id, node = request.path_params["run_id"], request.path_params["node"]
+    approving = Approving(parts.keys.form)
+
+    def make() -> str:
+        return node_panel(parts.shelf.read(run_id), node, approving)
+
+    return HTMLResponse(await parts.shelf.do(make))
+
+
+async def _approve(request: Request) -> Response:
+    parts = parts_of(request)
+    run_id, node = request.path_params["run_id"], request.path_params["node"]
+    fields = await form_of(request)
+    if not hmac.compare_digest(fields.get("token", "").encode(), parts.keys.form.encode()):
+        raise ProblemError(403, "Not our form", "the form is of another server, or of one that has ended: load it anew")
+    asked = open_questions(await parts.shelf.events(run_id)).get(node)
+    if asked is None:
+        raise ProblemError(409, "Nobody is asked any more", f"node '{node}' of run '{run_id}' waits for no answer")
+    try:
+        found = answer_of(asked, fields)
+    except ValueError as error:
+        raise ProblemError(422, "The answer does not fit", str(error)) from None
+    _, goes_on = await parts.acts.approve(run_id, node, Answering(*found, by=parts.by))
+    if not goes_on:
+        raise ProblemError(
+            202, "Your answer is kept", f"This server does not have the run's flow: go on with `flowengine resume "
+            f"{run_id}`."
+        )  # fmt: skip
+    return RedirectResponse(run_url(run_id, node), 303)
+
+
+async def _compare(request: Request) -> Response:
+    parts = parts_of(request)
+    query = request.query_params
+
+    def make() -> str:
+        a, b = query.get("a", ""), query.get("b", "")
+        if not b:
+            raise ProblemError(400, "Two runs are needed", "choose a run in each of the two columns A and B")
+        before = a or run_before(parts.shelf.store.list(), b)
+        if before is None:
+            raise ProblemError(404, "Nothing to compare with", f"there is no earlier run of the flow of run '{b}'")
+        return compare_page(parts.shelf.read(before), parts.shelf.read(b))
+
+    return HTMLResponse(await parts.shelf.do(make))
+
+
+async def _flows(request: Request) -> Response:
+    parts = parts_of(request)
+    return HTMLResponse(await parts.shelf.do(_make_flows, parts))
+
+
+def _make_flows(parts: Parts) -> str:
+    last: dict[str, tuple[str, str]] = {}
+    for info in parts.shelf.store.list():
+        last.setdefault(info.flow, (info.run_id, info.status))
+    return flows_page([_line(name, entry, last) for name, entry in parts.library.entries().items()])
+
+
+def _line(name: str, entry: Entry, last: dict[str, tuple[str, str]]) -> FlowLine:
+    about = entry.about()
+    warnings = len(about.problems) - about.errors
+    return FlowLine(name, about.path, about.description, about.errors, warnings, last.get(about.name))
+
+
+async def _flow(request: Request) -> Response:
+    parts = parts_of(request)
+    name = request.path_params["name"]
+
+    def make() -> str:
+        entry = parts.library.find(name)
+        about = entry.about()
+        points = parts.shelf.points(about.name)
+        return flow_page(
+            name, about.source, parts.library.picture(name, entry), about.problems, points, about.description
+        )
+
+    return HTMLResponse(await parts.shelf.do(make))
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in ASSETS:
+        raise ProblemError(404, "No such file", f"there is no file '{name}'")
+    body, media_type = asset(name)
+    tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+    headers: Final = {"ETag": tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=media_type, headers=headers)

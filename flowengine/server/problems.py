@@ -1,0 +1,100 @@
+"""What went wrong, as an answer: a page for people, a problem object (RFC 9457) for programs. No traceback leaves.
+
+An error that is none of ours is logged, with personal data and secrets masked, and told as a 500 without its text.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from flowengine.errors import (
+    ApprovalError,
+    DefinitionError,
+    EffectPendingError,
+    FlowChangedError,
+    FlowEngineError,
+    FlowError,
+    JournalError,
+    NotJournalableError,
+    RunNotFoundError,
+    StoreCorruptError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+from flowengine.masking.masker import Masker
+from flowengine.server.safety import Refusal
+from visualize.viewer.html import Child, element
+from visualize.viewer.page import page
+from visualize.viewer.parts import note
+
+__all__ = ["MEDIA_TYPE", "ProblemError", "problem_of", "problem_response", "refused"]
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+_LOG: Final = logging.getLogger("flowengine.server")
+
+
+class ProblemError(FlowEngineError):
+    """A request that cannot be answered as asked."""
+
+    def __init__(self, status: int, title: str, detail: str = "", **more: Any) -> None:
+        super().__init__(detail or title)
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.more: Mapping[str, Any] = more
+        """Further members of the problem object."""
+
+
+_KINDS: Final[Mapping[type[FlowEngineError], tuple[int, str]]] = {
+    RunNotFoundError: (404, "No such run"),
+    StoreVersionError: (422, "The run was written by a newer FlowEngine"),
+    StoreCorruptError: (422, "The run's record is damaged"),
+    StoreUnavailableError: (503, "The store cannot be used now"),
+    FlowChangedError: (409, "The flow was edited since the run started"),
+    EffectPendingError: (409, "A person has to decide about an external call"),
+    ApprovalError: (409, "The answer cannot be taken"),
+    NotJournalableError: (422, "A value cannot be written down"),
+    JournalError: (409, "The run's record does not allow it"),
+    DefinitionError: (422, "The definition is wrong"),
+}
+"""The first that fits counts."""
+
+
+def problem_of(error: Exception) -> ProblemError:
+    """The problem that an error is; one that nobody foresaw is logged."""
+    if isinstance(error, ProblemError):
+        return error
+    if isinstance(error, FlowError):
+        found = [{"code": each.code, "message": str(each)} for each in error.diagnostics]
+        return ProblemError(422, "The flow has errors", str(error), diagnostics=found)
+    for kind, (status, title) in _KINDS.items():
+        if isinstance(error, kind):
+            return ProblemError(status, title, str(error))
+    _LOG.error("%s", Masker().mask("".join(traceback.format_exception(error))))
+    return ProblemError(500, "Something went wrong", f"{type(error).__name__}; the server's log says more")
+
+
+def problem_response(error: Exception, *, as_page: bool, back: str | None = None) -> Response:
+    """The answer; `back`: where a link on the page leads."""
+    problem = problem_of(error)
+    if as_page:
+        link: Child = element("p", element("a", "Back", href=back)) if back is not None else None
+        told = note(problem.detail, kind="bad") if problem.detail else None
+        main = element("main", element("h1", problem.title), told, link, class_="narrow")
+        return HTMLResponse(page(problem.title, main), problem.status)
+    body = {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": problem.detail}
+    return JSONResponse({**problem.more, **body}, problem.status, media_type=MEDIA_TYPE)
+
+
+def refused(refusal: Refusal, *, as_page: bool) -> Response:
+    response = problem_response(ProblemError(*refusal), as_page=as_page)
+    if refusal.status == HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response

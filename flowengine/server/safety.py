@@ -1,0 +1,173 @@
+"""Who may ask what: decided from the head of a request alone, before a page or the API sees it. Pure.
+
+    host     only names that the server is known by, so that no foreign name can be bound to its address
+    origin   what changes something comes from one of our own pages, or from no page at all
+    token    everything but the style sheet and the script needs it: as `Authorization: Bearer`, or as the cookie
+             that a browser is given when it is opened with `?token=…`; a cookie changes nothing in the API
+
+Pages' forms carry a second secret beside the cookie (`Keys.form`); whoever reads the form checks it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+__all__ = ["LOOPBACK", "Asked", "Gate", "Hosts", "Keys", "Refusal", "is_loopback", "new_token"]
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own.
+
+    >>> is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The token, and what is derived from it: each is good for one thing only."""
+
+    token: str
+
+    @property
+    def cookie(self) -> str:
+        return self._derived("cookie")
+
+    @property
+    def form(self) -> str:
+        return self._derived("form")
+
+    def _derived(self, use: str) -> str:
+        return hmac.new(self.token.encode(), use.encode(), hashlib.sha256).hexdigest()
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The names that a server is known by, without ports."""
+
+    names: Collection[str] = LOOPBACK
+    any_address: bool = False
+    """Also every IP address: no foreign name can be bound to one."""
+
+    def knows(self, host: str) -> bool:
+        """Whether the `Host` of a request is one of them.
+
+        >>> Hosts().knows("localhost:8700"), Hosts().knows("[::1]:8700"), Hosts().knows("evil.example:8700")
+        (True, True, False)
+        """
+        name = _name_of(host)
+        if name is None:
+            return False
+        return name in self.names or (self.any_address and _is_address(name))
+
+
+class Asked(NamedTuple):
+    """The head of a request."""
+
+    method: str
+    path: str
+    host: str
+    origin: str | None = None
+    fetch_site: str | None = None
+    """`Sec-Fetch-Site`, which browsers send."""
+    authorization: str | None = None
+    cookie: str | None = None
+    """The value of our cookie."""
+
+
+class Refusal(NamedTuple):
+    status: int
+    title: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The one rule of who gets in."""
+
+    keys: Keys
+    hosts: Hosts
+
+    def refusal(self, asked: Asked) -> Refusal | None:
+        """Why the request is not answered; None: it is."""
+        if not self.hosts.knows(asked.host):
+            return Refusal(421, "Not known by this name", "open it by the address that the server told when it started")
+        changes = asked.method not in _SAFE_METHODS
+        if changes and asked.origin is not None and not _is_same(asked.origin, asked.host):
+            return _FOREIGN
+        if asked.path.startswith("/static/") and not changes:
+            return None
+        if self._has_token(asked):
+            return None
+        if asked.cookie is None or not hmac.compare_digest(asked.cookie.encode(), self.keys.cookie.encode()):
+            return _NO_TOKEN
+        return self._of_cookie(asked) if changes else None
+
+    def is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self.keys.token.encode())
+
+    def _has_token(self, asked: Asked) -> bool:
+        scheme, _, given = (asked.authorization or "").partition(" ")
+        return scheme.lower() == "bearer" and self.is_token(given.strip())
+
+    def _of_cookie(self, asked: Asked) -> Refusal | None:
+        """A browser sends its cookie by itself: what it changes must come from one of our forms."""
+        if asked.path.startswith("/api/"):
+            return _BEARER
+        if asked.origin is None and asked.fetch_site != "same-origin":
+            return _FOREIGN
+        return None
+
+
+_FOREIGN: Final = Refusal(403, "Another site's request", "requests that change something come from this server's pages")
+_NO_TOKEN: Final = Refusal(
+    401,
+    "A token is needed",
+    "open the address with the token that `flowengine ui` printed, or send `Authorization: Bearer TOKEN`",
+)
+_BEARER: Final = Refusal(403, "A cookie is not enough", "what changes something needs `Authorization: Bearer TOKEN`")
+
+
+def _name_of(host: str) -> str | None:
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+    return None if name is None or "@" in host or "/" in host else name.rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_same(origin: str, host: str) -> bool:
+    """Whether a page of this host sent it. A TLS proxy before us changes the scheme, so that is not compared."""
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False

@@ -1,0 +1,148 @@
+"""The shapes of what the API takes and gives, as JSON Schemas. Bodies are checked against them, OpenAPI shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from flowengine.context import NodeStatus, RunStatus
+
+__all__ = ["ANSWER", "RESUME", "SCHEMAS", "START", "ref"]
+
+Schema = Mapping[str, Any]
+
+_TEXT: Final[Schema] = {"type": "string"}
+_MAYBE_TEXT: Final[Schema] = {"type": ["string", "null"]}
+_MAYBE_NUMBER: Final[Schema] = {"type": ["number", "null"]}
+_MAYBE_COUNT: Final[Schema] = {"type": ["integer", "null"]}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_ANY_OBJECT: Final[Schema] = {"type": "object"}
+_TEXTS: Final[Schema] = {"type": "array", "items": _TEXT}
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
+    """An object that has no other members."""
+    properties = {**required, **(optional or {})}
+    said = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {**said, **more}
+
+
+def _list_of(schema: Schema) -> Schema:
+    return {"type": "array", "items": schema}
+
+
+START: Final = _object(
+    {"flow": {"type": "string", "description": "A name of `GET /api/flows`."}},
+    {
+        "inputs": _ANY_OBJECT,
+        "run_id": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+        "session": {"type": "string", "description": "Go on with what earlier runs of this name have left."},
+        "reuse": {"type": "string", "description": "An earlier run whose results are taken where they still hold."},
+        "model": {"type": "string", "description": "Use it instead of every model that the flow names."},
+    },
+)
+ANSWER: Final = _object(
+    {"choice": _TEXT},
+    {
+        "node": {"type": "string", "description": "Left out where the run waits with one question."},
+        "comment": _TEXT,
+        "form": {"description": "What fits the question's form."},
+        "by": {"type": "string", "description": "Who answers."},
+    },
+)
+RESUME: Final = _object(
+    {},
+    {
+        "allow_changed": {"type": "boolean", "description": "Although the flow was edited since the run started."},
+        "retry_effects": {**_TEXTS, "description": "Nodes whose interrupted external call is made again."},
+        "assume_done": {**_TEXTS, "description": "Nodes whose interrupted external call is taken as done."},
+    },
+)
+
+_LINE: Final[Mapping[str, Schema]] = {
+    "run_id": _TEXT,
+    "flow": _TEXT,
+    "status": {"enum": list(get_args(RunStatus))},
+    "started": {"type": "number", "description": "Unix seconds."},
+    "finished": _MAYBE_NUMBER,
+    "events": _COUNT,
+    "path": {**_MAYBE_TEXT, "description": "The flow file, as it was given."},
+}
+
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    "Start": START,
+    "Answer": ANSWER,
+    "Resume": RESUME,
+    "RunLine": _object(_LINE),
+    "Runs": _object({"runs": _list_of(ref("RunLine")), "total": _COUNT, "page": _COUNT, "pages": _COUNT}),
+    "Error": _object({"type": _TEXT, "message": _TEXT, "node": _MAYBE_TEXT}),
+    "Node": _object(
+        {
+            "status": {"enum": list(get_args(NodeStatus))},
+            "kind": _TEXT,
+            "cause": {**_MAYBE_TEXT, "description": "Why it was skipped."},
+            "error": {"anyOf": [ref("Error"), {"type": "null"}]},
+            "output": {},
+            "seconds": _MAYBE_NUMBER,
+            "model_calls": _COUNT,
+            "tokens": _MAYBE_COUNT,
+            "cost_usd": _MAYBE_NUMBER,
+            "retries": _COUNT,
+        }
+    ),
+    "Question": _object(
+        {
+            "message": _TEXT,
+            "choices": _TEXTS,
+            "form": {"type": ["object", "null"], "description": "JSON Schema of what is filled in beside the choice."},
+            "expires": _MAYBE_NUMBER,
+            "on_expire": _MAYBE_TEXT,
+        }
+    ),
+    "Run": _object(
+        {
+            **_LINE,
+            "inputs": _ANY_OBJECT,
+            "outputs": {"type": ["object", "null"]},
+            "error": {"anyOf": [ref("Error"), {"type": "null"}]},
+            "nodes": {"type": "object", "additionalProperties": ref("Node"), "description": "By their paths."},
+            "questions": {"type": "object", "additionalProperties": ref("Question"), "description": "By node."},
+            "seconds": _MAYBE_NUMBER,
+            "model_calls": _COUNT,
+            "tokens": _MAYBE_COUNT,
+            "cost_usd": {**_MAYBE_NUMBER, "description": "Of the calls whose price is known; null where none is."},
+            "driven_here": {"type": "boolean", "description": "Whether this server runs it, so that it can cancel it."},
+        }
+    ),
+    "Started": _object({"run_id": _TEXT}),
+    "Answered": _object({"run_id": _TEXT, "node": _TEXT, "resumed": {"type": "boolean"}}),
+    "Diagnostic": _object(
+        {
+            "code": _TEXT,
+            "severity": {"enum": ["error", "warning"]},
+            "message": _TEXT,
+            "line": _MAYBE_COUNT,
+            "column": _MAYBE_COUNT,
+            "node": _MAYBE_TEXT,
+        }
+    ),
+    "Flow": _object(
+        {
+            "name": _TEXT,
+            "path": _TEXT,
+            "description": _TEXT,
+            "inputs": {"type": "object", "description": "A JSON Schema of the inputs."},
+            "problems": _list_of(ref("Diagnostic")),
+        }
+    ),
+    "Flows": _object({"flows": _list_of(ref("Flow"))}),
+    "Problem": {
+        "type": "object",
+        "properties": {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT},
+        "required": ["type", "title", "status", "detail"],
+    },
+}
