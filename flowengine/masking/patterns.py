@@ -37,7 +37,7 @@ def fold(text: str) -> str:
 # --- mail addresses -----------------------------------------------------------------------------
 
 _LATIN: Final = "A-Za-z0-9À-ÖØ-öø-ɏ"
-_LOCAL: Final = _LATIN + "._%+'-"
+_LOCAL: Final = _LATIN + "._%+'’-"
 
 MAIL: Final = Pattern(
     "MAIL",
@@ -69,7 +69,7 @@ _AFTER: Final = r"(?![0-9]|[-][0-9]|[A-Za-z])"
 PHONE: Final = (
     Pattern(
         "PHONE",
-        re.compile(r"(?<![0-9A-Za-z+])(?:\+|00(?=86))[1-9][0-9]{0,2}(?:[ -]?\(?[0-9]{1,12}\)?){1,6}(?![0-9])"),
+        re.compile(r"(?<![0-9A-Za-z+])(?:\(?\+|00(?=86))[1-9][0-9]{0,2}\)?(?:[ -]?\(?[0-9]{1,12}\)?){1,6}(?![0-9])"),
         _is_international,
     ),
     Pattern(  # Japan: 03-1234-5678, (03)1234-5678, 03(1234)5678, 0120-444-444, 09012345678
@@ -203,7 +203,7 @@ _NAMED: Final = re.compile(
     r"(?i:(?P<word>pass(?:word|wd|phrase)?|pwd|パスワード|暗証番号|密码|密碼|口令)"
     r"|api[_ -]?keys?|secret(?:[_ -]?access)?(?:[_ -]?key)?|access[_ -]?key|account[_ -]?key|client[_ -]?secret"
     r"|(?:auth|access|refresh|bearer)?[_ -]?token|密钥|秘钥|令牌|トークン)"
-    r"[\"']?[ ]{0,3}[:=][ ]{0,3}[\"']?(?P<value>[A-Za-z0-9!#$%&*+./@^_~=-]{6,512})"
+    r"[\"']?[ ]{0,3}(?:[:=]|は|是|为|為|(?<= )is )[ ]{0,3}[\"'“‘「『]?(?P<value>[A-Za-z0-9!#$%&*+./@^_~=-]{6,512})"
 )
 
 

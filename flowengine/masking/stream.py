@@ -31,7 +31,7 @@ _NAMING: Final = (
     *("pass", "password", "passwd", "passphrase", "pwd", "api", "key", "keys", "secret", "access", "token"),
     *("auth", "refresh", "client", "account", "bearer", "basic", "version", "ver", "build", "release"),
 )
-_NAMING_LETTERS: Final = "電話电手机携帯座番号码は是パスワード暗証密碼口令钥秘牌トークンバジョ版本ー"
+_NAMING_LETTERS: Final = "電話电手机携帯座番号码は是为為「『パスワード暗証密碼口令钥秘牌トークンバジョ版本ー"
 """Of every word in the patterns that names what follows, and the mark that may stand for a dash."""
 
 _AFTER_SPACE: Final = "(?<=[a-z,;!?])" + "".join(f"(?<!(?i:{word}))" for word in _NAMING) + "[ ]"

@@ -1,7 +1,8 @@
 """The rows of masking: how much of a set of lines is found, and how much of what is found was meant.
 
-The lines (`masking_lines.txt`) were written before the patterns and apart from them. A value counts as found where a
-span of its kind covers it; a span that touches no value is a false alarm.
+The lines (`masking_lines.txt`) were written before the patterns and apart from them, but for the last part, which was
+written to find what they miss. A value counts as found where a span of its kind covers it; a span that touches no value
+is a false alarm.
 """
 
 from __future__ import annotations
@@ -94,11 +95,11 @@ def _strangers(spans: list[Span], values: tuple[Span, ...]) -> Iterator[Span]:
 
 
 def masking_recall() -> Row:
-    return Row("masking, values missed of 300 lines", 100 * (1 - score(Masker(), lines()).recall), 2, "%")
+    return Row("masking, values missed of 347 lines", 100 * (1 - score(Masker(), lines()).recall), 2, "%")
 
 
 def masking_precision() -> Row:
-    return Row("masking, false alarms of 300 lines", 100 * (1 - score(Masker(), lines()).precision), 5, "%")
+    return Row("masking, false alarms of 347 lines", 100 * (1 - score(Masker(), lines()).precision), 5, "%")
 
 
 ROWS = (masking_recall, masking_precision)

@@ -96,3 +96,23 @@ def test_no_text_makes_masking_slow(text: str) -> None:
     begun = time.process_time()
     MASKER.mask(text)
     assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("パスワードは「Abc12345」です", "Abc12345"),
+        ("密码是Abc12345", "Abc12345"),
+        ("the password is Abc12345.", "Abc12345."),
+        ('"secret_key" : "abcdef1234567890"', "abcdef1234567890"),
+    ],
+)
+def test_a_secret_is_found_by_the_word_before_it(text: str, value: str) -> None:
+    assert found(text) == [("KEY", value)]
+
+
+@pytest.mark.parametrize(
+    "text", ["the password is required", "パスワードは必須です", "密码是必填项", "token is a noun"]
+)
+def test_a_word_that_could_name_a_secret_names_none(text: str) -> None:
+    assert found(text) == []
