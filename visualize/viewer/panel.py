@@ -160,17 +160,17 @@ def _inside(run: Reading, container: NodeRow) -> Iterator[Markup]:
     if rows:
         total = f" of {container.total:,}" if container.total is not None else ""
         count = f", ×{len(container.units):,}{total}" if container.units else ""
-        yield section(f"Inside{count}", _times(rows, len(container.id)))
+        yield section(f"Inside{count}", _times(run, rows, len(container.id)))
 
 
 def _of_site(run: Reading, site: str) -> Iterator[Markup]:
     rows = run.times(site)
     yield element("h2", element("span", site, class_="path"), f" ×{len(rows):,}")
     yield facts([("Kind", run.progress.skeleton.sites[site].kind)])
-    yield section("Times", _times(rows, 0)) if rows else note("It has not run.")
+    yield section("Times", _times(run, rows, 0)) if rows else note("It has not run.")
 
 
-def _times(rows: Sequence[NodeRow], prefix: int) -> Markup:
+def _times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
     """A table of rows: those that did not succeed first where there are too many to list."""
     listed = rows
     if len(rows) > _MANY:
@@ -189,10 +189,22 @@ def _times(rows: Sequence[NodeRow], prefix: int) -> Markup:
     more = len(rows) - len(listed)
     return join(
         [
-            table(["Node", "Status", "Took", "Cost", "Result"], cells, numbers=(2, 3), class_="times"),
+            table(
+                ["Node", "Status", "Took", "Cost", "Result"],
+                cells,
+                numbers=(2, 3),
+                seqs=[_end(run, row) for row in listed],
+                class_="times",
+            ),
             note(f"And {more:,} more: choose one in the timeline.") if more else None,
         ]
     )
+
+
+def _end(run: Reading, row: NodeRow) -> int | None:
+    """The position of the last event that changed a row: what a list says of it was not true before."""
+    part = run.part(row.id)
+    return next((seq for seq, event in reversed(part) if not isinstance(event, NodeRecorded)), None)
 
 
 def _gist(row: NodeRow) -> Child:

@@ -89,15 +89,23 @@ def value(found: Any, *, class_: str = "") -> Markup:
 
 
 def table(
-    titles: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: Iterable[int] = (), class_: str = ""
+    titles: Sequence[str],
+    rows: Sequence[Sequence[Child]],
+    *,
+    numbers: Iterable[int] = (),
+    seqs: Sequence[int | None] | None = None,
+    class_: str = "",
 ) -> Markup:
-    """Rows under titles; columns in `numbers` are set to the right."""
+    """Rows under titles; columns in `numbers` are set to the right. `seqs`: the event that brought each row."""
     right = set(numbers)
 
     def cell(tag: str, column: int, child: Child) -> Markup:
         return element(tag, child, class_="number" if column in right else None)
 
     head = element("tr", [cell("th", column, title) for column, title in enumerate(titles)])
-    body = [element("tr", [cell("td", column, child) for column, child in enumerate(row)]) for row in rows]
+    body = [
+        element("tr", [cell("td", column, child) for column, child in enumerate(row)], data_seq=seq)
+        for row, seq in zip(rows, seqs or [None] * len(rows), strict=True)
+    ]
     whole = element("table", element("thead", head), element("tbody", body), class_=class_ or None)
     return element("div", whole, class_="scrolls")

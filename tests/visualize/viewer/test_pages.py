@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from datetime import datetime
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flowengine.context import NodeResult
 from flowengine.engine.events import Event, NodeFinished
@@ -21,6 +24,7 @@ from flowengine.records import Asked
 from tests.support.sample_run import FORM, GRAPH, research_run
 from visualize.picture import picture_of_skeleton
 from visualize.progress import folded
+from visualize.render import render
 from visualize.viewer.approval import Answer, Approving, answer_of, approval_form
 from visualize.viewer.assets import SCRIPTS, asset, script, style_sheet
 from visualize.viewer.compare import compare_page
@@ -29,6 +33,7 @@ from visualize.viewer.flows import FlowLine, flow_page, flows_page
 from visualize.viewer.page import problem_page
 from visualize.viewer.plot import RunPoint, plot_svg, point_of
 from visualize.viewer.reading import Reading
+from visualize.viewer.run import export_page, run_page
 from visualize.viewer.runs import Filters, filters_of, matching, run_before, runs_page
 from visualize.viewer.urls import approve_url, panel_url, run_url
 
@@ -181,6 +186,21 @@ def test_a_point_is_made_of_a_runs_fold():
     assert (point.run_id, point.status) == ("2f6c41d09b", "waiting")
     assert point.seconds == pytest.approx(6.1)
     assert point.cost_usd == pytest.approx(0.0152)
+
+
+# --- records that make no sense
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(0, 70))
+def test_a_record_in_any_order_and_of_any_length_makes_pages(seed: int, count: int):
+    events = research_run()
+    random.Random(seed).shuffle(events)
+    run = Reading(events[:count])
+    assert run_page(run).endswith("</html>\n")
+    assert export_page(run).endswith("</html>\n")
+    assert compare_page(run, Reading(research_run())).endswith("</html>\n")
+    render(run.whole_picture, "mermaid")
 
 
 # --- approvals

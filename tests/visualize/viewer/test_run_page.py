@@ -23,6 +23,7 @@ from tests.support.browser import Browser, Tab
 from tests.support.pace import busyness
 from tests.support.page_server import PageServer, page_server
 from tests.support.sample_run import START, layered_run, mapped_run, model_call, research_run
+from visualize.progress import folded
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page
 
@@ -118,6 +119,19 @@ def test_the_scrubber_repaints_graph_head_panel_timeline_and_state(tab: Tab):
     assert tab.texts("#moment") == ["7 of 62 · judged draft"]
     tab.click("[data-step=last]")
     assert tab.texts("#status") == ["‖ waiting"]
+
+
+def test_a_list_of_times_holds_what_was_known_at_the_moment(browser: Browser, file: str):
+    with browser.tab() as tab:
+        tab.goto(f"{file}#node=polish")
+        tab.wait(PANEL.format("polish"))
+        assert len(tab.texts("#panel .times tbody tr:not([hidden])")) == 6
+        tab.goto(f"{file}#node=polish&at=30")
+        tab.wait("document.querySelectorAll('#panel .times tr[hidden]').length > 0")
+        known = {row.id for row in folded(research_run()[:31]).nodes.values() if row.ended is not None}
+        assert tab.texts("#panel .times tbody tr:not([hidden]) a") == [
+            name for name in ("round[0].judge", "round[0].improve", "round[1].judge") if f"polish.{name}" in known
+        ]
 
 
 def test_a_deep_link_opens_node_and_moment(browser: Browser, file: str):
