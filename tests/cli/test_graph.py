@@ -57,3 +57,39 @@ def test_a_file_that_cannot_be_written_is_a_usage_error(flowengine: Command) -> 
     said = flowengine("graph", "shout.yaml", "--format", "dot", "-o", "nowhere/x.dot")
     assert said.code == 2
     assert "cannot write 'nowhere/x.dot'" in said.err
+
+
+LEVELS = """
+flowengine: v1
+name: levels
+nodes:
+  each:
+    type: map
+    over: "[1, 2]"
+    nodes:
+      inner: {type: function, call: "steps:shout", with: {text: hi}}
+  again:
+    type: loop
+    max_iterations: 3
+    until: "round.index == 1"
+    needs: [each]
+    nodes:
+      once: {type: function, call: "steps:shout", with: {text: hi}}
+"""
+
+
+def test_containers_are_drawn_round_what_is_in_them(flowengine: Command, folder: Path) -> None:
+    (folder / "levels.yaml").write_text(LEVELS)
+    said = flowengine("graph", "levels.yaml", "--format", "dot")
+    assert said.code == 0
+    assert said.out.count("subgraph cluster_") == 2
+    assert all(name in said.out for name in ("each", "inner", "again", "once"))
+
+
+def test_a_run_counts_its_items_and_rounds(flowengine: Command, folder: Path) -> None:
+    (folder / "levels.yaml").write_text(LEVELS)
+    assert flowengine("run", "levels.yaml", "--run-id", "r1").code == 0
+    said = flowengine("graph", "r1", "--format", "mermaid")
+    assert "each ×2 of 2<br/>map<br/>✓ succeeded" in said.out
+    assert "again ×2 of 3<br/>loop<br/>✓ succeeded" in said.out
+    assert "inner<br/>function<br/>✓ 2" in said.out

@@ -215,19 +215,32 @@ class RunPage {
 
   paintSoon() {
     if (this.timer) return;
-    this.timer = setTimeout(() => { this.timer = null; this.paint(); }, 50);
+    // A large graph takes longer to paint than events take to come: half of the time is left to the reader.
+    this.timer = setTimeout(() => { this.timer = null; this.paint(); }, Math.max(50, this.spent ?? 0));
   }
 
   paint() {
+    const begun = performance.now();
     const run = this.shown;
     const now = this.isGoing() && !document.hidden ? Math.max(Date.now() / 1000, run.last ?? 0) : null;
     this.graph.paint(run, now ?? run.last);
     this.paintHead(run, now);
     this.paintMoment();
     this.paintRows(now);
-    if (!this.isStale) return;
+    this.spent = performance.now() - begun;
+    if (this.isStale) this.renewPanel();
+  }
+
+  // At most twice a second, as the server makes it anew each time.
+  renewPanel() {
+    if (this.isRenewing) return;
+    this.isRenewing = true;
     this.isStale = false;
     this.panel.load(this.node).then(() => this.panel.show(this.shown, this.at));
+    setTimeout(() => {
+      this.isRenewing = false;
+      if (this.isStale) this.renewPanel();
+    }, 500);
   }
 
   paintHead(run, now) {
