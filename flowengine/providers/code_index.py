@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from flowengine.providers.code_files import CodeTree, Listing, Stamp
-from flowengine.providers.code_text import lines_of
+from flowengine.providers.code_text import is_written, lines_of
 from flowengine.providers.outline import Definition, own_lines
 from flowengine.providers.outlining import outline
 from flowengine.retrieval.fusion import Ranking, fused
@@ -143,15 +143,18 @@ class CodeIndex:
         self._connection.execute("DELETE FROM files WHERE row = ?", (file,))
 
     def _take_in(self, path: str, stamp: Stamp) -> None:
-        """A file that cannot be read, or is no text, is held without definitions, so that it is left alone."""
+        """A file that cannot be read, or is no code, is held without definitions, so that it is left alone."""
         file = self._insert("files (path, modified, size)", path, *stamp)
         lines = lines_of(self._tree.top / path)
-        if lines is None:
+        if lines is None or not is_written(lines):
             return
         place = indexed(str(PurePosixPath(path).with_suffix("")))
         whole: list[str] = []
         for each in outline(path, lines):
-            words = _subject("\n".join(line for _, line in own_lines(each, lines)))
+            text = "\n".join(line for _, line in own_lines(each, lines))
+            if not text.strip():
+                continue
+            words = _subject(text)
             scope, _, name = each.name.rpartition(".")
             unit = self._insert("units (file, definition)", file, json.dumps(each))
             self._insert(

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["lines_of"]
+__all__ = ["is_written", "lines_of"]
 
 _MOST: Final = 1_000_000
 """Bytes that are read."""
 _LOOKED_AT: Final = 8192
 """Bytes of the beginning in which a zero makes the file no text."""
-_WRITTEN: Final = 500
-"""Characters to a line, on average, beyond which no person wrote it."""
+_WIDTH: Final = 500
+"""Characters that a line of code has on average, at most."""
 
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 """A link or a pipe may have taken the file's place since it was listed."""
@@ -29,8 +30,12 @@ def lines_of(path: Path) -> list[str] | None:
     if content is None or b"\0" in content[:_LOOKED_AT]:
         return None
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    lines = text.removesuffix("\n").split("\n")
-    return lines if text.strip() and len(text) <= _WRITTEN * len(lines) else None
+    return text.removesuffix("\n").split("\n") if text.strip() else None
+
+
+def is_written(lines: Sequence[str]) -> bool:
+    """Whether a person may have written these lines of code; what was made small for machines has few long ones."""
+    return sum(map(len, lines)) <= _WIDTH * len(lines)
 
 
 def _content(path: Path) -> bytes | None:

@@ -43,12 +43,22 @@ class SourceCodeProvider(ContextProvider):
 
     provider_name: ClassVar[str] = "source_code"
 
-    def __init__(self, codebase_path: str | os.PathLike[str] = "./src", max_files: int = 5) -> None:
+    def __init__(
+        self,
+        codebase_path: str | os.PathLike[str] = "./src",
+        max_files: int = 5,
+        *,
+        found: Path | None = None,
+        root: Path | None = None,
+    ) -> None:
+        """`found`: where the folder is, for a path that is not relative to the current one; `root`: of its project."""
         if max_files < 1:
             raise ParameterError(f"max_files must be at least 1, not {max_files}", "max_files")
         self.codebase_path = os.fspath(codebase_path)
         self.max_files = max_files
-        self._open(located(codebase_path, None, parameter="codebase_path"), Path.cwd())
+        self._folder = located(codebase_path, None, parameter="codebase_path") if found is None else found
+        self._check()
+        self._index = _index_of(self._folder, Path.cwd() if root is None else root)
 
     @classmethod
     def get_config_schema(cls) -> dict[str, Any]:
@@ -74,11 +84,7 @@ class SourceCodeProvider(ContextProvider):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
         given = config.get("codebase_path", "./src")
-        made = cls(located(given, root, parameter="codebase_path"), config.get("max_files", 5))
-        made.codebase_path = given
-        if root is not None:
-            made._open(located(given, root, parameter="codebase_path"), root)
-        return made
+        return cls(given, config.get("max_files", 5), found=located(given, root, parameter="codebase_path"), root=root)
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         return joined(self.fragments(query, (), **kwargs))
@@ -92,13 +98,6 @@ class SourceCodeProvider(ContextProvider):
 
     def fresh(self) -> SourceCodeProvider:
         return self  # It remembers nothing but what the files say.
-
-    def _open(self, folder: Path, root: Path) -> None:
-        self._folder = folder
-        self._check()
-        key = (os.path.realpath(folder), os.path.realpath(root))
-        index = _indexes.get(key)
-        self._index = _indexes.setdefault(key, CodeIndex(CodeTree(folder, root))) if index is None else index
 
     def _check(self) -> None:
         if not self._folder.is_dir():
@@ -136,6 +135,12 @@ class SourceCodeProvider(ContextProvider):
             return []
         said = catalogue(locale)("source_code.incomplete", searched=searched.indexed, files=searched.files)
         return [Fragment(said, self.provider_name, label="not all files were searched")]
+
+
+def _index_of(folder: Path, root: Path) -> CodeIndex:
+    key = (os.path.realpath(folder), os.path.realpath(root))
+    index = _indexes.get(key)
+    return _indexes.setdefault(key, CodeIndex(CodeTree(folder, root))) if index is None else index
 
 
 def _code(own: Sequence[tuple[int, str]]) -> Iterator[str]:

@@ -1,0 +1,148 @@
+"""Source code in prompts: what is quoted, of how many files, and what happens to files meanwhile."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flowengine.context import Fragment
+from flowengine.providers import source_code
+from flowengine.providers.factory import ContextProviderFactory
+from flowengine.providers.parameters import ParameterError
+from flowengine.providers.paths import MissingFileError, OutsideError
+from flowengine.providers.source_code import SourceCodeProvider
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    for number in range(7):
+        put(
+            tmp_path, f"src/pay_{number}.py", f"import os\n\n\ndef pay_invoice_{number}(invoice):\n    return invoice\n"
+        )
+    put(tmp_path, "src/other.py", "def nothing_of_interest():\n    pass\n")
+    yield tmp_path
+    gc.collect()  # Indexes are shared for as long as providers live.
+
+
+def put(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def of(root: Path, **options: int) -> SourceCodeProvider:
+    return SourceCodeProvider.from_config({"codebase_path": "./src", **options}, root=root)
+
+
+def files_of(fragments: object) -> list[str]:
+    return list(dict.fromkeys(each.label.partition(":")[0] for each in fragments if ":" in each.label))  # type: ignore[attr-defined]  # fragments
+
+
+def test_a_definition_is_quoted_with_its_path_and_lines(root: Path) -> None:
+    text = of(root, max_files=1).get_context("pay_invoice_3")
+    assert "src/pay_3.py:4-5 pay_invoice_3\n```py\ndef pay_invoice_3(invoice):\n    return invoice\n```" in text
+
+
+def test_no_more_files_than_asked_for_are_quoted(root: Path) -> None:
+    assert len(files_of(of(root).fragments("pay an invoice", ()))) == 5
+    assert len(files_of(of(root, max_files=2).fragments("pay an invoice", ()))) == 2
+
+
+def test_the_best_has_the_highest_priority_and_quotations_are_never_cut_in_two(root: Path) -> None:
+    fragments = of(root).fragments("pay invoice 3", ())
+    best = max(fragments, key=lambda each: each.priority)
+    assert best.label == "src/pay_3.py:4-5"
+    assert len({each.priority for each in fragments}) == len(fragments)
+    assert all(each.group and each.source == "source_code" for each in fragments)
+
+
+def test_a_query_about_something_else_brings_nothing(root: Path) -> None:
+    assert of(root).fragments("zebra", ()) == []
+    assert of(root).get_context("") == ""
+
+
+def test_long_definitions_wide_lines_and_gaps_are_marked(root: Path) -> None:
+    body = "".join(f"    step_{number} = {number}\n" for number in range(300))
+    put(root, "src/long.py", f"def enormous_routine():\n{body}")
+    put(root, "src/wide.py", f"WIDE_CONSTANT = '{'x' * 900}'\nSHORT = 1\nSMALL = 2\n")
+    put(root, "src/gap.py", "class Gappy:\n    def one(self):\n        x = 1\n\n    attribute = 2\n")
+    long = of(root, max_files=1).fragments("enormous_routine", ())
+    assert next(each for each in long if "enormous" in each.text).text.endswith("step_78 = 78\n…\n```")
+    wide = of(root, max_files=1).get_context("WIDE_CONSTANT")
+    assert "x…\nSHORT" in wide
+    gap = of(root, max_files=1).get_context("Gappy attribute")
+    assert "    def one(self):\n… (4)\n\n    attribute = 2" in gap
+
+
+def test_code_that_holds_fences_is_fenced_by_longer_ones(root: Path) -> None:
+    put(root, "src/guide.md", "# Fencing\n\n```sh\nfence --all\n```\n")
+    assert "````md\n# Fencing" in of(root, max_files=1).get_context("fencing guide")
+
+
+def test_a_changed_file_is_quoted_as_it_is_now(root: Path) -> None:
+    provider = of(root)
+    provider.get_context("pay")
+    put(root, "src/pay_3.py", "def refund_everything():\n    pass\n")
+    assert "refund_everything" in provider.get_context("refund everything")
+
+
+def test_a_file_that_vanishes_makes_room_for_the_next(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = of(root, max_files=2)
+    searched = provider._index.search("pay invoice 3")
+    monkeypatch.setattr(provider._index, "search", lambda query: searched)
+    (root / "src/pay_3.py").unlink()
+    files = files_of(provider.fragments("pay invoice 3", ()))
+    assert len(files) == 2
+    assert "src/pay_3.py" not in files
+
+
+def test_a_folder_that_vanishes_is_a_failure_that_says_so(root: Path) -> None:
+    provider = of(root)
+    for path in (root / "src").iterdir():
+        path.unlink()
+    (root / "src").rmdir()
+    with pytest.raises(MissingFileError, match=r"'\./src' is not there"):
+        provider.get_context("pay")
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "problem"),
+    [
+        ({"codebase_path": "nowhere"}, MissingFileError, "'nowhere' is not there"),
+        ({"codebase_path": "../elsewhere"}, OutsideError, "leaves the folder"),
+        ({"max_files": 0}, ParameterError, "at least 1"),
+        ({"max_fils": 3}, ParameterError, "did you mean 'max_files'"),
+        ({"max_files": "3"}, ParameterError, "integer"),
+    ],
+)
+def test_wrong_parameters_are_refused(
+    root: Path, config: dict[str, object], kind: type[Exception], problem: str
+) -> None:
+    with pytest.raises(kind, match=problem):
+        ContextProviderFactory.create_from_config([{"source_code": config}], root=root)
+
+
+def test_where_not_all_files_were_searched_the_prompt_and_the_receipt_say_so(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = of(root)
+    searched = provider._index.search("pay")
+    monkeypatch.setattr(provider._index, "search", lambda query: searched._replace(is_whole=False, files=50_000))
+    *_, last = provider.fragments("pay", ())
+    assert last == Fragment(
+        "(Searched so far: 8 of 50000 files of source code.)", "source_code", label="not all files were searched"
+    )
+    *_, last = provider.fragments("pay", (), locale="ja")
+    assert "50000 ファイル中 8 ファイル" in last.text
+
+
+def test_providers_of_one_folder_share_an_index(root: Path) -> None:
+    one, other = of(root), of(root)
+    assert one._index is other._index
+    assert one.fresh() is one
+    del one, other
+    gc.collect()
+    assert not [key for key in source_code._indexes if key[0] == str(root / "src")]
