@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import anyio
 
+from flowengine.llm.short_lived import short_lived
+
 __all__ = ["in_event_loop", "run_sync"]
 
 T = TypeVar("T")
@@ -27,10 +29,15 @@ def run_sync(function: Callable[[], Awaitable[T]]) -> T:
     >>> run_sync(answer)
     42
     """
+
+    async def run() -> T:
+        with short_lived():
+            return await function()
+
     if not in_event_loop():
-        return anyio.run(function)
+        return anyio.run(run)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="flowengine") as pool:
-        return pool.submit(anyio.run, function).result()
+        return pool.submit(anyio.run, run).result()
 
 
 def in_event_loop() -> bool:

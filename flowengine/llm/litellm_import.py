@@ -13,14 +13,16 @@ import os
 import threading
 import warnings
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from flowengine.errors import ModelConfigError
+from flowengine.llm.asyncio_home import AsyncioHome
 from flowengine.llm.import_thread import ImportThread
-from flowengine.llm.loop_thread import LoopThread
 
 __all__ = [
     "LITELLM_LOOP",
@@ -123,13 +125,27 @@ def _logging_switch() -> ContextVar[bool] | None:
         return None
 
 
+def _clients_of(loop: asyncio.AbstractEventLoop) -> list[Any]:
+    """The HTTP clients that litellm keeps for calls on a loop; it keeps them no longer."""
+    cache: Any = getattr(_ready, "in_memory_llm_clients_cache", None)
+    kept: dict[str, Any] = getattr(cache, "cache_dict", {})
+    mine = {key: client for key, client in list(kept.items()) if key.endswith(f"-{id(loop)}")}
+    for key in mine:
+        cache.delete_cache(key)
+    # Round a session that the user gave to litellm there are clients that nobody but the user may close.
+    return [] if getattr(_ready, "aclient_session", None) is not None else list(mine.values())
+
+
 async def _close_clients() -> None:
-    if (litellm := litellm_ready()) is not None:
-        await litellm.close_litellm_async_clients()
+    for client in _clients_of(asyncio.get_running_loop()):
+        closing = getattr(client, "aclose", None) or getattr(client, "close", None)
+        if iscoroutinefunction(closing):
+            with suppress(Exception):  # it is of no use any more, whatever it says
+                await closing()
 
 
-LITELLM_LOOP: Final = LoopThread("litellm", close=_close_clients)
-"""Where every call of litellm runs: it keeps clients and a log worker that belong to one loop."""
+LITELLM_LOOP: Final = AsyncioHome("litellm", close=_close_clients, forget=_clients_of)
+"""Where every call of litellm runs: it keeps clients that belong to the loop of their first call."""
 
 
 @atexit.register

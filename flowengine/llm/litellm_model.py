@@ -109,7 +109,7 @@ class LiteLLMModel:
             except Exception as error:  # foreign code
                 raise as_model_error(error, self.provider, self.name) from error
 
-        job = LITELLM_LOOP.begin(call)
+        job = await LITELLM_LOOP.begin(call)
         iterator = pieces()
         try:
             with receive:

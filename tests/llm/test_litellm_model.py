@@ -14,6 +14,7 @@ import pytest
 import sniffio
 from model_server import Completion, Failure, Hang, ModelServer, ToolCall, Truncated
 
+from flowengine.agents.sync import run_sync
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.messages import Message, ToolRequest
@@ -272,16 +273,44 @@ async def test_pieces_that_come_after_the_reader_has_left_are_dropped(server: Mo
 # --- how it lives with its surroundings
 
 
-async def test_calls_of_all_event_loops_share_connections(server: ModelServer) -> None:
+async def test_calls_of_one_event_loop_share_a_connection(server: ModelServer) -> None:
     for _ in range(3):
         await model_of(server).complete(asking())
-
-    def elsewhere(backend: str) -> None:
-        anyio.run(model_of(server).complete, asking(), backend=backend)
-
-    for backend in ("asyncio", "trio"):
-        await anyio.to_thread.run_sync(elsewhere, backend)
+    async with model_of(server).stream(asking()) as stream:
+        assert [piece async for piece in stream]
     assert {each.connection for each in server.requests} == {1}
+
+
+def test_calls_of_synchronous_code_and_of_trio_share_a_connection(server: ModelServer) -> None:
+    for _ in range(3):
+        run_sync(lambda: model_of(server).complete(asking()))
+        anyio.run(model_of(server).complete, asking(), backend="trio")
+    assert {each.connection for each in server.requests} == {1}
+
+
+def test_many_loops_one_after_the_other_leave_no_connection_and_no_word(server: ModelServer) -> None:
+    then = """
+import asyncio, os
+request = Request("m", (Message("user", "hi"),))
+async def complete():
+    await model.complete(request)
+async def stream():
+    async with model.stream(request) as pieces:
+        async for _ in pieces:
+            pass
+def held():
+    return len(os.listdir("/proc/self/fd"))
+asyncio.run(complete())
+before = held()
+for _ in range(30):
+    asyncio.run(complete())
+    asyncio.run(stream())
+print(held() - before)
+"""
+    done = run_python(CALL.format(url=server.url, then=then))
+    assert done.stderr == ""
+    assert int(done.stdout) <= 1
+    assert len({each.connection for each in server.requests}) == 61
 
 
 async def test_hundreds_of_calls_wait_at_once(server: ModelServer) -> None:
