@@ -168,7 +168,7 @@ class MapBegan(NamedTuple):
 class RoundEnded(NamedTuple):
     """A loop's round is over, and what was decided after it."""
 
-    index: int
+    number: int
     """Counted from 0."""
     variables: Mapping[str, Any]
     """What the round was entered with."""

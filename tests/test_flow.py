@@ -58,8 +58,9 @@ def chain(**nodes: Any) -> dict[str, FunctionNode]:
 
 def test_the_public_names_are_those_that_are_promised():
     promised = {
-        *("Flow", "FlowLimits", "InputField", "StateKey", "Retry", "Run"),
+        *("Flow", "FlowBuilder", "FlowLimits", "PartLimits", "Bounds", "InputField", "StateKey", "Retry", "Run"),
         *("FunctionNode", "ConditionNode", "AgentNode", "RoutingNode", "EvaluationNode"),
+        *("LoopNode", "MapNode", "SubflowNode", "ApprovalNode"),
         *("Agent", "RoutingAgent", "EvaluationAgent", "get_llm"),
         *("Context", "NodeResult", "LLMResult", "RoutingResult", "EvaluationResult"),
         *("FlowEngineError", "FlowError", "RunError"),

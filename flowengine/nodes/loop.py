@@ -67,7 +67,7 @@ class LoopNode(ContainerNode):
         return self.max_iterations
 
     async def run(self, context: Context, /) -> Ended:
-        told = {record.index: record for record in context.recorded if type(record) is RoundEnded}
+        told = {record.number: record for record in context.recorded if type(record) is RoundEnded}
         variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})
         chosen: _Round | None = None
         for index in range(self.max_iterations):

@@ -33,9 +33,7 @@ class FixedFileProvider(ContextProvider):
 
     provider_name: ClassVar[str] = "fixed_file"
 
-    def __init__(
-        self, file_path: str | os.PathLike[str], description: str = "", *, found: Path | None = None
-    ) -> None:
+    def __init__(self, file_path: str | os.PathLike[str], description: str = "", *, found: Path | None = None) -> None:
         """`found`: where the file is, for a path that is not relative to the current folder."""
         self.file_path = str(file_path)
         self.description = description

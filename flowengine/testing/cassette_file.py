@@ -22,8 +22,8 @@ from flowengine.llm.messages import Message, Role, ToolRequest, as_dict
 from flowengine.llm.model import Reply, Request, Usage
 from flowengine.llm.plain_request import as_json, plain_request, request_of
 from flowengine.spec.fields import Keys
-from flowengine.testing.yaml_file import read_yaml
 from flowengine.spec.yaml_writer import to_yaml
+from flowengine.testing.yaml_file import read_yaml
 
 __all__ = ["Call", "CassetteError", "cassette_text", "read_cassette", "request_text", "write_cassette"]
 

@@ -173,7 +173,7 @@ def _judged(judged: Round) -> Line:
 
 def _round(ended: RoundEnded) -> Line:
     best = None if ended.best is None else preview(ended.best)
-    return {"number": ended.index, "stopped": ended.stopped, "best": best}
+    return {"number": ended.number, "stopped": ended.stopped, "best": best}
 
 
 def _asked(asked: Asked) -> Line:

@@ -189,7 +189,7 @@ def _map(began: MapBegan, seq: int) -> Markup:
 def _loop_round(ended: RoundEnded, seq: int) -> Markup:
     best = "" if ended.best is None else f", best_by {shown(ended.best)}"
     verdict = "stopped here" if ended.stopped else "went on"
-    return section(f"Round {ended.index}: {verdict}{best}", value(ended.variables), seq=seq)
+    return section(f"Round {ended.number}: {verdict}{best}", value(ended.variables), seq=seq)
 
 
 def _asked(asked: Asked, seq: int) -> Markup:
