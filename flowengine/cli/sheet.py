@@ -8,6 +8,7 @@ from typing import Any, Final
 from flowengine.cli.plain import shown
 from flowengine.cli.table import table
 from flowengine.cli.units import clock, dollars, span, tokens
+from visualize.ordering import in_order
 from visualize.progress import NodeRow, Progress, Usage
 
 __all__ = ["LONGEST", "cut", "indented", "run_sheet", "usage_text"]
@@ -20,13 +21,14 @@ def run_sheet(progress: Progress) -> Iterator[str]:
     """The lines of `runs show`."""
     yield from _head(progress)
     yield ""
-    yield from table([_row(row) for row in progress.nodes.values()], right=(3, 4, 5))
-    for row in progress.nodes.values():
+    rows = in_order(progress)
+    yield from table([_row(row) for row in rows], right=(3, 4, 5))
+    for row in rows:
         if row.error is not None:
             yield ""
             yield f"{row.id}: {row.error.type}"
             yield from indented(cut(row.error.message))
-    for row in progress.nodes.values():
+    for row in rows:
         if row.asked is not None and row.waits:
             yield ""
             yield f"{row.id} asks for one of: {', '.join(row.asked.choices)}"

@@ -95,7 +95,7 @@ def test_values_become_json_whatever_they_are() -> None:
     assert found["data"] == {"where": "a"}
     assert (found["set"], found["bytes"], found["nan"]) == ([1], "x", "nan")
     assert found["result"]["content"] == 1
-    assert found["event"]["error"] == {"type": "E", "message": "no", "detail": ""}
+    assert found["event"]["error"] == {"type": "E", "message": "no", "detail": "", "node": "", "part": None}
     assert plain(found) == found
 
 

@@ -138,7 +138,7 @@ async def test_rounds_are_told_and_their_nodes_have_paths():
     started = [event.node for event in done.events if isinstance(event, NodeStarted)]
     assert started == ["loop", "loop.round[0].add", "loop.round[1].add"]
     ends = [event.record for event in done.events if type(getattr(event, "record", None)) is RoundEnded]
-    assert [(end.index, dict(end.variables), end.stopped) for end in ends] == [
+    assert [(end.number, dict(end.variables), end.stopped) for end in ends] == [
         (0, {"n": 0}, False),
         (1, {"n": 1}, False),
     ]

@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import Final
 
 from flowengine.engine.events import Event
+from visualize.ordering import in_order
 from visualize.picture import Picture, closed, picture_of_progress
 from visualize.progress import NodeRow, folded
-from visualize.skeleton import Level
 from visualize.states import States
-from visualize.taken import units_of
 
 __all__ = ["OPEN_NODES", "Reading"]
 
@@ -66,21 +65,8 @@ class Reading:
 
     @cached_property
     def rows(self) -> list[NodeRow]:
-        """All rows in the order of the flow: those of a body below their container, item by item or round by round."""
-        found: dict[str, NodeRow] = {}
-        self._gather(self.progress.skeleton.top, "", found)
-        found.update((path, row) for path, row in self.progress.nodes.items() if path not in found)
-        return list(found.values())
-
-    def _gather(self, level: Level, unit: str, found: dict[str, NodeRow]) -> None:
-        for name, site in level.sites.items():
-            row = self.row(unit + name)
-            if row is None:
-                continue
-            found[row.id] = row
-            if site.body is not None:
-                for each in units_of(row):
-                    self._gather(site.body, each, found)
+        """All rows in the order of the flow."""
+        return in_order(self.progress)
 
     @cached_property
     def _bodies(self) -> dict[str, list[NodeRow]]:
