@@ -121,8 +121,8 @@ class Tables:
         """All runs, the newest first; no event is decoded."""
         rows = self._query(f"""
             SELECT run_id, flow, status, started, finished,
-                (SELECT max(position) + 1 - number * {SPAN} FROM event
-                 WHERE position >= number * {SPAN} AND position < (number + 1) * {SPAN}),
+                coalesce((SELECT max(position) + 1 - number * {SPAN} FROM event
+                 WHERE position >= number * {SPAN} AND position < (number + 1) * {SPAN}), 0),
                 path
             FROM run ORDER BY started DESC, number DESC
         """)

@@ -1,7 +1,8 @@
 """Followers of runs: the store is looked at by one watch a run, whoever writes the run, and all followers share it.
 
 A follower first reads what there is from the store at its own pace, and joins the watch once it is up with it.
-What it does not take is kept up to a limit; beyond it the follower is dropped. Nothing here can make a run wait.
+What it does not take is kept up to a limit; beyond it that is thrown away, and the follower reads from the store
+again. So nobody makes a run or another follower wait, and nobody costs more memory than the limit.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _CALM: Final = 10.0
 _HEARTBEAT: Final = 15.0
 _PIECE: Final = 500
 """Events that are written at once."""
-_MOST: Final = 8_000_000
-"""Bytes that wait for a follower; they are shared by all."""
+_MOST: Final = 4_000_000
+"""Bytes that wait for a follower; they are shared by all. Whatever comes at once waits, however much it is."""
 _SETTLES: Final = 0.15
 """Seconds after which an event that an agent's text follows is in the store."""
 
@@ -67,6 +68,8 @@ class Following:
 
     async def has_more(self, run_id: str, after: int) -> bool:
         """Whether there is or may come anything from a position on. Raises where there is no such position."""
+        if self._tasks is None:
+            raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
         events = await self._shelf.events(run_id, max(0, after - 1))
         if after and not events:
             raise ProblemError(400, "No such position", f"run '{run_id}' has fewer than {after} events")
@@ -77,35 +80,29 @@ class Following:
 
         Whoever takes them decides how long it waits for its client; a comment comes where nothing else does.
         """
-        while True:
-            events = await self._shelf.events(run_id, after)
-            for begin in range(0, len(events), _PIECE):
-                piece = events[begin : begin + _PIECE]
-                yield News(list(enumerate(piece, after))).messages(form, after)
-                after += len(piece)
-            if events and has_ended(events[-1]):
-                return
-            watch = self._watch(run_id, after)
-            if watch.next <= after:
-                break
-        async with watch.follow(form, after) as news:
-            while True:
-                piece = b":\n\n"
-                with anyio.move_on_after(_HEARTBEAT):
-                    try:
-                        piece = await news.receive()
-                    except anyio.EndOfStream:
-                        return
-                yield piece
+        follower: _Follower | None = None
+        while follower is None or follower.is_behind:
+            watch = None
+            while watch is None or watch.next > after:
+                events = await self._shelf.events(run_id, after)
+                for begin in range(0, len(events), _PIECE):
+                    piece = events[begin : begin + _PIECE]
+                    yield News(list(enumerate(piece, after))).messages(form, after)
+                    after += len(piece)
+                if (events and has_ended(events[-1])) or self._tasks is None:
+                    return
+                watch = self._watch(run_id, after, self._tasks)
+            async with watch.follow(form, after) as follower:
+                while (piece := await follower.take()) is not None:
+                    yield piece
+            after = follower.taken
 
-    def _watch(self, run_id: str, after: int) -> _Watch:
+    def _watch(self, run_id: str, after: int, tasks: TaskGroup) -> _Watch:
         """The run's watch; a new one begins at the position."""
         watch = self._watches.get(run_id)
         if watch is None:
-            if self._tasks is None:
-                raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
             watch = self._watches[run_id] = _Watch(after)
-            self._tasks.start_soon(self._look, run_id, watch)
+            tasks.start_soon(self._look, run_id, watch)
         return watch
 
     async def _look(self, run_id: str, watch: _Watch) -> None:
@@ -166,35 +163,47 @@ class _Follower:
     """What waits for one client."""
 
     def __init__(self, form: Form, after: int, leave: Callable[[_Follower], None]) -> None:
+        self.taken = after
+        """The position up to which the client has everything."""
+        self.is_behind = False
+        """Whether what waited was thrown away, because it was too much."""
         self._form: Form = form
-        self._after = after
         self._leave = leave
         self._size = 0
-        self._send: MemoryObjectSendStream[bytes]
-        self._receive: MemoryObjectReceiveStream[bytes]
-        self._send, self._receive = anyio.create_memory_object_stream[bytes](float("inf"))
+        self._send: MemoryObjectSendStream[tuple[int, bytes]]
+        self._receive: MemoryObjectReceiveStream[tuple[int, bytes]]
+        self._send, self._receive = anyio.create_memory_object_stream[tuple[int, bytes]](float("inf"))
 
     async def __aenter__(self) -> _Follower:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        self._leave(self)
-        self._send.close()
+        self.close()
         self._receive.close()
 
     def tell(self, news: News) -> None:
-        piece = news.messages(self._form, self._after)
-        self._size += len(piece)
-        if self._size > _MOST:
+        piece = news.messages(self._form, self.taken)
+        if self._size and self._size + len(piece) > _MOST:
+            self.is_behind = True
             self.close()
         elif piece:
-            self._send.send_nowait(piece)
+            self._size += len(piece)
+            self._send.send_nowait((news.next, piece))
 
     def close(self) -> None:
         self._leave(self)
         self._send.close()
 
-    async def receive(self) -> bytes:
-        piece = await self._receive.receive()
-        self._size -= len(piece)
-        return piece
+    async def take(self) -> bytes | None:
+        """What is next, a comment where nothing comes for long; None where nothing will."""
+        if self.is_behind:
+            return None
+        with anyio.move_on_after(_HEARTBEAT):
+            try:
+                position, piece = await self._receive.receive()
+            except anyio.EndOfStream:
+                return None
+            self._size -= len(piece)
+            self.taken = max(self.taken, position)
+            return piece
+        return b":\n\n"

@@ -29,6 +29,8 @@ class News:
 
     def __init__(self, told: Sequence[Told]) -> None:
         self.told = told
+        self.next = max((seq + 1 for seq, _ in told if seq is not None), default=0)
+        """The position behind the last of them."""
         self._lines: dict[Form, list[tuple[int | None, bytes]]] = {}
 
     def messages(self, form: Form, after: int) -> bytes:

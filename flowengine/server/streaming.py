@@ -20,10 +20,10 @@ _PATIENCE: Final = 20.0
 class EventStream(Response):
     """Server-sent events."""
 
-    def __init__(self, pieces: AsyncGenerator[bytes], patience: float = _PATIENCE) -> None:
+    def __init__(self, pieces: AsyncGenerator[bytes], patience: float | None = None) -> None:
         super().__init__()
         self._pieces = pieces
-        self._patience = patience
+        self._patience = _PATIENCE if patience is None else patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in _HEAD.items()]

@@ -1,0 +1,251 @@
+"""The HTTP API: what is done, and that everything it says is what its OpenAPI document promises."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from flowengine.flow import Flow
+from flowengine.nodes.function import FunctionNode
+from flowengine.server.api import OPERATIONS
+from flowengine.server.app import make_app
+from flowengine.server.openapi import document
+from tests.support.ui_server import Served, served
+
+DOCUMENT: Any = json.loads(json.dumps(document()))
+
+
+def check(server: Served, method: str, path: str, operation: str, status: int, body: Any = None) -> Any:
+    """The answer of an operation, once it is found to be as the document says."""
+    response = server.client.request(method, path, json=body)
+    assert response.status_code == status, response.text
+    [said] = [
+        each for methods in DOCUMENT["paths"].values() for each in methods.values() if each["operationId"] == operation
+    ]
+    [(media_type, found)] = said["responses"][str(status)]["content"].items()
+    assert response.headers["content-type"] == media_type
+    if "schema" in found:
+        jsonschema.validate(response.json(), {**found["schema"], "components": DOCUMENT["components"]})
+    return response.json()
+
+
+def test_the_document_has_every_operation_and_resolves(server: Served):
+    assert check(server, "GET", "/api/openapi.json", "describe", 200) == DOCUMENT
+    listed = {(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+    assert listed == {(each.method.lower(), each.path.replace(":path", "")) for each in OPERATIONS}
+    for each in DOCUMENT["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(each)
+    references = set(json.dumps(DOCUMENT).split('"#/components/schemas/')[1:])
+    assert {each.split('"')[0] for each in references} == set(DOCUMENT["components"]["schemas"])
+
+
+def test_a_run_is_started_listed_and_told(server: Served):
+    started = check(server, "POST", "/api/runs", "startRun", 201, {"flow": "shout", "inputs": {"text": "oh"}})
+    run_id = started["run_id"]
+    server.until(run_id, "succeeded")
+    run = check(server, "GET", f"/api/runs/{run_id}", "getRun", 200)
+    assert run["outputs"] == {"loud": "OH"}
+    assert run["inputs"] == {"text": "oh"}
+    assert run["nodes"]["shout"]["status"] == "succeeded"
+    assert run["nodes"]["shout"]["output"] == "OH"
+    assert run["driven_here"] is False
+    listed = check(server, "GET", "/api/runs?flow=shout&status=succeeded", "listRuns", 200)
+    assert [each["run_id"] for each in listed["runs"]] == [run_id]
+    assert check(server, "GET", "/api/runs?q=nothing", "listRuns", 200)["total"] == 0
+    given = check(server, "POST", "/api/runs", "startRun", 201, {"flow": "shout", "run_id": "mine", "reuse": run_id})
+    assert given == {"run_id": "mine"}
+    server.until("mine", "succeeded")
+    assert check(server, "POST", "/api/runs", "startRun", 409, {"flow": "shout", "run_id": "mine"})["status"] == 409
+
+
+def test_a_run_that_fails_says_where_and_why(server: Served):
+    run_id = server.post("/api/runs", {"flow": "fail"}, 201)["run_id"]
+    server.until(run_id, "failed")
+    run = check(server, "GET", f"/api/runs/{run_id}", "getRun", 200)
+    assert run["error"]["node"] == "fail"
+    assert "broken" in run["nodes"]["fail"]["error"]["message"]
+    (Path("steps.py")).write_text(Path("steps.py").read_text() + "\ndef fail():\n    return 'mended'\n")
+    check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 202, {})
+    assert server.until(run_id, "succeeded")["outputs"] == {"fail": "mended"}
+    check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 409, {})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"flow": "nobody"}, 404, "there is no flow 'nobody'"),
+        ({"flow": "shou"}, 404, "did you mean 'shout'"),
+        ({"flow": "shout", "inputs": {"txt": "x"}}, 422, "unknown input 'txt'"),
+        ({"flow": "shout", "inputs": {"text": 1}}, 422, "expected string"),
+        ({"flow": "shout", "inputs": []}, 422, "is not of type 'object'"),
+        ({"flow": "shout", "color": 1}, 422, "color"),
+        ({"flow": "shout", "run_id": "../x"}, 422, "does not match"),
+        ({"flow": "shout", "reuse": "nobody"}, 404, "no run 'nobody'"),
+        ({"flow": "bad"}, 422, "FE"),
+        ({}, 422, "'flow' is a required property"),
+    ],
+)
+def test_what_cannot_be_started_is_told(server: Served, body: Any, status: int, said: str):
+    assert said in check(server, "POST", "/api/runs", "startRun", status, body)["detail"]
+    assert server.get("/api/runs")["total"] == 0
+
+
+def test_a_flow_with_errors_has_them_all_in_the_problem(server: Served):
+    problem = check(server, "POST", "/api/runs", "startRun", 422, {"flow": "bad"})
+    assert problem["diagnostics"][0]["code"].startswith("FE")
+
+
+def test_a_run_of_this_process_is_cancelled(server: Served):
+    run_id = server.post("/api/runs", {"flow": "sleep"}, 201)["run_id"]
+    assert check(server, "GET", f"/api/runs/{run_id}", "getRun", 200)["driven_here"] is True
+    assert check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 409, {})["title"] == "It is running"
+    check(server, "POST", f"/api/runs/{run_id}/cancel", "cancelRun", 200)
+    assert server.get(f"/api/runs/{run_id}")["status"] == "cancelled"
+    problem = check(server, "POST", f"/api/runs/{run_id}/cancel", "cancelRun", 409)
+    assert problem["detail"] == f"run '{run_id}': it is over: it cancelled"
+    check(server, "POST", "/api/runs/nobody/cancel", "cancelRun", 404)
+
+
+def test_the_end_of_the_server_cancels_its_runs_in_the_journal(folder: Path):
+    app = make_app("sqlite:///runs.db", [folder / "sleep.yaml"], durability="process")
+    with served(app) as server:
+        run_id = server.post("/api/runs", {"flow": "sleep"}, 201)["run_id"]
+    with served(make_app("sqlite:///runs.db")) as server:
+        assert server.get(f"/api/runs/{run_id}")["status"] == "cancelled"
+
+
+def test_a_question_is_answered_and_the_run_goes_on(server: Served):
+    run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
+    server.until(run_id, "waiting")
+    run = check(server, "GET", f"/api/runs/{run_id}", "getRun", 200)
+    assert run["questions"]["ask"]["choices"] == ["yes", "no"]
+    assert "it is waiting" in check(server, "POST", f"/api/runs/{run_id}/cancel", "cancelRun", 409)["detail"]
+    path = f"/api/runs/{run_id}/approve"
+    assert "no choice 'maybe'" in check(server, "POST", path, "answerRun", 409, {"choice": "maybe"})["detail"]
+    wrong = {"choice": "yes", "form": {"channel": "radio"}}
+    assert "does not fit" in check(server, "POST", path, "answerRun", 409, wrong)["detail"]
+    check(server, "POST", path, "answerRun", 422, {"choose": "yes"})
+    answered = check(
+        server, "POST", path, "answerRun", 200, {"choice": "yes", "form": {"channel": "blog"}, "by": "eve"}
+    )
+    assert answered == {"run_id": run_id, "node": "ask", "resumed": True}
+    server.until(run_id, "succeeded")
+    assert "waits for nobody" in check(server, "POST", path, "answerRun", 409, {"choice": "yes"})["detail"]
+
+
+def test_an_answer_is_kept_where_the_flow_is_not_here(folder: Path):
+    with served(make_app("sqlite:///runs.db", ["ask.yaml"], durability="process")) as server:
+        run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
+        server.until(run_id, "waiting")
+    with served(make_app("sqlite:///runs.db", durability="process")) as server:
+        assert "does not have the flow" in server.post(f"/api/runs/{run_id}/resume", {}, 409)["detail"]
+        body = {"choice": "yes", "form": {"channel": "blog"}}
+        assert server.post(f"/api/runs/{run_id}/approve", body)["resumed"] is False
+    with served(make_app("sqlite:///runs.db", [Flow.from_yaml("ask.yaml")], durability="process")) as server:
+        server.post(f"/api/runs/{run_id}/resume", {}, 202)
+        server.until(run_id, "succeeded")
+
+
+def test_a_changed_flow_is_not_gone_on_with_unless_that_is_said(server: Served):
+    run_id = server.post("/api/runs", {"flow": "fail"}, 201)["run_id"]
+    server.until(run_id, "failed")
+    text = Path("fail.yaml").read_text()
+    Path("fail.yaml").write_text(text.replace('"steps:fail"', '"steps:shout", with: {text: mended}'))
+    problem = check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 409, {})
+    assert "changed nodes: fail" in problem["detail"]
+    check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 202, {"allow_changed": True})
+    server.until(run_id, "succeeded")
+
+
+def test_flows_are_told_with_their_inputs_and_problems(server: Served):
+    listed = check(server, "GET", "/api/flows", "listFlows", 200)["flows"]
+    assert [each["name"] for each in listed] == ["ask", "bad", "fail", "shout", "sleep", "write"]
+    shout = check(server, "GET", "/api/flows/shout", "getFlow", 200)
+    assert shout["inputs"] == {
+        "type": "object", "properties": {"text": {"type": "string", "default": "hello"}}, "required": [],
+        "additionalProperties": False,
+    }  # fmt: skip
+    bad = check(server, "GET", "/api/flows/bad", "getFlow", 200)
+    assert (bad["problems"][0]["line"], bad["problems"][0]["severity"]) == (4, "error")
+    check(server, "GET", "/api/flows/nobody", "getFlow", 404)
+
+
+def test_a_flow_built_in_python_is_started_too(folder: Path):
+    async def double(context: Any) -> Any:
+        return context.inputs["n"] * 2
+
+    flow = Flow("double", {"double": FunctionNode(double)}, inputs={"n": "integer"})
+    with served(make_app("memory:", [flow])) as server:
+        run_id = server.post("/api/runs", {"flow": "double", "inputs": {"n": 4}}, 201)["run_id"]
+        assert server.until(run_id, "succeeded")["outputs"] == {"double": 8}
+        assert server.get("/api/flows")["flows"][0]["path"] == "(built in Python)"
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"flow": NaN}', b"[" * 100_000, b"\xff", b'"x"'])
+def test_a_body_that_is_no_object_is_told(server: Served, content: bytes):
+    response = server.client.post("/api/runs", content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code in (400, 422)
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_unknown_addresses_and_methods_are_problems_too(server: Served):
+    assert server.get("/api/nowhere", 404)["title"] == "No such address"
+    assert server.client.delete("/api/runs").status_code in (404, 405)
+    assert server.client.post("/").status_code == 405
+
+
+# --- runs that cannot be read
+
+
+@pytest.fixture
+def broken(server: Served) -> Served:
+    """The server with a run each that is damaged, too new, and without a beginning."""
+    for name in ("damaged", "newer", "empty", "missing"):
+        server.post("/api/runs", {"flow": "shout", "run_id": name}, 201)
+        server.until(name, "succeeded")
+    with sqlite3.connect("runs.db") as database:
+        span = 2**32
+        numbers = dict(database.execute("SELECT run_id, number FROM run").fetchall())
+
+        def change(name: str, statement: str, *values: Any) -> None:
+            first = numbers[name] * span
+            database.execute(f"{statement} WHERE position >= ? AND position < ?", (*values, first, first + span))
+
+        change("damaged", "UPDATE event SET body = ?", "not an event")
+        change("newer", "UPDATE event SET body = replace(body, '[1,', '[99,')")
+        change("empty", "DELETE FROM event")
+        database.execute("DELETE FROM run WHERE run_id = 'missing'")
+    database.close()
+    return server
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [("damaged", 422, "not an event"), ("newer", 422, "newer FlowEngine"), ("empty", 422, "no beginning"),
+     ("missing", 404, "no run 'missing'")],
+)  # fmt: skip
+def test_a_run_that_cannot_be_read_is_told_and_never_a_failure_of_the_server(
+    broken: Served, name: str, status: int, said: str
+):
+    with served(make_app("sqlite:///runs.db", durability="process")) as server:
+        assert said in check(server, "GET", f"/api/runs/{name}", "getRun", status)["detail"]
+        for path in (f"/runs/{name}", f"/runs/{name}/events", f"/runs/{name}/nodes/shout", f"/compare?a={name}&b=x"):
+            response = server.client.get(path)
+            assert response.status_code in (status, 404), path
+            assert "Traceback" not in response.text
+        assert server.client.get("/").status_code == 200
+        assert server.client.get("/flows").status_code == 200
+
+
+def test_a_store_that_is_none_is_told(folder: Path):
+    Path("runs.db").write_text("this is no database, and it is longer than a header of one would be" * 20)
+    with served(make_app("sqlite:///runs.db", ["shout.yaml"])) as server:
+        for path in ("/", "/flows", "/api/runs", "/flows/shout"):
+            response = server.client.get(path)
+            assert response.status_code == 422, path
+            assert "no store at all" in response.text

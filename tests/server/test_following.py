@@ -1,0 +1,290 @@
+"""Followers of runs: server-sent events from any position, of any writer, shared by many, at nobody's cost."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from flowengine.context import NodeResult
+from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunStarted, TokenStreamed
+from flowengine.journal.memory import MemoryStore
+from flowengine.journal.sqlite import SQLiteStore
+from flowengine.server import following as module
+from flowengine.server.app import make_app
+from flowengine.server.following import Following
+from flowengine.server.news import News, merged
+from flowengine.server.shelf import Shelf
+from tests.support.sample_run import START, layered_run, research_run
+from tests.support.ui_server import Served, served
+
+OTHER = """
+    import sys, time
+    from flowengine.journal.sqlite import SQLiteStore
+    from tests.support.sample_run import layered_run
+
+    first, pause = int(sys.argv[1]), float(sys.argv[2])
+    journal = SQLiteStore("runs.db").create("other")
+    events = layered_run(100)
+    for event in events[:first]:
+        journal.append(event)
+    journal.commit()
+    print("begun", flush=True)
+    for event in events[first:]:
+        time.sleep(pause)
+        journal.append(event)
+        journal.commit()
+"""
+
+
+@contextmanager
+def other_process(first: int = 2, pause: float = 0.01) -> Generator[None]:
+    """A process that writes the run `other` of 302 events into the store."""
+    code, root = textwrap.dedent(OTHER), Path(__file__).parents[2]
+    arguments = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(root)!r})\n{code}", str(first), str(pause)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        yield
+    assert process.returncode == 0
+
+
+def messages(response: httpx.Response) -> Iterator[tuple[str | None, Any]]:
+    """Id and data of each message."""
+    seq = None
+    for line in response.iter_lines():
+        name, _, rest = line.partition(": ")
+        if name == "id":
+            seq = rest
+        elif name == "data":
+            yield seq, json.loads(rest)
+            seq = None
+
+
+def told(server: Served, path: str, **headers: str) -> list[tuple[str | None, Any]]:
+    with server.client.stream("GET", path, headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+        return list(messages(response))
+
+
+def test_events_are_told_whole_from_the_api_and_short_to_the_pages(server: Served):
+    run_id = server.post("/api/runs", {"flow": "shout"}, 201)["run_id"]
+    server.until(run_id, "succeeded")
+    whole = told(server, f"/api/runs/{run_id}/events")
+    assert [seq for seq, _ in whole] == [str(number) for number in range(len(whole))]
+    assert [each["type"] for _, each in whole] == ["RunStarted", "NodeStarted", "NodeFinished", "RunFinished"]
+    assert whole[2][1]["result"]["output"] == "HELLO"
+    assert [each["seq"] for _, each in whole] == [0, 1, 2, 3]
+    short = told(server, f"/runs/{run_id}/events?after=1")
+    assert [each["kind"] for _, each in short] == ["start", "finish", "end"]
+
+
+def test_a_follower_goes_on_after_the_last_event_that_it_has(server: Served):
+    run_id = server.post("/api/runs", {"flow": "shout"}, 201)["run_id"]
+    server.until(run_id, "succeeded")
+    path = f"/api/runs/{run_id}/events"
+    assert [seq for seq, _ in told(server, f"{path}?after=2")] == ["2", "3"]
+    assert [seq for seq, _ in told(server, f"{path}?after=0", **{"Last-Event-ID": "1"})] == ["2", "3"]
+    assert server.client.get(path, headers={"Last-Event-ID": "3"}).status_code == 204
+    for wrong in ("x", "-1", "99999999999999", "1.5"):
+        assert server.get(f"{path}?after={wrong}", 400)["title"] == "No such position"
+    assert "fewer than 7 events" in server.get(f"{path}?after=7", 400)["detail"]
+    assert server.get("/api/runs/nobody/events", 404)["title"] == "No such run"
+
+
+def test_a_run_of_another_process_is_followed_while_it_is_written(server: Served):
+    found: list[tuple[str | None, Any]] = []
+    first = 0.0
+    with other_process():
+        with server.client.stream("GET", "/runs/other/events?after=1") as response:
+            for message in messages(response):
+                first = first or time.monotonic()
+                found.append(message)
+        spread = time.monotonic() - first
+    assert [seq for seq, _ in found] == [str(number) for number in range(1, 302)]
+    assert found[-1][1]["kind"] == "end"
+    assert spread > 1.0, "it came all at once"
+
+
+def test_twenty_followers_share_one_look_at_the_run(server: Served, monkeypatch: pytest.MonkeyPatch):
+    looks: list[str] = []
+    events = Shelf.events
+
+    async def counted(shelf: Shelf, run_id: str, after: int = 0) -> Any:
+        looks.append(run_id)
+        return await events(shelf, run_id, after)
+
+    begun = time.monotonic()
+    found: list[list[Any]] = [[] for _ in range(20)]
+
+    def follow(number: int) -> None:
+        with server.client.stream("GET", "/runs/other/events?after=1") as response:
+            found[number] = [seq for seq, _ in messages(response)]
+
+    threads = [threading.Thread(target=follow, args=(number,)) for number in range(20)]
+    with other_process():
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        monkeypatch.setattr(Shelf, "events", counted)
+        for thread in threads:
+            thread.join()
+    assert all(each == [str(number) for number in range(1, 302)] for each in found)
+    assert len(looks) < (time.monotonic() - begun) / module._QUICK * 1.5 + 20
+
+
+def test_whatever_agents_write_is_told_while_they_write(server: Served):
+    run_id = server.post("/api/runs", {"flow": "write"}, 201)["run_id"]
+    with server.client.stream("GET", f"/runs/{run_id}/events") as response:
+        kinds = [(seq, each["kind"]) for seq, each in messages(response)]
+    assert kinds[-1][1] == "end"
+    assert all(seq is None for seq, kind in kinds if kind == "token")
+
+
+def test_a_client_that_stops_reading_is_dropped_and_the_others_are_not_held_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("flowengine.server.streaming._PATIENCE", 1.0)
+    monkeypatch.setattr(module, "_MOST", 200_000)
+    store = SQLiteStore("runs.db", "process")
+    journal = store.create("large")
+    journal.append(RunStarted("large", "large", START, {}, {}, {}))
+    app = make_app("sqlite:///runs.db", durability="process")
+    with served(app) as server:
+        deaf = socket.create_connection(("127.0.0.1", server.port))
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        request = (
+            f"GET /api/runs/large/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+        )
+        deaf.sendall(request.encode())
+        heard: list[Any] = []
+
+        def listen() -> None:
+            with server.client.stream("GET", "/api/runs/large/events") as response:
+                heard.extend(messages(response))
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        following: Following = app.state.parts.following
+        deadline = time.monotonic() + 10
+        while following.followers < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for number in range(400):
+            journal.append(NodeFinished(f"n{number}", START, NodeResult("x" * 20_000)))
+            journal.commit()
+            time.sleep(0.002)
+        time.sleep(2)
+        deaf.settimeout(20)
+        received = sum(map(len, iter(lambda: deaf.recv(65_536), b"")))
+        assert received < 8_000_000, "it was never dropped"
+        assert listener.is_alive()
+        journal.append(RunFinished(START, "succeeded"))
+        journal.commit()
+        listener.join(30)
+        assert len(heard) == 402
+        deaf.close()
+    anyio.run(journal.close)
+    store.close()
+
+
+def test_the_end_of_the_server_lets_go_of_its_followers(folder: Path):
+    app = make_app("sqlite:///runs.db", ["sleep.yaml"], durability="process")
+    found: list[Any] = []
+    with served(app) as server:
+        run_id = server.post("/api/runs", {"flow": "sleep"}, 201)["run_id"]
+        client = httpx.Client(base_url=server.url, headers=server.client.headers, trust_env=False)
+
+        def listen() -> None:
+            with client.stream("GET", f"/runs/{run_id}/events") as response:
+                found.extend(messages(response))
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        while app.state.parts.following.followers == 0:
+            time.sleep(0.01)
+        begun = time.monotonic()
+    thread.join(10)
+    assert time.monotonic() - begun < 4
+    assert found[0][1]["kind"] == "begin"
+    client.close()
+
+
+# --- without a server
+
+
+async def test_a_run_that_is_removed_lets_go_of_its_followers():
+    store = MemoryStore()
+    journal = store.create("r")
+    journal.append(RunStarted("r", "f", START, {}, {}, {}))
+    following = Following(Shelf(store))
+    async with anyio.create_task_group() as tasks:
+        following.begin(tasks)
+        with anyio.fail_after(10):
+            pieces = following.messages("r", 0, "feed")
+            assert b'"kind":"begin"' in await anext(pieces)
+            tasks.start_soon(_remove_soon, store, journal)
+            assert [each async for each in pieces] == []
+        assert following.followers == 0
+
+
+async def _remove_soon(store: MemoryStore, journal: Any) -> None:
+    await anyio.sleep(0.15)
+    await journal.close()
+    store.remove("r")
+
+
+async def test_a_run_that_waits_is_followed_on_after_its_answer():
+    store = MemoryStore()
+    journal = store.create("r")
+    events = research_run()
+    for event in events:
+        journal.append(event)
+    following = Following(Shelf(store))
+    async with anyio.create_task_group() as tasks:
+        following.begin(tasks)
+        assert await following.has_more("r", len(events))
+        pieces = following.messages("r", len(events), "feed")
+        tasks.start_soon(_go_on_soon, journal)
+        with anyio.fail_after(10):
+            found = b"".join([piece async for piece in pieces])
+    assert b'"kind":"end"' in found
+    assert found.startswith(f"id: {len(events)}\n".encode())
+    assert not await following.has_more("r", len(events) + 1)
+
+
+async def _go_on_soon(journal: Any) -> None:
+    await anyio.sleep(0.15)
+    journal.append(RunFinished(START + 100, "succeeded"))
+
+
+def test_text_stands_between_the_events_by_time_and_its_pieces_are_joined():
+    events: list[Event] = [NodeStarted("a", 1.0), NodeFinished("a", 2.0, NodeResult()), NodeStarted("b", 2.0)]
+    tokens = [
+        TokenStreamed("a", 1.0, "Lost", True), TokenStreamed("a", 1.5, "He", True), TokenStreamed("a", 2.0, "llo"),
+        TokenStreamed("b", 2.0, "x", True), TokenStreamed("b", 2.5, "y"),
+    ]  # fmt: skip
+    assert [(seq, getattr(each, "text", type(each).__name__)) for seq, each in merged(events, 7, tokens)] == [
+        (7, "NodeStarted"), (None, "Hello"), (None, "x"), (8, "NodeFinished"), (9, "NodeStarted"), (None, "y"),
+    ]  # fmt: skip
+
+
+def test_news_are_written_from_any_position_on():
+    news = News(list(enumerate(layered_run(10), 5)))
+    assert news.messages("feed", 0).count(b"data: ") == 32
+    assert news.messages("feed", 36) == news.messages("feed", 0).rpartition(b"id: 36")[0][:0] + (
+        b"id: 36\n" + news.messages("feed", 0).rpartition(b"id: 36\n")[2]
+    )

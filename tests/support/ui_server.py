@@ -1,0 +1,93 @@
+"""The real server on a free port of loopback, on a thread of its own, for tests of pages, API and followers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+
+from flowengine.server.app import stop
+from flowengine.server.serving import listen
+
+__all__ = ["Served", "served"]
+
+
+class Served:
+    """A running server, and a client that has the token."""
+
+    def __init__(self, app: Starlette, port: int) -> None:
+        self.app = app
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.token: str = app.state.token
+        self.client = httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, trust_env=False
+        )
+
+    @property
+    def door(self) -> str:
+        """The address that signs a browser in."""
+        return f"{self.url}/?token={self.token}"
+
+    def at(self, path: str) -> str:
+        """The address of a page, which signs a browser in."""
+        place, mark, rest = path.partition("#")
+        return f"{self.url}{place}{'&' if '?' in place else '?'}token={self.token}{mark}{rest}"
+
+    def get(self, path: str, status: int = 200) -> Any:
+        """The JSON that is there."""
+        response = self.client.get(path)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    def post(self, path: str, body: Any = None, status: int = 200) -> Any:
+        response = self.client.post(path, json=body) if body is not None else self.client.post(path)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    def until(self, run_id: str, status: str, timeout: float = 30.0) -> Any:
+        """The run, once it has that status."""
+        deadline = time.monotonic() + timeout
+        while True:
+            run = self.get(f"/api/runs/{run_id}")
+            if run["status"] == status:
+                return run
+            assert time.monotonic() < deadline, run
+            time.sleep(0.02)
+
+
+@contextmanager
+def served(app: Starlette) -> Generator[Served]:
+    """Serve the app for as long as the block lasts; it ends as with Ctrl-C."""
+    listening = listen("127.0.0.1", 0)
+    config = uvicorn.Config(
+        app, lifespan="on", log_config=None, log_level="critical", ws="none", timeout_graceful_shutdown=5
+    )
+    server = uvicorn.Server(config)
+    ended = server.shutdown
+
+    async def shutdown(sockets: Any = None) -> None:
+        await stop(app)
+        await ended(sockets)
+
+    server.shutdown = shutdown  # type: ignore[method-assign]  # as `flowengine.server.serving` does it
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.005)
+    found = Served(app, port)
+    try:
+        yield found
+    finally:
+        found.client.close()
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
