@@ -9,6 +9,7 @@ import click
 from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results, complain
+from flowengine.journal.masked import masked
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page
 
@@ -18,17 +19,20 @@ __all__ = ["command"]
 @click.command("export")
 @click.argument("reference", metavar="RUN")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
+@click.option("--unmasked", is_flag=True, help="With mail addresses, phone numbers, keys and the like as they are.")
 @store_option
-def command(reference: str, file: str | None, store: str | None) -> int:
+def command(reference: str, file: str | None, unmasked: bool, store: str | None) -> int:
     """Write RUN (an id, the start of one, or @last) into one HTML file.
 
-    Graph, timeline, prompts, answers and errors are all in it; it asks nothing of any server.
+    Graph, timeline, prompts, answers and errors are all in it; it asks nothing of any server. Personal data and
+    secrets are masked, as far as patterns find them.
     """
     results = Results()
     if file is None and results.on_terminal:
         raise click.UsageError("a page is no text for a terminal: write it to a file with -o FILE")
     with journals(chosen_store(store)) as kept:
-        page = export_page(Reading(read(kept, kept.find(reference)))).encode()
+        events = read(kept, kept.find(reference))
+    page = export_page(Reading(events if unmasked else list(masked(events)))).encode()
     if file is None:
         results.bytes(page)
         return 0

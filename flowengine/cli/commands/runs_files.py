@@ -13,6 +13,7 @@ from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import StoreUnavailableError
+from flowengine.journal.masked import masked
 from flowengine.journal.parcel import pack_run, store_run, unpack_run
 
 __all__ = ["export_run", "import_run"]
@@ -21,11 +22,15 @@ __all__ = ["export_run", "import_run"]
 @click.command("export")
 @click.argument("reference", metavar="RUN")
 @click.option("-o", "--output", metavar="FILE", help="Where to; left out: stdout.")
+@click.option(
+    "--masked", "hides", is_flag=True, help="Without personal data and secrets, as far as patterns find them."
+)
 @store_option
-def export_run(reference: str, output: str | None, store: str | None) -> int:
+def export_run(reference: str, output: str | None, hides: bool, store: str | None) -> int:
     """Write RUN with all its events into one file. It holds inputs, prompts and answers as they were."""
     with journals(chosen_store(store)) as kept:
-        lines = list(pack_run(read(kept, kept.find(reference))))
+        events = read(kept, kept.find(reference))
+    lines = list(pack_run(list(masked(events)) if hides else events))
     if output is None:
         results = Results()
         for line in lines:

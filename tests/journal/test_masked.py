@@ -1,0 +1,51 @@
+"""Runs without personal data and secrets, for what leaves the machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowengine.agents.agent import Agent
+from flowengine.context import Context, NodeResult
+from flowengine.engine.merging import StateKey
+from flowengine.flow import Flow
+from flowengine.journal.codec import encode
+from flowengine.journal.masked import masked
+from flowengine.journal.memory import MemoryStore
+from flowengine.journal.parcel import store_run
+from flowengine.llm.scripted import ScriptedModel
+from flowengine.nodes.function import FunctionNode
+
+pytestmark = pytest.mark.anyio
+
+SECRETS = ("ada@example.jp", "sk-proj-abcdefghijklmnop1234567890ABCDEF")
+
+
+def flow() -> Flow:
+    async def keep(context: Context) -> NodeResult:
+        return NodeResult({"to": [SECRETS[0]]}, {"note": SECRETS[1]})
+
+    async def fail(context: Context) -> None:
+        raise ValueError(f"refused for {SECRETS[0]}")
+
+    agent = Agent("ask", f"Write to {SECRETS[0]}.", model=ScriptedModel([f"Use {SECRETS[1]}"]))
+    nodes = {"ask": agent, "keep": FunctionNode(keep), "bad": FunctionNode(fail, on_error="skip")}
+    return Flow("f", nodes, shared_state={"note": StateKey("")})
+
+
+async def test_nothing_that_was_said_is_left_and_the_shape_of_the_run_is():
+    run = await flow().run({"mail": SECRETS[0]})
+    hidden = list(masked(run.events))
+    text = "\n".join(map(encode, hidden))
+    assert not [secret for secret in SECRETS if secret in text]
+    assert "<MAIL:" in text
+    assert "<KEY:" in text
+    assert [type(event) for event in hidden] == [type(event) for event in run.events]
+    assert [getattr(event, "node", None) for event in hidden] == [getattr(event, "node", None) for event in run.events]
+    assert len({part[:8] for part in text.split("<MAIL:")[1:]}) == 1
+
+
+async def test_a_masked_run_is_a_run():
+    run = await flow().run()
+    store = MemoryStore()
+    await store_run(store, list(masked(run.events)))
+    assert [info.status for info in store.list()] == [run.status]
