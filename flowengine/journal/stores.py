@@ -20,7 +20,7 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     """The store at a URL or a path; None is one in memory.
 
     `sqlite:///runs.db` is relative to the working folder and `sqlite:////var/runs.db` is absolute; a path alone
-    is a SQLite file too; `memory:` keeps nothing.
+    is a SQLite file too; `memory:` keeps nothing; `postgresql://user@host/database` is a database of a server.
 
     >>> open_store("sqlite:///runs.db").find("@last")
     Traceback (most recent call last):
@@ -33,7 +33,8 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     if make is None:
         known = ", ".join(f"{each}:" for each in _SCHEMES)
         raise StoreUnavailableError(
-            f"'{url}' names no kind of store that is known: use {known} or a path{did_you_mean(scheme, _SCHEMES)}"
+            f"'{_without_password(url)}' names no kind of store that is known: use {known} or a path"
+            f"{did_you_mean(scheme, _SCHEMES)}"
         )
     return make(url, rest, durability)
 
@@ -42,6 +43,14 @@ def _split(url: str) -> tuple[str, str]:
     """Scheme and rest; a path has no scheme, nor has a drive's letter."""
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", url)
     return (match[1].lower(), url[match.end() :]) if match else ("sqlite", f"///{url}")
+
+
+def _without_password(url: str) -> str:
+    """
+    >>> _without_password("postgres-ql://ann:x:y@z@host/runs")
+    'postgres-ql://ann:***@host/runs'
+    """
+    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
 
 
 def _memory(url: str, rest: str, durability: Durability) -> JournalStore:
@@ -59,7 +68,18 @@ def _sqlite(url: str, rest: str, durability: Durability) -> JournalStore:
     return SQLiteStore(Path(path).expanduser(), durability)
 
 
+def _postgres(url: str, rest: str, durability: Durability) -> JournalStore:
+    try:
+        from flowengine.journal.postgres import PostgresStore  # Only who uses it needs a driver.
+    except ImportError as error:
+        raise StoreUnavailableError(
+            f"a store on PostgreSQL needs its driver: pip install 'flowengine[queue]' ({error})"
+        ) from error
+    return PostgresStore(url, durability)
+
+
 _SCHEMES: Final[dict[str, Callable[[str, str, Durability], JournalStore]]] = {
     "memory": _memory,
+    "postgresql": _postgres,
     "sqlite": _sqlite,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -24,15 +24,25 @@ from flowengine.engine.ports import Journal, JournalStore, RunInfo
 from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite import Durability, SQLiteStore
+from flowengine.journal.stores import open_store
 from flowengine.records import Notice
 from flowengine.values import FrozenDict
+from tests.support.postgres import empty_database
 
 NewStore = Callable[[], JournalStore]
 
 
-@pytest.fixture(params=["in memory", *get_args(Durability)])
+def made_store(kind: Any, folder: Path) -> JournalStore:
+    if kind == "in memory":
+        return MemoryStore()
+    if kind == "PostgreSQL":
+        return open_store(empty_database(), "full")
+    return SQLiteStore(folder / "new" / "runs.db", kind)
+
+
+@pytest.fixture(params=["in memory", *get_args(Durability), "PostgreSQL"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JournalStore]:
-    made = MemoryStore() if request.param == "in memory" else SQLiteStore(tmp_path / "new" / "runs.db", request.param)
+    made = made_store(request.param, tmp_path)
     yield made
     made.close()
 

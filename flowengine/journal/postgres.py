@@ -1,0 +1,224 @@
+"""Runs in a PostgreSQL database: for many machines, each of which may go on with what another left.
+
+    full     a commit is on the server's disk
+    process  a commit is with the server: it survives the death of this process, and of the server's all but the
+             latest ones
+    memory   `commit` waits for nothing: events are written by `flush`, and at the end
+
+A process has one connection to the server, shared by its event loops; commits are awaited in threads. A run
+has one writer at a time: whoever opens it raises its epoch, and nothing is written with an older one. Who is
+dead has let go (see `postgres_connection`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import anyio
+
+from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError
+from flowengine.journal.codec import encode
+from flowengine.journal.database import Durability
+from flowengine.journal.postgres_batch import Begin, Entry, Hold
+from flowengine.journal.postgres_connection import Database
+from flowengine.journal.postgres_schema import migrate
+from flowengine.journal.postgres_tables import Tables
+from flowengine.journal.postgres_writer import Commits, Writer
+from flowengine.journal.reference import no_such_run, resolve
+
+__all__ = ["PostgresJournal", "PostgresStore"]
+
+
+class PostgresJournal:
+    """The record of one run; made by `PostgresStore.create` and `open`, for one event loop."""
+
+    flush_interval: float | None = 0.1
+
+    def __init__(
+        self, hold: Hold, length: int, commits: Commits, tables: Tables, waits: bool, release: Callable[[], None]
+    ) -> None:
+        self._hold = hold
+        self._length = length
+        self._is_ours = length > 0
+        """Whether the run's row names us as its writer."""
+        self._commits = commits
+        self._writer = commits.writer
+        self._tables = tables
+        self._waits = waits
+        self._release: Callable[[], None] | None = release
+
+    def append(self, event: Event, /) -> None:
+        body = encode(event)
+        self._refuse()
+        begin, status, finished = None, None, None
+        if self._length == 0:
+            if not isinstance(event, RunStarted):
+                raise JournalError(f"the first event of a run is a RunStarted, not a {type(event).__name__}")
+            begin, self._is_ours = Begin.of(event), True
+        elif isinstance(event, RunFinished):
+            status, finished, self._is_ours = event.status, event.at, False
+        elif isinstance(event, RunResumed):
+            status, self._is_ours = "running", True
+        self._length += 1
+        self._writer.entries.append(Entry(self._hold, self._length, body, status, finished, self._is_ours, begin))
+
+    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
+        return self._commits.share(self._hold) if self._waits else None
+
+    def flush(self) -> None:
+        self._writer.refuse(self._hold)
+        if self._writer.entries:
+            self._writer.write_soon()
+
+    def read(self, after: int = 0, /) -> Sequence[Event]:
+        if after >= self._length:
+            return []
+        self._writer.write()
+        self._writer.refuse(self._hold)
+        return self._tables.events(self._hold.run_id, self._hold.number, after)
+
+    async def close(self) -> None:
+        release, self._release = self._release, None
+        if release is None:
+            return
+        try:
+            if self._is_ours and self._hold.failure is None:
+                self._writer.entries.append(Entry(self._hold, self._length, None, owns=False))
+            with anyio.CancelScope(shield=True):
+                await self._commits.share(self._hold)
+        finally:
+            release()
+
+    def _refuse(self) -> None:
+        if self._release is None:
+            raise StoreUnavailableError(f"the journal of run '{self._hold.run_id}' is closed")
+        self._writer.refuse(self._hold)
+
+
+class PostgresStore:
+    """Many runs in the schema `flowengine` of a database; the tables are made by whoever comes first.
+
+    `patience`: seconds for which a server that went away is waited for before the runs stop.
+    """
+
+    def __init__(self, url: str, durability: Durability = "process", *, patience: float = 10.0) -> None:
+        self.url = url
+        self.durability: Durability = durability
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._parts: dict[int, tuple[Writer, Tables]] = {}
+        """By process: a forked child has no use for its parent's."""
+        self._commits: dict[tuple[int, Writer], Commits] = {}
+        """By thread."""
+        self._open: dict[tuple[int, str], object] = {}
+        """Runs that are written here, by process."""
+
+    def create(self, run_id: str, /) -> PostgresJournal:
+        release = self._reserve(run_id)
+        try:
+            writer, tables = self._current()
+            number = tables.free_number(run_id)
+            if number is None:
+                raise JournalError(f"run '{run_id}' exists already in {writer.database.name}; open it to continue it")
+            return self._journal(Hold(run_id, number, 1), 0, writer, tables, release)
+        except BaseException:
+            release()
+            raise
+
+    def open(self, run_id: str, /) -> PostgresJournal:
+        release = self._reserve(run_id)
+        try:
+            writer, tables = self._current()
+            taken = tables.take_over(run_id)
+            if taken is None:
+                raise self._no_such_run(run_id)
+            return self._journal(Hold(run_id, taken.number, taken.epoch), taken.length, writer, tables, release)
+        except BaseException:
+            release()
+            raise
+
+    def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
+        writer, tables = self._current()
+        writer.settle()
+        number = tables.number(run_id)
+        if number is None:
+            raise self._no_such_run(run_id)
+        return tables.events(run_id, number, after)
+
+    def list(self) -> Sequence[RunInfo]:
+        writer, tables = self._current()
+        writer.settle()
+        return tables.runs()
+
+    def remove(self, run_id: str, /) -> None:
+        release = self._reserve(run_id)
+        try:
+            if not self._tables.remove(run_id):
+                raise self._no_such_run(run_id)
+        finally:
+            release()
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        return self._tables.recall(kind, key)
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+        self._tables.revise(kind, key, change)
+
+    def find(self, reference: str, /) -> str:
+        writer, tables = self._current()
+        writer.settle()
+        return resolve(reference, tables.run_ids(), writer.database.name)
+
+    def close(self) -> None:
+        """Write what the open journals still hold, and let go of the server and of the runs."""
+        with self._lock:
+            writer, _ = self._parts.pop(os.getpid(), (None, None))
+            self._parts.clear()
+            self._commits.clear()
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            self._open.clear()
+
+    @property
+    def _tables(self) -> Tables:
+        return self._current()[1]
+
+    def _current(self) -> tuple[Writer, Tables]:
+        """This process's own; new ones where the last have failed."""
+        process = os.getpid()
+        with self._lock:
+            parts = self._parts.get(process)
+            if parts is None or parts[0].failure is not None:
+                database = Database(self.url, self.durability, migrate, patience=self._patience)
+                parts = self._parts[process] = Writer(database), Tables(database)
+            return parts
+
+    def _journal(
+        self, hold: Hold, length: int, writer: Writer, tables: Tables, release: Callable[[], None]
+    ) -> PostgresJournal:
+        commits = self._commits.setdefault((threading.get_ident(), writer), Commits(writer))
+        return PostgresJournal(hold, length, commits, tables, self.durability != "memory", release)
+
+    def _no_such_run(self, run_id: str) -> RunNotFoundError:
+        writer, tables = self._current()
+        return no_such_run(run_id, tables.run_ids(), writer.database.name)
+
+    def _reserve(self, run_id: str) -> Callable[[], None]:
+        """Be the only one in this process that writes the run, until what is returned is called."""
+        key, mine = (os.getpid(), run_id), object()
+        if self._open.setdefault(key, mine) is not mine:
+            raise StoreUnavailableError(
+                f"run '{run_id}' is being written by this process; wait until it ends, or stop it"
+            )
+
+        def release() -> None:
+            self._open.pop(key, None)
+
+        return release

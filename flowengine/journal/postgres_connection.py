@@ -1,0 +1,166 @@
+"""One connection to a PostgreSQL server: opened, checked, made anew when it broke, and its errors in our words.
+
+The connection has a key, a random number whose advisory lock it holds for as long as its session lives. The
+server lets go of the lock when the session ends, however it ends: so whoever finds the lock of a writer free
+knows that the writer is dead, or cut off. (A pooler that gives each transaction another session breaks that.)
+
+It knows no events and none of the tables. Nothing that it says holds a password.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
+from flowengine.journal.database import Durability
+
+__all__ = ["Database", "Row"]
+
+Row = tuple[Any, ...]
+Connection = psycopg.Connection[Row]
+T = TypeVar("T")
+
+_SETTINGS: Final[dict[str, Any]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 30_000,
+    "client_encoding": "UTF8",
+    "application_name": "flowengine",
+}
+"""Unless the URL says otherwise: a server that is gone is noticed within half a minute."""
+
+_SYNCHRONOUS: Final[dict[Durability, str]] = {"full": "on", "process": "off", "memory": "off"}
+
+
+class Database:
+    """Used by one thread at a time; `run` sees to that. `prepare` is called with each new connection."""
+
+    def __init__(
+        self, url: str, durability: Durability, prepare: Callable[[Connection, str], None], *, patience: float = 10.0
+    ) -> None:
+        self._parameters = _parsed(url)
+        self.name = _shown(self._parameters)
+        """The server and the database, for messages."""
+        self.key = random.SystemRandom().getrandbits(62)
+        self.owner = f"process {os.getpid()} on {socket.gethostname()}"
+        self._durability: Durability = durability
+        self._prepare = prepare
+        self._patience = patience
+        self._lock = RLock()
+        self._connection: Connection | None = self._guarded(self._connected)
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """What `work` makes of the connection. It is done anew, once, where the connection broke meanwhile: so it
+        has to be a transaction that may be done twice."""
+        with self._lock:
+            if self._connection is None:
+                raise StoreUnavailableError(f"the store {self.name} is closed")
+            connection = self._connection
+            try:
+                return work(connection)
+            except psycopg.Error as error:
+                if not connection.closed:
+                    raise self._told(error) from error
+            except UnicodeError as error:
+                raise self._told(error) from error
+            self._connection = self._guarded(self._connected_again)
+            return self._guarded(lambda: work(self._connection))  # type: ignore[arg-type] # it has just been made
+
+    def query(self, statement: str, *values: Any) -> list[Row]:
+        """The rows of one statement, a transaction of its own."""
+        return self.run(lambda connection: connection.execute(statement.encode(), values).fetchall())
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _connected(self) -> Connection:
+        connection = psycopg.connect(**(_SETTINGS | self._parameters), autocommit=True)
+        try:
+            connection.execute("SET lock_timeout = '10s'")
+            connection.execute("SELECT pg_advisory_lock(%s)", (self.key,))
+            self._prepare(connection, self.name)
+            connection.execute(f"SET synchronous_commit = {_SYNCHRONOUS[self._durability]}".encode())
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connected_again(self) -> Connection:
+        """A server that is restarted is back after a while."""
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._connected()
+            except psycopg.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except (psycopg.Error, UnicodeError) as error:
+            raise self._told(error) from error
+
+    def _told(self, error: psycopg.Error | UnicodeError) -> JournalError:
+        said = " ".join(str(error).split())
+        password = str(self._parameters.get("password", ""))
+        if password:
+            said = said.replace(password, "***")
+        if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)):
+            return StoreCorruptError(f"{self.name} lacks a part of its tables ({said}): restore it from a copy")
+        return StoreUnavailableError(f"{self.name} {_reason(error, said)} ({said})")
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    """The parameters of a URL. What libpq says of a wrong one is not passed on: it may quote the password."""
+    try:
+        found = conninfo_to_dict(url)
+    except psycopg.Error:
+        found = None
+    if found is None or "@" in str(found.get("host", "")):
+        raise StoreUnavailableError(
+            "the store's URL cannot be read: write postgresql://user:password@host:5432/database, "
+            "with %40 for a @ in the password, %2F for a / and so on"
+        ) from None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _shown(parameters: dict[str, Any]) -> str:
+    """
+    >>> _shown({"user": "ann", "password": "x", "host": "db", "port": "5433", "dbname": "runs"})
+    'postgresql://ann@db:5433/runs'
+    """
+    user = f"{parameters['user']}@" if "user" in parameters else ""
+    port = f":{parameters['port']}" if "port" in parameters else ""
+    return f"postgresql://{user}{parameters.get('host', '')}{port}/{parameters.get('dbname', '')}"
+
+
+_REASONS: Final = (
+    ("password", "refuses the user or the password; check them, or set PGPASSWORD or ~/.pgpass"),
+    ("does not exist", "is not there; create the database and the user first"),
+    ("too many", "takes no more connections; close some, or raise max_connections"),
+    ("permission denied", "lacks a permission for this user; the first use makes a schema `flowengine`"),
+    ("read-only", "is read-only; name the server that can be written to"),
+    ("lock timeout", "is locked by another process; wait until it ends"),
+    ("No space left", "cannot grow, the disk is full; free some space and resume the run"),
+    ("connection", "cannot be reached; check that the server runs and that the address is right"),
+)
+
+
+def _reason(error: Exception, said: str) -> str:
+    if isinstance(error, UnicodeError):
+        return "cannot hold such text"
+    return next((reason for sign, reason in _REASONS if sign in said), "cannot be used")

@@ -1,0 +1,86 @@
+"""The tables in PostgreSQL, in a schema of their own, and how they came to be what they are.
+
+    version  one row: how many of the migrations were applied
+    run      one row a run, from its first event on; `owner` is the key of its writer's lock, `epoch` counts the
+             writers that it had, `length` its events
+    event    the events of each run, counted from 0
+    beside   what is kept beside the runs
+
+Migrations are only ever added.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import psycopg
+
+from flowengine.errors import StoreUnavailableError, StoreVersionError
+
+__all__ = ["migrate"]
+
+_MIGRATIONS: Final = (
+    b"""
+    CREATE SEQUENCE flowengine.run_number;
+    CREATE TABLE flowengine.run (
+        number BIGINT PRIMARY KEY,
+        run_id TEXT COLLATE "C" NOT NULL UNIQUE,
+        flow TEXT NOT NULL,
+        status TEXT NOT NULL,
+        started DOUBLE PRECISION NOT NULL,
+        finished DOUBLE PRECISION,
+        path TEXT,
+        owner BIGINT,
+        owner_name TEXT,
+        epoch BIGINT NOT NULL DEFAULT 1,
+        length INTEGER NOT NULL
+    ) WITH (fillfactor = 50);
+    CREATE TABLE flowengine.event (
+        number BIGINT NOT NULL, position INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (number, position)
+    );
+    CREATE TABLE flowengine.beside (
+        kind TEXT NOT NULL, key TEXT NOT NULL, at TIMESTAMPTZ NOT NULL DEFAULT now(), value TEXT NOT NULL,
+        PRIMARY KEY (kind, key)
+    );
+    """,
+)
+"""`fillfactor`: a commit changes the run's row where it lies."""
+
+_LOCK: Final = 0x464C4F57
+"""One process at a time makes the tables."""
+
+
+def migrate(connection: psycopg.Connection[Any], name: str) -> None:
+    """Make the tables, or bring them to this version; nothing is done where they are. `name` is the store's."""
+    if _version(connection, name) == len(_MIGRATIONS):
+        return
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        done = _version(connection, name)
+        if done == 0:
+            _check_encoding(connection, name)
+            connection.execute("CREATE SCHEMA IF NOT EXISTS flowengine")
+            connection.execute("CREATE TABLE flowengine.version (number INTEGER NOT NULL)")
+            connection.execute("INSERT INTO flowengine.version VALUES (0)")
+        for migration in _MIGRATIONS[done:]:
+            connection.execute(migration)
+        connection.execute("UPDATE flowengine.version SET number = %s", (len(_MIGRATIONS),))
+
+
+def _version(connection: psycopg.Connection[Any], name: str) -> int:
+    """How many migrations were applied."""
+    if connection.execute("SELECT to_regclass('flowengine.version')").fetchall() == [(None,)]:
+        return 0
+    ((found,),) = connection.execute("SELECT number FROM flowengine.version").fetchall()
+    if found > len(_MIGRATIONS):
+        raise StoreVersionError(
+            f"{name} was written by a newer FlowEngine (store version {found}; this one reads up to "
+            f"{len(_MIGRATIONS)}): upgrade FlowEngine to use it"
+        )
+    return found
+
+
+def _check_encoding(connection: psycopg.Connection[Any], name: str) -> None:
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreUnavailableError(f"{name} keeps text as {encoding}: create the database with ENCODING 'UTF8'")

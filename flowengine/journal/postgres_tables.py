@@ -1,0 +1,147 @@
+"""What is asked of the tables in PostgreSQL: runs, events, owners, and what is kept beside.
+
+It knows SQL and the codec. Events are written by `postgres_writer` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from flowengine.engine.events import Event, RunStarted
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
+from flowengine.journal.codec import decode, decode_value, encode_value
+from flowengine.journal.postgres_connection import Connection, Database
+
+__all__ = ["Tables", "Taken"]
+
+
+class Taken(NamedTuple):
+    """A run that has a new writer."""
+
+    number: int
+    epoch: int
+    length: int
+
+
+class Tables:
+    """The tables over one connection."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._query = database.query
+
+    def free_number(self, run_id: str) -> int | None:
+        """The number of a new run; None where there is a run of that id."""
+        statement = """
+            SELECT CASE WHEN EXISTS (SELECT FROM flowengine.run WHERE run_id = %s) THEN NULL
+            ELSE nextval('flowengine.run_number') END
+        """
+        return self._query(statement, run_id)[0][0]
+
+    def number(self, run_id: str) -> int | None:
+        for (number,) in self._query("SELECT number FROM flowengine.run WHERE run_id = %s", run_id):
+            return number
+        return None
+
+    def take_over(self, run_id: str) -> Taken | None:
+        """The run with us as its writer; None where there is none, an error where its writer lives."""
+        return self._database.run(partial(self._take_over, run_id))
+
+    def remove(self, run_id: str) -> bool:
+        """Delete a run with its events; whether there was one. An error where its writer lives."""
+        return self._database.run(partial(self._remove, run_id))
+
+    def events(self, run_id: str, number: int, after: int) -> list[Event]:
+        """The run's events from `after` on; a gap, or what is no event, is a `StoreCorruptError`."""
+        name = self._database.name
+        query = "SELECT position, body FROM flowengine.event WHERE number = %s AND position >= %s ORDER BY position"
+        events: list[Event] = []
+        for position, body in self._query(query, number, after):
+            if position != after + len(events):
+                raise StoreCorruptError(f"{name} is damaged: events of run '{run_id}' are missing")
+            try:
+                events.append(decode(body))
+            except JournalError as error:
+                raise type(error)(f"{name}, run '{run_id}', event {position}: {error}") from error
+        if after == 0 and not (events and isinstance(events[0], RunStarted)):
+            raise StoreCorruptError(f"{name} is damaged: run '{run_id}' has no beginning")
+        return events
+
+    def runs(self) -> list[RunInfo]:
+        """All runs, the newest first; no event is read."""
+        rows = self._query("""
+            SELECT run_id, flow, status, started, finished, length, path
+            FROM flowengine.run ORDER BY started DESC, number DESC
+        """)
+        return [RunInfo(*row) for row in rows]
+
+    def run_ids(self) -> Sequence[str]:
+        """All runs, the newest first."""
+        rows = self._query("SELECT run_id FROM flowengine.run ORDER BY started DESC, number DESC")
+        return [run_id for (run_id,) in rows]
+
+    def recall(self, kind: str, key: str) -> Any:
+        """What is kept beside the runs under a key; None where nothing is."""
+        for (value,) in self._query("SELECT value FROM flowengine.beside WHERE kind = %s AND key = %s", kind, key):
+            return decode_value(value)
+        return None
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
+        """One transaction: nobody comes between what is read and what is written."""
+        self._database.run(partial(self._revise, kind, key, change))
+
+    def _revise(self, kind: str, key: str, change: Callable[[Any], Any], connection: Connection) -> None:
+        execute = connection.execute
+        with connection.transaction():
+            execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"flowengine {kind} {key}",))
+            value = change(self.recall(kind, key))
+            if value is None:
+                execute("DELETE FROM flowengine.beside WHERE kind = %s AND key = %s", (kind, key))
+                return
+            execute(
+                "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
+                "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
+                (kind, key, encode_value(value)),
+            )
+
+    def _take_over(self, run_id: str, connection: Connection) -> Taken | None:
+        with connection.transaction():
+            if not self._is_free(run_id, connection):
+                return None
+            taken = connection.execute(
+                "UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1 WHERE run_id = %s "
+                "RETURNING number, epoch, length",
+                (self._database.key, self._database.owner, run_id),
+            ).fetchall()
+        return Taken(*taken[0])
+
+    def _remove(self, run_id: str, connection: Connection) -> bool:
+        with connection.transaction():
+            if not self._is_free(run_id, connection):
+                return False
+            connection.execute(
+                "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number) "
+                "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
+                (run_id,),
+            )
+        return True
+
+    def _is_free(self, run_id: str, connection: Connection) -> bool:
+        """Whether there is the run, whose row is locked then; an error where its writer lives.
+
+        The lock is tried as a shared one, so that who asks is not taken for an owner by another who does.
+        """
+        query = "SELECT owner, owner_name FROM flowengine.run WHERE run_id = %s FOR UPDATE"
+        for owner, name in connection.execute(query, (run_id,)).fetchall():
+            if owner is None or owner == self._database.key:
+                return True
+            tried = connection.execute("SELECT pg_try_advisory_xact_lock_shared(%s)", (owner,)).fetchall()
+            if tried != [(True,)]:
+                raise StoreUnavailableError(
+                    f"run '{run_id}' is being written by {name}; wait until it ends, or stop that process"
+                )
+            return True
+        return False

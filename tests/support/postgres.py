@@ -1,0 +1,151 @@
+"""A real PostgreSQL server for tests: Debian's package, a data folder of its own, one a test session.
+
+`empty_database()` is the URL of a database without our tables. The server is started when a test first asks
+for it, listens on loopback alone, and is stopped when the process ends. It asks for passwords.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.support.require import missing
+
+__all__ = ["PASSWORD", "USER", "Server", "empty_database", "server", "why_missing"]
+
+PROGRAMS = Path("/usr/lib/postgresql/15/bin")
+USER, PASSWORD = "flow", "s3cret-word"
+_numbers = count()
+
+
+class Server:
+    """A running server; `durable` is one that waits for its disk, as servers do."""
+
+    def __init__(self, durable: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-"))
+        self.port = _free_port()
+        self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+        self._settings = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
+        if self._as:
+            shutil.chown(self.folder, "postgres", "postgres")
+        self._make()
+        self._process = self._started()
+
+    def url(self, database: str = "postgres", password: str = PASSWORD) -> str:
+        return f"postgresql://{USER}:{password}@127.0.0.1:{self.port}/{database}"
+
+    def database(self) -> str:
+        """The URL of a new database."""
+        import psycopg
+
+        name = f"flow{next(_numbers)}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def restart(self) -> None:
+        """At once, as after a crash: every connection is lost."""
+        self._end(signal.SIGQUIT)
+        self._process = self._started()
+
+    def stop(self) -> None:
+        self._end(signal.SIGINT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end(self, how: signal.Signals) -> None:
+        self._process.send_signal(how)
+        self._process.wait(20)
+
+    def _make(self) -> None:
+        secret = self.folder / "secret"
+        secret.write_text(PASSWORD)
+        secret.chmod(0o644)
+        data = ["-D", str(self.folder / "data"), "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
+        plain = ["--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"]
+        made = subprocess.run(
+            [PROGRAMS / "initdb", *data, *plain],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            check=False,
+            **self._as,
+        )
+        assert made.returncode == 0, made.stderr
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        listening = ["-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+        with open(self.folder / "log", "ab") as log:
+            process = subprocess.Popen(
+                [PROGRAMS / "postgres", "-D", str(self.folder / "data"), *listening, *self._settings],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                **self._as,
+            )
+        self._await_ready(process)
+        return process
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            asked = [PROGRAMS / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+            if subprocess.run(asked, check=False).returncode == 0:
+                return
+            assert process.poll() is None, (self.folder / "log").read_text()
+            time.sleep(0.05)
+        raise AssertionError((self.folder / "log").read_text())
+
+
+def why_missing() -> str | None:
+    """Why there is no server to test with; None where there is one."""
+    if not (PROGRAMS / "postgres").exists():
+        return f"PostgreSQL 15 is not installed in {PROGRAMS} (apt-get install postgresql-15)"
+    try:
+        import procrastinate
+        import psycopg
+    except ImportError as error:
+        return f"{error.name} is not installed (pip install 'flowengine[queue]')"
+    del procrastinate, psycopg
+    return None
+
+
+@cache
+def server(durable: bool = False) -> Server:
+    """The session's server; a test that needs it is skipped where there is none."""
+    reason = why_missing()
+    if reason is not None:
+        missing(reason)
+    made = Server(durable)
+    atexit.register(made.stop)
+    return made
+
+
+def empty_database() -> str:
+    """The URL of the session's database, with nothing in it."""
+    import psycopg
+
+    url = _shared()
+    with psycopg.connect(url, autocommit=True, options="-c client_min_messages=warning") as connection:
+        connection.execute("DROP SCHEMA IF EXISTS flowengine, flowengine_queue CASCADE")
+    return url
+
+
+@cache
+def _shared() -> str:
+    return server().database()
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
