@@ -4,8 +4,10 @@
     memory   texts by scope and type; the one without `valid_to` holds
     channel  where the bot is; its last activity
     message  what was said there
-    item     single things to remember, found by their words
-    item_terms  the words of items, each with its scope's number before it
+    item     single things to remember
+    item_words  the words of items, each with its scope's number before it, so that no search can leave its scope
+    word     in how many items of a scope a word is
+    word_version  by which rules the words were made
 
 It knows tables, not what they mean. Times are whole microseconds of Unix time. One connection, used by one thread
 at a time; every use runs in a worker thread, so that no event loop waits for a disk.
@@ -42,7 +44,8 @@ _VERSION: Final = 1
 _SCHEMA: Final = f"""
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS scope (
-        number INTEGER PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, UNIQUE (kind, id)
+        number INTEGER PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, items INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (kind, id)
     );
     CREATE TABLE IF NOT EXISTS memory (
         scope INTEGER NOT NULL REFERENCES scope, type TEXT NOT NULL, text TEXT NOT NULL,
@@ -62,11 +65,15 @@ _SCHEMA: Final = f"""
         number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, scope INTEGER NOT NULL REFERENCES scope,
         subject TEXT, text TEXT NOT NULL, valid_from INTEGER NOT NULL, valid_to INTEGER, metadata TEXT NOT NULL
     );
-    CREATE INDEX IF NOT EXISTS item_by_scope ON item (scope, number);
+    CREATE INDEX IF NOT EXISTS item_by_time ON item (scope, valid_from);
     CREATE INDEX IF NOT EXISTS item_by_subject ON item (scope, subject, valid_from) WHERE subject IS NOT NULL;
-    CREATE VIRTUAL TABLE IF NOT EXISTS item_terms USING fts5 (
-        terms, content = '', detail = none, tokenize = "ascii tokenchars '_'"
+    CREATE VIRTUAL TABLE IF NOT EXISTS item_words USING fts5 (
+        words, content = '', detail = none, tokenize = "ascii tokenchars '_'"
     );
+    CREATE TABLE IF NOT EXISTS word (
+        scope INTEGER NOT NULL, word TEXT NOT NULL, items INTEGER NOT NULL, PRIMARY KEY (scope, word)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS word_version (version INTEGER NOT NULL);
     PRAGMA application_id = {_APPLICATION_ID};
     PRAGMA user_version = {_VERSION};
     COMMIT;

@@ -1,0 +1,147 @@
+"""Items in SQLite: kept for good, and found by their words within one scope.
+
+It knows SQL. Which items can answer is the index's matter (`flowengine.memory.word_index`), which of them answers
+best the ranking's.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from flowengine.memory import word_index
+from flowengine.memory.database import MemoryDatabase, instant, moment, scope_number
+from flowengine.memory.items import MemoryItem, Recalled
+from flowengine.memory.ranking import Asked, ranked, read, weigh
+from flowengine.memory.scopes import MemoryScope, aware
+
+__all__ = ["SQLiteMemoryItems"]
+
+_LOOKED_AT: Final = 100
+"""Items that are ranked, those with most of what was asked for."""
+
+_FIELDS: Final = "number, id, subject, text, valid_from, valid_to, metadata"
+
+
+class SQLiteMemoryItems:
+    """`MemoryItems` in a SQLite file."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
+        self._is_current = False
+
+    async def add(self, items: Sequence[MemoryItem]) -> None:
+        await self._refresh()
+        await self._database.write(partial(_add, items))
+
+    async def search(
+        self,
+        scope: MemoryScope,
+        scope_id: str,
+        query: str,
+        *,
+        limit: int = 5,
+        threshold: float = 0.0,
+        now: datetime | None = None,
+    ) -> Sequence[Recalled]:
+        asked = read(query, aware("now", now or datetime.now(UTC)))
+        await self._refresh()
+        found = await self._database.read(partial(_search, scope, scope_id, asked))
+        return [each for each in found if each.score > 0 and each.score >= threshold][:limit]
+
+    async def close(self, scope: MemoryScope, scope_id: str, *, at: datetime) -> None:
+        await self._database.write(partial(_close, scope, scope_id, instant(aware("at", at))))
+
+    async def _refresh(self) -> None:
+        """Once: an index that another version of this package made may hold other words."""
+        if not self._is_current and not await self._database.read(word_index.is_current):
+            await self._database.write(word_index.refresh)
+        self._is_current = True
+
+
+def _add(items: Sequence[MemoryItem], connection: sqlite3.Connection) -> None:
+    for each in items:
+        scope = scope_number(connection, each.scope.value, each.scope_id, make=True)
+        assert scope is not None  # It was made.
+        if connection.execute("SELECT 1 FROM item WHERE id = ?", (each.id,)).fetchone() is None:
+            end = None if each.valid_to is None else instant(each.valid_to)
+            if each.subject is not None:
+                end = _chained(connection, scope, each.subject, instant(each.valid_from), end)
+            number = _inserted(connection, scope, each, end)
+            word_index.add(connection, scope, number, each.text)
+
+
+def _chained(connection: sqlite3.Connection, scope: int, subject: str, begin: int, end: int | None) -> int | None:
+    """Close the fact that held when this one begins; the end of this one, if another has followed already."""
+    about = (scope, subject)
+    later = "SELECT min(valid_from) FROM item WHERE scope = ? AND subject = ? AND valid_from > ?"
+    (following,) = connection.execute(later, (*about, begin)).fetchone()
+    connection.execute(
+        "UPDATE item SET valid_to = ? WHERE scope = ? AND subject = ? AND valid_from <= ?"
+        " AND (valid_to IS NULL OR valid_to > ?)",
+        (begin, *about, begin, begin),
+    )
+    return min((each for each in (end, following) if each is not None), default=None)
+
+
+def _inserted(connection: sqlite3.Connection, scope: int, item: MemoryItem, end: int | None) -> int:
+    row = connection.execute(
+        "INSERT INTO item (id, scope, subject, text, valid_from, valid_to, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " RETURNING number",
+        (item.id, scope, item.subject, item.text, instant(item.valid_from), end, json.dumps(dict(item.metadata))),
+    )
+    (number,) = row.fetchone()
+    connection.execute("UPDATE scope SET items = items + 1 WHERE number = ?", (scope,))
+    return number
+
+
+def _close(scope: MemoryScope, scope_id: str, at: int, connection: sqlite3.Connection) -> None:
+    number = scope_number(connection, scope.value, scope_id)
+    still = "UPDATE item SET valid_to = ? WHERE scope = ? AND valid_from <= ? AND (valid_to IS NULL OR valid_to > ?)"
+    connection.execute(still, (at, number, at, at))
+
+
+def _search(scope: MemoryScope, scope_id: str, asked: Asked, connection: sqlite3.Connection) -> Sequence[Recalled]:
+    number = scope_number(connection, scope.value, scope_id)
+    if number is None:
+        return ()
+    (total,) = connection.execute("SELECT items FROM scope WHERE number = ?", (number,)).fetchone()
+    spread = word_index.spread(connection, number, asked.words())
+    of_then = word_index.of_period(connection, number, asked.period)
+    weighed = weigh(asked, spread, total, len(of_then))
+    candidates = word_index.candidates(connection, number, weighed, spread, of_then)
+    items = _items(connection, scope, scope_id, number, candidates, asked.period is not None)
+    return ranked(weighed, items)
+
+
+def _items(
+    connection: sqlite3.Connection,
+    scope: MemoryScope,
+    scope_id: str,
+    number: int,
+    candidates: Sequence[int],
+    closed: bool,
+) -> Iterator[MemoryItem]:
+    """The first of the candidates, those that are closed only where they are asked for."""
+    left = _LOOKED_AT
+    open_only = "" if closed else "AND valid_to IS NULL"
+    for begin in range(0, len(candidates), _LOOKED_AT):
+        chunk = candidates[begin : begin + _LOOKED_AT]
+        places = ", ".join("?" * len(chunk))
+        # The plus sign keeps SQLite from reading the whole scope by its index.
+        query = f"SELECT {_FIELDS} FROM item WHERE number IN ({places}) AND +scope = ? {open_only}"
+        rows = connection.execute(query, (*chunk, number)).fetchall()
+        yield from (_item(scope, scope_id, row) for row in rows)
+        left -= len(rows)
+        if left <= 0:
+            return
+
+
+def _item(scope: MemoryScope, scope_id: str, row: Sequence[Any]) -> MemoryItem:
+    _, id, subject, text, valid_from, valid_to, metadata = row
+    end = None if valid_to is None else moment(valid_to)
+    return MemoryItem(scope, scope_id, text, moment(valid_from), subject, end, json.loads(metadata), id)
