@@ -38,6 +38,7 @@ OTHER = """
     first, pause = int(sys.argv[1]), float(sys.argv[2])
     journal = SQLiteStore("runs.db").create("other")
     events = layered_run(100)
+    events[0] = events[0]._replace(run_id="other")
     for event in events[:first]:
         journal.append(event)
     journal.commit()

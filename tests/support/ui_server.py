@@ -63,9 +63,9 @@ class Served:
 
 
 @contextmanager
-def served(app: Starlette) -> Generator[Served]:
+def served(app: Starlette, port: int = 0) -> Generator[Served]:
     """Serve the app for as long as the block lasts; it ends as with Ctrl-C."""
-    listening = listen("127.0.0.1", 0)
+    listening = listen("127.0.0.1", port)
     config = uvicorn.Config(
         app, lifespan="on", log_config=None, log_level="critical", ws="none", timeout_graceful_shutdown=5
     )
