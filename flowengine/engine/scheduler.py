@@ -172,32 +172,33 @@ class Scheduler:
         """
         walk, slots = self._walk, self._slots
         ready, vertices = walk.ready, walk.graph.vertices
-        rested = perf_counter()
+        run = self._run_cancellable if self._cancels else self._run_node
         try:
             while ready and (tasks is not None or len(ready) == 1):
                 leaf = not vertices[ready[0]].container
-                if leaf and not slots.try_take():
-                    if self._queueing:
-                        return  # One of this level's workers waits for a slot already.
-                    if not await self._slot():
-                        return
-                    leaf = not vertices[ready[0]].container or slots.give_back() is not None
+                if leaf and slots.used < slots.limit:
+                    slots.used += 1
+                elif leaf:
+                    if self._queueing or not await self._queue():
+                        return  # One of this level's workers waits for a slot already; or there is nothing left.
+                    leaf = not vertices[ready[0]].container
+                    if not leaf:
+                        slots.give_back()
                 number = ready.popleft()
                 self._in_flight += 1
                 if ready and tasks and self._on_their_way < ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1):
                     self._hire(tasks, len(ready))
                 try:
-                    run = self._run_cancellable if self._cancels else self._run_node
                     suspended = await run(number)
                 finally:
                     self._in_flight -= 1
                     if leaf:
                         slots.give_back()
                 if suspended:
-                    rested = perf_counter()
-                elif perf_counter() - rested > BREATH:
+                    slots.rested = perf_counter()
+                elif perf_counter() - slots.rested > BREATH:
                     await anyio.lowlevel.checkpoint()
-                    rested = perf_counter()
+                    slots.rested = perf_counter()
         except JournalError as error:
             self._give_up(error)
             if tasks is not None:
@@ -206,7 +207,7 @@ class Scheduler:
             walk.stop()
             raise
 
-    async def _slot(self) -> bool:
+    async def _queue(self) -> bool:
         """Wait for a slot; whether there is still a node to use it."""
         self._queueing = True
         try:
@@ -288,7 +289,7 @@ class Scheduler:
             if waiting is not None:
                 await waiting
         if event is not None:
-            walk.apply(event)
+            walk.apply(event, number)
         if walk.decided:
             self._journal_decisions()
         if self._cancels and type(event) is NodeFailed and walk.failure() is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from time import perf_counter
 from typing import Final
 
 import anyio
@@ -15,23 +16,17 @@ _MANY: Final = 1 << 60
 class Slots:
     """Slots for nodes in flight; containers hold none, and neither does a node that waits for a person.
 
-    >>> slots = Slots(1)
-    >>> slots.try_take(), slots.try_take()
-    (True, False)
+    Where `used` is below `limit`, whoever wants a slot counts it; else it waits with `take`.
     """
 
-    __slots__ = ("_waiting", "limit", "used")
+    __slots__ = ("_waiting", "limit", "rested", "used")
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit or _MANY
         self.used = 0
+        self.rested = perf_counter()
+        """When the run last let other tasks of its loop run."""
         self._waiting: deque[anyio.Event] = deque()
-
-    def try_take(self) -> bool:
-        if self.used >= self.limit:
-            return False
-        self.used += 1
-        return True
 
     async def take(self) -> None:
         """Wait for a slot; it is handed over by whoever gives one back."""

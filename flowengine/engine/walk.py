@@ -209,10 +209,13 @@ class Walk:
         values = (freeze(output), state, route, passed, routing, evaluation, prompt, freeze(generation), freeze(kept))
         return _new(NodeResult, values)
 
-    def apply(self, event: Event) -> None:
-        """Settle the node that an event is about, and decide what that makes decidable."""
+    def apply(self, event: Event, number: int | None = None) -> None:
+        """Settle the node that an event is about, and decide what that makes decidable.
+
+        `number`: the node's, where the caller knows it.
+        """
         if type(event) is NodeFinished:
-            number = self._number(event.node)
+            number = self._number(event.node) if number is None else number
             self._finish(number, event.result)
             self._settle(number, SUCCEEDED)
         elif type(event) is NodeFailed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine.context import Context, NodeResult
@@ -191,6 +192,24 @@ async def test_routes_work_inside_a_body_and_the_skipped_side_is_undefined_there
         until=lambda seen: seen.nodes["yes"].status == "succeeded",
     )
     assert (await run(loop)).nodes["loop"].output["iterations"] == 2
+
+
+async def test_a_loop_whose_rounds_never_wait_lets_other_tasks_run():
+    turns = 0
+
+    async def beside() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async def nothing(context: Context) -> None: ...
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beside)
+        await run(LoopNode({"a": FunctionNode(nothing)}, max_iterations=2000))
+        tasks.cancel_scope.cancel()
+    assert turns > 10
 
 
 async def test_loops_nest():
