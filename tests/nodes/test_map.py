@@ -209,3 +209,16 @@ async def test_an_unhandled_failure_beside_a_map_begins_no_further_item():
     assert done.failed_node == "bad"
     assert done.nodes["m"].status == "cancelled"
     assert len([event for event in done.events if isinstance(event, NodeStarted)]) < 10
+
+
+async def test_an_item_that_fails_late_among_very_many_loses_nothing_of_the_others():
+    async def last_fails(context: Context) -> int:
+        if context.variables["item"] == 9_999:
+            raise ValueError("the last")
+        return 1
+
+    done = await run(mapping(last_fails, list(range(10_000)), on_item_error="collect"))
+    output = done.nodes["m"].output
+    assert len(output) == 10_000
+    assert output[:-1] == [1] * 9_999
+    assert output[-1] == {"error": "m[9999].body: ValueError: the last", "index": 9_999}
