@@ -41,13 +41,13 @@ def timed(question: str, now: datetime) -> Timed:
     """
     for pattern, read in _FORMS:
         for match in pattern.finditer(question):
-            period = read(match, now)
+            period = _existing(read, match, now)
             if period is not None:
                 return Timed(period, f"{question[: match.start()]} {question[match.end() :]}", match[0])
     return Timed(None, question)
 
 
-Read = Callable[[re.Match[str], datetime], Period | None]
+Read = Callable[[re.Match[str], datetime], Period]
 
 _MONTHS: Final = (
     "january", "february", "march", "april", "may", "june",
@@ -56,23 +56,24 @@ _MONTHS: Final = (
 _MONTH: Final = "(?P<name>January|February|March|April|May|June|July|August|September|October|November|December)"
 
 
-def _absolute(match: re.Match[str], now: datetime) -> Period | None:
+def _existing(read: Read, match: re.Match[str], now: datetime) -> Period | None:
+    try:
+        return read(match, now)
+    except (ValueError, OverflowError):  # 31 February is no day, and year 0 no year.
+        return None
+
+
+def _absolute(match: re.Match[str], now: datetime) -> Period:
     """A day, a month or a year; where no year is named, the last one that is not ahead."""
     parts = match.groupdict()
     month = _MONTHS.index(parts["name"].lower()) + 1 if parts.get("name") else _number(parts.get("month"))
     day, year = _number(parts.get("day")), _number(parts.get("year"))
-    try:
-        begin = now.replace(
-            year=year or now.year, month=month or 1, day=day or 1, hour=0, minute=0, second=0, microsecond=0
-        )
-        if year is None and begin > now:
-            begin = begin.replace(year=now.year - 1)
-        return Period(
-            begin,
-            begin + timedelta(days=1) if day else _next_month(begin) if month else begin.replace(year=begin.year + 1),
-        )
-    except (ValueError, OverflowError):  # 31 February is no day, and year 0 no year.
-        return None
+    begin = _midnight(now).replace(year=now.year if year is None else year, month=month or 1, day=day or 1)
+    if year is None and begin > now:
+        begin = begin.replace(year=now.year - 1)
+    if day:
+        return Period(begin, begin + timedelta(days=1))
+    return Period(begin, _next_month(begin) if month else begin.replace(year=begin.year + 1))
 
 
 def _number(text: str | None) -> int | None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
+from flowengine.errors import DefinitionError
 from flowengine.memory import word_index
 from flowengine.memory.database import MemoryDatabase, instant, moment, scope_number
 from flowengine.memory.items import MemoryItem, Recalled
@@ -35,6 +36,9 @@ class SQLiteMemoryItems:
         self._is_current = False
 
     async def add(self, items: Sequence[MemoryItem]) -> None:
+        closed = next((each for each in items if each.valid_to is not None), None)
+        if closed is not None:
+            raise DefinitionError(f"an item is kept open, what closes it is the next one: {closed.text!r:.80}")
         await self._refresh()
         await self._database.write(partial(_add, items))
 
@@ -54,6 +58,7 @@ class SQLiteMemoryItems:
         return [each for each in found if each.score > 0 and each.score >= threshold][:limit]
 
     async def close(self, scope: MemoryScope, scope_id: str, *, at: datetime) -> None:
+        await self._refresh()
         await self._database.write(partial(_close, scope, scope_id, instant(aware("at", at))))
 
     async def _refresh(self) -> None:
@@ -68,24 +73,28 @@ def _add(items: Sequence[MemoryItem], connection: sqlite3.Connection) -> None:
         scope = scope_number(connection, each.scope.value, each.scope_id, make=True)
         assert scope is not None  # It was made.
         if connection.execute("SELECT 1 FROM item WHERE id = ?", (each.id,)).fetchone() is None:
-            end = None if each.valid_to is None else instant(each.valid_to)
-            if each.subject is not None:
-                end = _chained(connection, scope, each.subject, instant(each.valid_from), end)
+            end = None if each.subject is None else _chained(connection, scope, each.subject, instant(each.valid_from))
             number = _inserted(connection, scope, each, end)
-            word_index.add(connection, scope, number, each.text)
+            word_index.add(connection, scope, number, each.text, holds=end is None)
 
 
-def _chained(connection: sqlite3.Connection, scope: int, subject: str, begin: int, end: int | None) -> int | None:
+def _chained(connection: sqlite3.Connection, scope: int, subject: str, begin: int) -> int | None:
     """Close the fact that held when this one begins; the end of this one, if another has followed already."""
     about = (scope, subject)
     later = "SELECT min(valid_from) FROM item WHERE scope = ? AND subject = ? AND valid_from > ?"
     (following,) = connection.execute(later, (*about, begin)).fetchone()
-    connection.execute(
-        "UPDATE item SET valid_to = ? WHERE scope = ? AND subject = ? AND valid_from <= ?"
-        " AND (valid_to IS NULL OR valid_to > ?)",
-        (begin, *about, begin, begin),
-    )
-    return min((each for each in (end, following) if each is not None), default=None)
+    _end(connection, scope, begin, "subject = ? AND valid_from <= ?", subject, begin)
+    return following
+
+
+def _end(connection: sqlite3.Connection, scope: int, at: int, which: str, *values: Any) -> None:
+    """From `at` on, none of these items of the scope holds."""
+    where = f"WHERE scope = ? AND {which} AND (valid_to IS NULL OR valid_to > ?)"
+    given = (scope, *values, at)
+    for number, text, end in connection.execute(f"SELECT number, text, valid_to FROM item {where}", given).fetchall():
+        if end is None:
+            word_index.close(connection, scope, number, text)
+    connection.execute(f"UPDATE item SET valid_to = ? {where}", (at, *given))
 
 
 def _inserted(connection: sqlite3.Connection, scope: int, item: MemoryItem, end: int | None) -> int:
@@ -101,8 +110,8 @@ def _inserted(connection: sqlite3.Connection, scope: int, item: MemoryItem, end:
 
 def _close(scope: MemoryScope, scope_id: str, at: int, connection: sqlite3.Connection) -> None:
     number = scope_number(connection, scope.value, scope_id)
-    still = "UPDATE item SET valid_to = ? WHERE scope = ? AND valid_from <= ? AND (valid_to IS NULL OR valid_to > ?)"
-    connection.execute(still, (at, number, at, at))
+    if number is not None:
+        _end(connection, number, at, "valid_from <= ?", at)
 
 
 def _search(scope: MemoryScope, scope_id: str, asked: Asked, connection: sqlite3.Connection) -> Sequence[Recalled]:

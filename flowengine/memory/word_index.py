@@ -21,7 +21,7 @@ from flowengine.memory.dates import Period
 from flowengine.memory.ranking import Weighed
 from flowengine.memory.words import VERSION, words_of
 
-__all__ = ["add", "candidates", "is_current", "of_period", "refresh", "spread"]
+__all__ = ["add", "candidates", "close", "is_current", "of_period", "refresh", "spread"]
 
 _RARE: Final = 2000
 """Items that may have a word which is looked for alone."""
@@ -37,16 +37,28 @@ _CANDIDATES: Final = 500
 _FIND: Final = "SELECT rowid FROM item_words WHERE item_words MATCH ? ORDER BY rowid DESC LIMIT ?"
 
 
-def add(connection: sqlite3.Connection, scope: int, number: int, text: str) -> None:
-    """Index one item."""
+def add(connection: sqlite3.Connection, scope: int, number: int, text: str, *, holds: bool) -> None:
+    """Index one item; `holds`: whether it is open."""
     words = sorted(words_of(text))
-    tokens = " ".join(_token(scope, word) for word in words)
-    connection.execute("INSERT INTO item_words (rowid, words) VALUES (?, ?)", (number, tokens))
+    _write(connection, scope, number, words, holds)
     connection.executemany(
         "INSERT INTO word (scope, word, items) VALUES (?, ?, 1)"
         " ON CONFLICT (scope, word) DO UPDATE SET items = items + 1",
         [(scope, word) for word in words],
     )
+
+
+def close(connection: sqlite3.Connection, scope: int, number: int, text: str) -> None:
+    """An item holds no more: from now on it is found only by those that ask for what is closed as well."""
+    words = sorted(words_of(text))
+    tokens = " ".join(_token(scope, word, True) for word in words)
+    connection.execute("INSERT INTO item_words (item_words, rowid, words) VALUES ('delete', ?, ?)", (number, tokens))
+    _write(connection, scope, number, words, holds=False)
+
+
+def _write(connection: sqlite3.Connection, scope: int, number: int, words: Sequence[str], holds: bool) -> None:
+    tokens = " ".join(_token(scope, word, holds) for word in words)
+    connection.execute("INSERT INTO item_words (rowid, words) VALUES (?, ?)", (number, tokens))
 
 
 def is_current(connection: sqlite3.Connection) -> bool:
@@ -58,8 +70,8 @@ def refresh(connection: sqlite3.Connection) -> None:
     """Make the index anew."""
     connection.execute("INSERT INTO item_words (item_words) VALUES ('delete-all')")
     connection.execute("DELETE FROM word")
-    for number, scope, text in connection.execute("SELECT number, scope, text FROM item").fetchall():
-        add(connection, scope, number, text)
+    for number, scope, text, end in connection.execute("SELECT number, scope, text, valid_to FROM item").fetchall():
+        add(connection, scope, number, text, holds=end is None)
     connection.execute("DELETE FROM word_version")
     connection.execute("INSERT INTO word_version (version) VALUES (?)", (VERSION,))
 
@@ -93,40 +105,43 @@ def candidates(
     reached: defaultdict[int, float] = defaultdict(float)
     for number in of_then:
         reached[number] += asked.period_weight
+    find = _Finder(connection, scope, closed=asked.period is not None)
     known = sorted((word for word in gains if word in spread), key=lambda word: spread[word])
-    common = [word for word in known if spread[word] > _RARE]
-    for word in known:
-        if spread[word] <= _RARE:
-            gain = gains[word]
-            for (number,) in connection.execute(_FIND, (_quoted(scope, word), _RARE)).fetchall():
-                reached[number] += gain
-    for number, gain in _of_common(connection, scope, common, gains).items():
-        reached[number] += gain
+    rare = [word for word in known if spread[word] <= _RARE]
+    common = known[len(rare) :][:_COMMON_WORDS]
+    for word in rare:
+        for number in find([word], _RARE):
+            reached[number] += gains[word]
+    having: defaultdict[str, set[int]] = defaultdict(set)
+    for words in [*combinations(common, 2)] or [(word,) for word in common]:
+        found = find(words, _NEWEST)
+        for word in words:
+            having[word].update(found)
+    for word, numbers in having.items():
+        for number in numbers:
+            reached[number] += gains[word]
     best = nlargest(_CANDIDATES, zip(reached.values(), reached, strict=True))
     return [number for _, number in best]
 
 
-def _of_common(
-    connection: sqlite3.Connection, scope: int, words: Sequence[str], gains: Mapping[str, float]
-) -> dict[int, float]:
-    """Items that have two common words each, and what they gain by all that were found of theirs."""
-    having: dict[str, set[int]] = {}
-    for pair in [*combinations(words[:_COMMON_WORDS], 2)] or [(word,) for word in words]:
-        expression = " AND ".join(_quoted(scope, word) for word in pair)
-        found = [number for (number,) in connection.execute(_FIND, (expression, _NEWEST)).fetchall()]
-        for word in pair:
-            having.setdefault(word, set()).update(found)
-    reached: dict[int, float] = {}
-    for word, numbers in having.items():
-        for number in numbers:
-            reached[number] = reached.get(number, 0.0) + gains[word]
-    return reached
+class _Finder:
+    """Finds the newest items of a scope that have some words."""
+
+    def __init__(self, connection: sqlite3.Connection, scope: int, *, closed: bool) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._states = (True, False) if closed else (True,)
+
+    def __call__(self, words: Iterable[str], limit: int) -> list[int]:
+        """No more than `limit`; all of the words are needed."""
+        expression = " AND ".join(f"({self._any(word)})" for word in words)
+        return [number for (number,) in self._connection.execute(_FIND, (expression, limit)).fetchall()]
+
+    def _any(self, word: str) -> str:
+        return " OR ".join(f'"{_token(self._scope, word, holds)}"' for holds in self._states)
 
 
-def _token(scope: int, word: str) -> str:
-    """A word of a scope as one token of the index, whatever is in it."""
-    return f"{scope}x" + "".join(each if each.isalnum() or not each.isascii() else "_" for each in word)
-
-
-def _quoted(scope: int, word: str) -> str:
-    return f'"{_token(scope, word)}"'
+def _token(scope: int, word: str, holds: bool) -> str:
+    """A word of a scope as one token of the index, whatever is in it; another one where its item is closed."""
+    plain = "".join(each if each.isalnum() or not each.isascii() else "_" for each in word)
+    return f"{scope}{'x' if holds else 'z'}{plain}"
