@@ -25,7 +25,7 @@ import pytest
 
 from tests.support.require import missing
 
-__all__ = ["Browser", "Tab", "browser"]
+__all__ = ["Browser", "Tab", "browser", "open_browser"]
 
 CHROMIUM: Final = "/usr/bin/chromium"
 ARGUMENTS: Final = (
@@ -128,10 +128,19 @@ def browser() -> Generator[Browser]:
     if not Path(CHROMIUM).exists():
         missing(f"Chromium is not installed at {CHROMIUM} (Debian: apt-get install chromium)")
     try:
-        from playwright.sync_api import sync_playwright
+        import playwright.sync_api  # noqa: F401 - whether it is there
     except ImportError:
         missing("the package `playwright` is not installed")
         raise
+    with open_browser() as found:
+        yield found
+
+
+@contextmanager
+def open_browser() -> Generator[Browser]:
+    """A browser for as long as the block lasts."""
+    from playwright.sync_api import sync_playwright
+
     with ThreadPoolExecutor(1, "browser") as thread:
 
         def call(function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:

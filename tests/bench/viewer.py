@@ -1,0 +1,170 @@
+"""Rows of the viewer: how soon pages can be used, how soon live events are seen, and what it takes.
+
+Wall clock, in a real browser, with server, browser and writer on the same cores. A process of its own serves, so that
+its memory is its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+
+from flowengine import Context, Flow, FunctionNode
+from flowengine.engine.events import Event
+from flowengine.journal.sqlite import SQLiteJournal, SQLiteStore
+from flowengine.journal.tee import TeeStore
+from flowengine.runners.local import start
+from tests.bench.measure import Row, ratio
+from tests.support.browser import Browser, Tab, open_browser
+from tests.support.sample_run import layered_run, mapped_run
+
+__all__ = ["ROWS"]
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "the-token-of-the-bench"
+
+
+@contextmanager
+def ui(store: Path) -> Generator[tuple[subprocess.Popen[str], str]]:
+    """`flowengine ui` over a store, and its address."""
+    options = ["--port", "0", "--token", TOKEN, "--no-open", "--store", str(store)]
+    command = [sys.executable, "-m", "flowengine", "ui", str(ROOT / "flows"), *options]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **streams) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().partition("/?")[0]
+        finally:
+            process.terminate()
+
+
+class Stage(NamedTuple):
+    """A browser, and the server of a store in which a run begins."""
+
+    browser: Browser
+    journal: SQLiteJournal
+    address: str
+    server: subprocess.Popen[str]
+
+    @property
+    def memory(self) -> float:
+        """The most that the server has had in memory, in MB."""
+        status = Path(f"/proc/{self.server.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+@contextmanager
+def stage(events: Sequence[Event], run_id: str) -> Generator[Stage]:
+    with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
+        store = SQLiteStore(Path(folder, "runs.db"), "process")
+        journal = store.create(run_id)
+        write(journal, events)
+        with ui(store.path) as (process, address):
+            yield Stage(browser, journal, address, process)
+        anyio.run(journal.close)
+        store.close()
+
+
+def write(journal: SQLiteJournal, events: Sequence[Event]) -> None:
+    for event in events:
+        journal.append(event)
+    journal.commit()
+
+
+def usable(tab: Tab, address: str, run_id: str) -> float:
+    """Seconds until a row of the list has opened its panel and the graph is there."""
+    begun = time.perf_counter()
+    tab.goto(f"{address}/runs/{run_id}?token={TOKEN}")
+    tab.click("#rows .row >> nth=3")
+    tab.wait("document.querySelector('#panel h2') && document.querySelector('#graph .node')", 60)
+    return time.perf_counter() - begun
+
+
+def page(name: str, events: Sequence[Event], run_id: str, most: float) -> Row:
+    times: list[float] = []
+    with stage(events, run_id) as found:
+        for _ in range(3):
+            with found.browser.tab() as tab:
+                times.append(usable(tab, found.address, run_id))
+                assert tab.trouble == [], tab.trouble
+        memory = found.memory
+    assert memory < 300, f"the server has {memory:.0f} MB"
+    return Row(f"viewer: {name}, page usable", sorted(times)[1], most, "s", (min(times), max(times)))
+
+
+def viewer_page_1000() -> Row:
+    return page("1,000 nodes", layered_run(1000), "run1000", 2.0)
+
+
+def viewer_page_10000() -> Row:
+    return page("10,000 nodes", layered_run(10_000, 100), "run10000", 5.0)
+
+
+def viewer_page_items() -> Row:
+    return page("map of 10,000", mapped_run(10_000), "mapped", 5.0)
+
+
+def viewer_memory() -> Row:
+    """Of the server, with the page, a panel and a live follower of 10,000 nodes."""
+    events = layered_run(10_000, 100)
+    with stage(events[:-1], "run10000") as found, found.browser.tab() as tab:
+        usable(tab, found.address, "run10000")
+        write(found.journal, events[-1:])
+        tab.wait("document.querySelector('#status').textContent.includes('succeeded')", 60)
+        return Row("viewer: 10,000 nodes, memory of the server", found.memory, 300.0, "MB")
+
+
+def viewer_live() -> Row:
+    """From the last of 2,000 events until the page shows the end of the run."""
+    events = layered_run(1000)
+    times: list[float] = []
+    for _ in range(3):
+        with stage(events[:1002], "run1000") as found, found.browser.tab() as tab:
+            usable(tab, found.address, "run1000")
+            for begin in range(1002, len(events), 50):
+                write(found.journal, events[begin : begin + 50])
+                time.sleep(0.01)
+            told = time.perf_counter()
+            tab.wait("document.querySelector('#status').textContent.includes('succeeded')", 60)
+            tab.wait("document.querySelector(\"[data-node='999']\").classList.contains('s-succeeded')", 60)
+            times.append(time.perf_counter() - told)
+            assert tab.trouble == [], tab.trouble
+    return Row("viewer: 2,000 live events applied", sorted(times)[1], 5.0, "s", (min(times), max(times)))
+
+
+async def viewer_recording() -> Row:
+    """A run that the server drives and tells its followers of, against the same run with the same journal."""
+    plan = chain_of(1000).plan
+    with tempfile.TemporaryDirectory() as folder:
+        store = SQLiteStore(Path(folder, "runs.db"), "process")
+        heard: list[Event] = []
+
+        async def watched() -> None:
+            heard.clear()
+            assert (await start(plan, {}, TeeStore(store, heard.append))).status == "succeeded"
+
+        async def alone() -> None:
+            assert (await start(plan, {}, store)).status == "succeeded"
+
+        row = await ratio("viewer: chain of 1,000, driven by the server", 1.1, watched, alone, rounds=9)
+        store.close()
+    return row
+
+
+def chain_of(count: int) -> Flow:
+    async def add(context: Context) -> int:
+        return 1
+
+    nodes = {f"n{number}": FunctionNode(add, needs=[f"n{number - 1}"] if number else []) for number in range(count)}
+    return Flow("chain", nodes)
+
+
+ROWS = (viewer_page_1000, viewer_page_10000, viewer_page_items, viewer_memory, viewer_live, viewer_recording)
