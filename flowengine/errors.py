@@ -26,6 +26,7 @@
         ├── NotJournalableError    a value that cannot be written down and read back
         ├── RunNotFoundError       no run of that id, or several that start with it
         ├── StoreUnavailableError  locked, read-only, or not to be opened
+        │   └── SupersededError        another process goes on with the run by now
         ├── StoreCorruptError      truncated or not a store at all
         ├── StoreVersionError      written by a newer FlowEngine
         ├── FlowChangedError       the flow was edited since the run started
@@ -72,6 +73,7 @@ __all__ = [
     "StoreCorruptError",
     "StoreUnavailableError",
     "StoreVersionError",
+    "SupersededError",
     "TemplateError",
     "TemplateSyntaxError",
     "TransientModelError",
@@ -298,6 +300,10 @@ class RunNotFoundError(JournalError):
 
 class StoreUnavailableError(JournalError):
     """The store is locked, read-only or cannot be opened."""
+
+
+class SupersededError(StoreUnavailableError):
+    """Another process goes on with the run by now: this one begins nothing more of it."""
 
 
 class StoreCorruptError(JournalError):

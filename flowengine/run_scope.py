@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from types import TracebackType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["RunScope"]
+__all__ = ["Fence", "RunScope"]
 
 T = TypeVar("T")
+Fence: TypeAlias = Callable[[], Awaitable[None]]
+"""Raises where another process goes on with the run by now."""
 
 CLOSING: Final = 10.0
 """Seconds that everything together may take to close."""
@@ -29,7 +31,9 @@ class RunScope:
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fence: Fence | None = None) -> None:
+        self.fence = fence
+        """Asked before a node and before a model call begins; None where the run can be nobody else's."""
         self._held: dict[Hashable, Any] = {}
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._tasks: TaskGroup

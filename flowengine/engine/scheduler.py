@@ -44,7 +44,7 @@ from flowengine.engine.ports import CalledOff, Ended, Journal, Known, Node, Park
 from flowengine.engine.slots import Slots
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import FlowEngineError, JournalError, LimitError, NotJournalableError
+from flowengine.errors import FlowEngineError, JournalError, LimitError, NotJournalableError, SupersededError
 from flowengine.ledger import Ledger
 from flowengine.records import Retry
 from flowengine.run_scope import RunScope
@@ -201,7 +201,7 @@ class Scheduler:
                     slots.rested = perf_counter()
         except JournalError as error:
             self._give_up(error)
-            if tasks is not None:
+            if tasks is not None and not isinstance(error, SupersededError):  # What is paid for is stored all the same.
                 tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
             walk.stop()
@@ -251,6 +251,9 @@ class Scheduler:
         walk, journal, clock = self._walk, self._journal, self._clock
         path = walk.path_of(number)
         walk.start(number)
+        if self.scope is not None and self.scope.fence is not None:
+            await self.scope.fence()
+            suspended = True
         journal.append(NodeStarted(path, clock()))
         event: Event | None
         try:

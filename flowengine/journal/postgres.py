@@ -19,9 +19,9 @@ from typing import Any
 
 import anyio
 
-from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError
+from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError, SupersededError
 from flowengine.journal.codec import encode
 from flowengine.journal.database import Durability
 from flowengine.journal.postgres_batch import Begin, Entry, Hold
@@ -30,6 +30,7 @@ from flowengine.journal.postgres_schema import migrate
 from flowengine.journal.postgres_tables import Tables
 from flowengine.journal.postgres_writer import Commits, Writer
 from flowengine.journal.reference import no_such_run, resolve
+from flowengine.records import ModelCall, ToolCall
 
 __all__ = ["PostgresJournal", "PostgresStore"]
 
@@ -54,7 +55,9 @@ class PostgresJournal:
 
     def append(self, event: Event, /) -> None:
         body = encode(event)
-        self._refuse()
+        is_paid = isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, ToolCall)
+        if not (is_paid and isinstance(self._hold.failure, SupersededError)):  # That is stored; `commit` tells.
+            self._refuse()
         begin, status, finished = None, None, None
         if self._length == 0:
             if not isinstance(event, RunStarted):
@@ -65,10 +68,16 @@ class PostgresJournal:
         elif isinstance(event, RunResumed):
             status, self._is_ours = "running", True
         self._length += 1
-        self._writer.entries.append(Entry(self._hold, self._length, body, status, finished, self._is_ours, begin))
+        self._writer.entries.append(
+            Entry(self._hold, self._length, body, status, finished, self._is_ours, begin, is_paid)
+        )
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
         return self._commits.share(self._hold) if self._waits else None
+
+    async def fence(self) -> None:
+        """Raise `SupersededError` where another process goes on with the run: asked before anything is begun."""
+        await self._commits.check(self._hold)
 
     def flush(self) -> None:
         self._writer.refuse(self._hold)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from flowengine.engine.events import RunStarted
 from flowengine.errors import JournalError
 
-__all__ = ["WRITE", "Begin", "Entry", "Hold", "columns_of"]
+__all__ = ["CHECK", "LATE", "WRITE", "Begin", "Entry", "Hold", "columns_of", "late_columns_of"]
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +54,8 @@ class Entry(NamedTuple):
     owns: bool = True
     """Whether the run has a writer from now on."""
     begin: Begin | None = None
+    is_paid: bool = False
+    """Whether it is kept even where the run is another's by now."""
 
 
 def storable(text: str | None) -> str | None:
@@ -96,6 +98,13 @@ SELECT number FROM ours
 """Gives the numbers of the runs that were written."""
 
 
+LATE: Final = b"""
+INSERT INTO flowengine.late SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::text[])
+ON CONFLICT DO NOTHING
+"""
+CHECK: Final = b"SELECT number, epoch FROM flowengine.run WHERE number = ANY(%s)"
+
+
 @dataclass(slots=True)
 class _Run:
     """All entries of one run, taken together."""
@@ -133,6 +142,16 @@ def columns_of(entries: Iterable[Entry], key: int, owner: str) -> tuple[list[Any
     kept = [run.row() for run in runs.values() if run.begin is None]
     values = [key, owner, *_turned(begun, 10), key, *_turned(kept, 6), *_turned(events, 3)]
     return values, [(run.hold, run.begin is not None) for run in runs.values()]
+
+
+def late_columns_of(entries: Iterable[Entry]) -> list[list[Any]]:
+    """The values of `LATE`: of entries that cannot be written any more, those that are kept all the same."""
+    rows = [(*_identity(entry.hold), entry.length - 1, entry.body) for entry in entries if entry.is_paid]
+    return _turned(rows, 4)
+
+
+def _identity(hold: Hold) -> tuple[int, int]:
+    return hold.number, hold.epoch
 
 
 def _turned(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:

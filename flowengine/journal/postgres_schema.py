@@ -4,6 +4,7 @@
     run      one row a run, from its first event on; `owner` is the key of its writer's lock, `epoch` counts the
              writers that it had, `length` its events
     event    the events of each run, counted from 0
+    late     what a writer had paid for when the run was another's already; it joins the run when that is opened
     beside   what is kept beside the runs
 
 Migrations are only ever added.
@@ -37,6 +38,10 @@ _MIGRATIONS: Final = (
     ) WITH (fillfactor = 50);
     CREATE TABLE flowengine.event (
         number BIGINT NOT NULL, position INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (number, position)
+    );
+    CREATE TABLE flowengine.late (
+        number BIGINT NOT NULL, epoch BIGINT NOT NULL, position INTEGER NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (number, epoch, position)
     );
     CREATE TABLE flowengine.beside (
         kind TEXT NOT NULL, key TEXT NOT NULL, at TIMESTAMPTZ NOT NULL DEFAULT now(), value TEXT NOT NULL,

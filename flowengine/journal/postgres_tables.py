@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import RunInfo
@@ -16,6 +16,22 @@ from flowengine.journal.codec import decode, decode_value, encode_value
 from flowengine.journal.postgres_connection import Connection, Database
 
 __all__ = ["Tables", "Taken"]
+
+
+_ADOPT: Final = b"""
+WITH run AS (
+    SELECT number, length FROM flowengine.run WHERE run_id = %s AND status <> 'succeeded'
+), late AS (
+    DELETE FROM flowengine.late USING run WHERE late.number = run.number RETURNING late.*
+), put AS (
+    INSERT INTO flowengine.event
+    SELECT number, length - 1 + row_number() OVER (ORDER BY epoch, position), body FROM late JOIN run USING (number)
+    RETURNING number
+)
+UPDATE flowengine.run AS held SET length = held.length + (SELECT count(*) FROM put)
+FROM run WHERE held.number = run.number
+"""
+"""What came late joins the run's events."""
 
 
 class Taken(NamedTuple):
@@ -111,6 +127,7 @@ class Tables:
         with connection.transaction():
             if not self._is_free(run_id, connection):
                 return None
+            connection.execute(_ADOPT, (run_id,))
             taken = connection.execute(
                 "UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1 WHERE run_id = %s "
                 "RETURNING number, epoch, length",
@@ -123,7 +140,8 @@ class Tables:
             if not self._is_free(run_id, connection):
                 return False
             connection.execute(
-                "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number) "
+                "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number), "
+                "late AS (DELETE FROM flowengine.late USING gone WHERE late.number = gone.number) "
                 "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
                 (run_id,),
             )

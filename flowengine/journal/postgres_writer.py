@@ -8,6 +8,7 @@ order, so that no matter which thread writes, a run's events arrive as they were
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -18,8 +19,8 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
-from flowengine.errors import JournalError, StoreUnavailableError
-from flowengine.journal.postgres_batch import WRITE, Entry, Hold, columns_of
+from flowengine.errors import JournalError, StoreUnavailableError, SupersededError
+from flowengine.journal.postgres_batch import CHECK, LATE, WRITE, Entry, Hold, columns_of, late_columns_of
 from flowengine.journal.postgres_connection import Connection, Database, Row
 
 __all__ = ["Commits", "Writer"]
@@ -34,6 +35,8 @@ class Writer:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.entries: deque[Entry] = deque()
+        self.questions: deque[Hold] = deque()
+        """Runs that `check` is to look after."""
         self.failure: JournalError | None = None
         """Why this writer writes no more."""
         self._lock = RLock()
@@ -53,15 +56,23 @@ class Writer:
         with self._lock:
             while self.entries and self.failure is None:
                 batch = self._taken()
-                values, runs = columns_of(batch, self.database.key, self.database.owner)
                 try:
-                    written = {number for (number,) in self.database.run(partial(_written, values))}
+                    self._write(batch)
                 except BaseException as error:
                     self._stop(error)
                     raise
-                for hold, begins in runs:
-                    if hold.number not in written:
-                        hold.failure = _not_ours(hold, begins, self.database.name)
+
+    def check(self) -> None:
+        """Find out which of the runs that were asked about are others' by now."""
+        asked: list[Hold] = []
+        with suppress(IndexError):
+            while True:
+                asked.append(self.questions.popleft())
+        numbers = [hold.number for hold in asked]
+        epochs = dict(self.database.run(lambda connection: connection.execute(CHECK, (numbers,)).fetchall()))
+        for hold in asked:
+            if epochs.get(hold.number, hold.epoch) != hold.epoch:
+                hold.failure = hold.failure or _not_ours(hold, False, self.database.name)
 
     def write_soon(self) -> None:
         """`write` beside the caller, who waits for nothing."""
@@ -90,15 +101,26 @@ class Writer:
         with suppress(JournalError):  # kept in `failure`, which the next append raises
             self.write()
 
+    def _write(self, batch: list[Entry]) -> None:
+        """What is lost of it and was paid for is kept beside the run."""
+        mine = [entry for entry in batch if entry.hold.failure is None]
+        values, runs = columns_of(mine, self.database.key, self.database.owner)
+        written = {number for (number,) in self.database.run(partial(_written, values))} if mine else set[int]()
+        for hold, begins in runs:
+            if hold.number not in written:
+                hold.failure = _not_ours(hold, begins, self.database.name)
+        late = late_columns_of(entry for entry in batch if isinstance(entry.hold.failure, SupersededError))
+        if late[0]:
+            self.database.run(lambda connection: connection.execute(LATE, late))
+
     def _taken(self) -> list[Entry]:
-        """The entries of one statement; those of runs that are lost already are dropped."""
+        """The entries of one statement."""
         taken: list[Entry] = []
         size = 0
         while self.entries and size < _FULL:
             entry = self.entries.popleft()
-            if entry.hold.failure is None:
-                taken.append(entry)
-                size += len(entry.body or "")
+            taken.append(entry)
+            size += len(entry.body or "")
         return taken
 
     def _stop(self, error: BaseException) -> None:
@@ -116,40 +138,55 @@ def _written(values: list[object], connection: Connection) -> list[Row]:
 def _not_ours(hold: Hold, begins: bool, store: str) -> JournalError:
     if begins:
         return JournalError(f"run '{hold.run_id}' exists already in {store}; open it to continue it")
-    return StoreUnavailableError(f"run '{hold.run_id}' in {store} was taken over by another writer meanwhile")
+    return SupersededError(f"run '{hold.run_id}' in {store} was taken over by another writer meanwhile")
 
 
 class Commits:
-    """The commits of one event loop."""
+    """What the runs of one event loop ask of the writer, together."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        self._gathering: anyio.Event | None = None
-        self._writing: anyio.Event | None = None
+        self._writing = _Together(writer.write)
+        self._checking = _Together(writer.check)
 
     async def share(self, hold: Hold) -> None:
-        """Commit together with others that finish now.
-
-        The first to come is the leader: while an earlier commit is on its way, others join it; then it writes for
-        all. Also when it is cancelled meanwhile, for the others wait.
-        """
-        done = self._gathering
-        if done is not None:
-            await done.wait()
-        else:
-            await self._lead()
+        """Commit together with others that finish now."""
+        await self._writing()
         self.writer.refuse(hold)
 
-    async def _lead(self) -> None:
+    async def check(self, hold: Hold) -> None:
+        """Raise where the run is another's by now, or nothing can be written of it."""
+        self.writer.refuse(hold)
+        self.writer.questions.append(hold)
+        await self._checking()
+        self.writer.refuse(hold)
+
+
+class _Together:
+    """Work of a thread that many wait for at once: each call is followed by a whole execution of it.
+
+    The first to come is the leader: while an earlier execution is on its way, others join it; then it works for
+    all. Also when it is cancelled meanwhile, for the others wait.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._gathering: anyio.Event | None = None
+        self._working: anyio.Event | None = None
+
+    async def __call__(self) -> None:
+        if self._gathering is not None:
+            await self._gathering.wait()
+            return
         done = self._gathering = anyio.Event()
         with anyio.CancelScope(shield=True):
             try:
-                await (checkpoint() if self._writing is None else self._writing.wait())
+                await (checkpoint() if self._working is None else self._working.wait())
             finally:
-                self._gathering, self._writing = None, done
+                self._gathering, self._working = None, done
             try:
                 limiter = anyio.CapacityLimiter(1)  # a thread, also where nodes keep all others busy
-                await anyio.to_thread.run_sync(self.writer.write, limiter=limiter)
+                await anyio.to_thread.run_sync(self._work, limiter=limiter)
             finally:
-                self._writing = None if self._writing is done else self._writing
+                self._working = None if self._working is done else self._working
                 done.set()

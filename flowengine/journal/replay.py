@@ -41,10 +41,10 @@ class Replay:
         if type(record) is ModelCall:
             self._asked.add(record.key)
             if record.error is None:
-                self._calls[record.key, record.occurrence] = record
+                self._calls.setdefault((record.key, record.occurrence), record)  # Two owners may both have asked.
         elif type(record) is ToolCall:
             if not record.started:
-                self._tools[record.key, record.occurrence] = tool_result_of(record)
+                self._tools.setdefault((record.key, record.occurrence), tool_result_of(record))
         elif type(record) is EffectDecided:
             if record.decision == "done":
                 self._tools[record.key, record.occurrence] = ToolResult(ASSUMED_DONE, ASSUMED_DONE)

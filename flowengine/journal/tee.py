@@ -7,6 +7,7 @@ from typing import Any
 
 from flowengine.engine.events import Event
 from flowengine.engine.ports import Journal, JournalStore, RunInfo
+from flowengine.run_scope import Fence
 
 __all__ = ["TeeStore"]
 
@@ -22,10 +23,10 @@ class TeeStore:
         self._listener = listener
 
     def create(self, run_id: str, /) -> Journal:
-        return _TeeJournal(self._store.create(run_id), self._listener)
+        return _teed(self._store.create(run_id), self._listener)
 
     def open(self, run_id: str, /) -> Journal:
-        return _TeeJournal(self._store.open(run_id), self._listener)
+        return _teed(self._store.open(run_id), self._listener)
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         return self._store.events(run_id, after)
@@ -49,7 +50,18 @@ class TeeStore:
         self._store.close()
 
 
+def _teed(journal: Journal, listener: Listener) -> Journal:
+    teed = _TeeJournal(journal, listener)
+    fence: Fence | None = getattr(journal, "fence", None)
+    if fence is not None:
+        teed.fence = fence
+    return teed
+
+
 class _TeeJournal:
+    fence: Fence
+    """There where the journal inside has one."""
+
     def __init__(self, journal: Journal, listener: Listener) -> None:
         self._journal = journal
         self._listener = listener

@@ -15,6 +15,7 @@ from flowengine.llm.bounded import BoundedModel
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.telling import heard
 from flowengine.records import Gateway, Notice
+from flowengine.run_scope import Fence
 from flowengine.tools.tool import Tool, ToolResult
 
 __all__ = ["gateway_of", "telling_gateway_of"]
@@ -26,6 +27,8 @@ def gateway_of(context: Context) -> Gateway:
     if context.ledger is not None:
         said = set[str]() if context.scope is None else context.scope.once(_LedgerGateway, set[str])
         door = _LedgerGateway(door, context.ledger, said)
+    if context.scope is not None and context.scope.fence is not None:
+        door = _FencedGateway(door, context.scope.fence)
     recorded = context.recorded
     served: Gateway = RecordedGateway(door, recorded) if recorded else door
     return served if context.ask_first is None else _AskingGateway(served, context.ask_first)
@@ -69,6 +72,29 @@ class _TellingGateway:
         return await self._inner.complete(asked, request, purpose=purpose)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        return await self._inner.call_tool(tool, arguments)
+
+    async def note(self, record: Any) -> None:
+        await self._inner.note(record)
+
+
+class _FencedGateway:
+    """Nothing is asked or called for a run that another process goes on with."""
+
+    def __init__(self, inner: CountingGateway, fence: Fence) -> None:
+        self._inner = inner
+        self._fence = fence
+
+    @property
+    def seen(self) -> defaultdict[str, int]:
+        return self._inner.seen
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        await self._fence()
+        return await self._inner.complete(model, request, purpose=purpose)
+
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        await self._fence()
         return await self._inner.call_tool(tool, arguments)
 
     async def note(self, record: Any) -> None:

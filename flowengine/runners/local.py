@@ -29,7 +29,7 @@ from flowengine.ledger import Ledger
 from flowengine.nodes.inputs import checked_inputs
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
-from flowengine.run_scope import RunScope
+from flowengine.run_scope import Fence, RunScope
 from flowengine.runners.forking import forked, patches_of
 from flowengine.runners.run import Run
 from flowengine.runners.sessions import load_session, save_session
@@ -263,7 +263,8 @@ async def _schedule(
     plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits, live: Live | None
 ) -> LimitError | None:
     """Run what can run; the limit that ended it early, where that is no failure."""
-    async with RunScope() as scope:
+    fence: Fence | None = getattr(journal, "fence", None)  # Only where others can take the run over.
+    async with RunScope(fence) as scope:
         scheduler = Scheduler(
             walk,
             plan.nodes,
