@@ -28,6 +28,10 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     """
     if url is None:
         return MemoryStore()
+    if url in _SCHEMES:
+        raise StoreUnavailableError(
+            f"'{url}' would be a file of that name: use {url}: for the kind, ./{url} for a file"
+        )
     scheme, rest = _split(url)
     make = _SCHEMES.get(scheme)
     if make is None:

@@ -53,3 +53,11 @@ def test_a_refused_url_does_not_show_its_password() -> None:
     with pytest.raises(StoreUnavailableError, match=r"postgres-ql://ann:\*\*\*@host") as caught:
         open_store("postgres-ql://ann:s3cret@host/runs")
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["memory", "sqlite", "postgresql"])
+def test_the_name_of_a_kind_alone_makes_no_file(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreUnavailableError, match=f"use {word}: for the kind, ./{word} for a file"):
+        open_store(word)
+    assert list(tmp_path.iterdir()) == []
