@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from flowengine.llm.job import Job
+from flowengine.llm.job import DistantJob, Job, Start
 from flowengine.llm.loop_thread import LoopThread
 from flowengine.llm.short_lived import is_short_lived
 
@@ -40,18 +40,18 @@ class AsyncioHome:
         self._forget = forget
         self._keepers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None]] = {}
 
-    async def begin(self, start: Callable[[], Coroutine[Any, Any, T]]) -> Job[T]:
-        """Start a coroutine; it sees the caller's context variables."""
+    async def begin(self, start: Start[T], timeout: float | None = None) -> Job[T] | DistantJob[T]:
+        """Start a coroutine, for `timeout` seconds at most; it sees the caller's context variables."""
         loop = _own_loop()
         if loop is None:
-            return self._thread.begin(start)
+            return self._thread.begin(start, timeout)
         if loop not in self._keepers:
             await self._adopt(loop)
-        return Job(start)
+        return Job(start, timeout)
 
-    async def call(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine to its end."""
-        job = await self.begin(start)
+    async def call(self, start: Start[T], timeout: float | None = None) -> T:
+        """Run a coroutine to its end; a `TimeoutError` if it takes longer than `timeout` seconds."""
+        job = await self.begin(start, timeout)
         return await job.wait()
 
     def stop(self) -> None:

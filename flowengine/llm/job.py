@@ -1,6 +1,7 @@
-"""A coroutine on its way in an asyncio loop, awaited from any event loop.
+"""A coroutine on its way in an asyncio loop: the caller's own (`Job`), or one in another thread (`DistantJob`).
 
-The loop is the caller's own, or one that runs in another thread. Nothing here knows what runs there.
+Either way it is a task of its own: what a library does with context variables and with being cancelled
+stays out of the caller's. Nothing here knows what runs there.
 """
 
 from __future__ import annotations
@@ -10,74 +11,110 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from flowengine.llm.wakeup import event_of_this_loop
 
-__all__ = ["Job"]
+__all__ = ["DistantJob", "Job", "Start"]
 
 T = TypeVar("T")
 
+Start: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+"""Makes the coroutine, in the loop that runs it."""
+
 
 class Job(Generic[T]):
-    """Made and awaited in one and the same task. `elsewhere`: a loop in another thread; None for the caller's own.
+    """In the asyncio loop that runs the caller; made and awaited in one and the same task.
 
-    It is a task of its own there too: what the library does with context variables and with being
-    cancelled stays out of the caller's, and each step of it need not pass through the caller's frames.
+    `timeout`: seconds, after which the coroutine is cancelled.
     """
 
-    def __init__(
-        self, start: Callable[[], Coroutine[Any, Any, T]], elsewhere: asyncio.AbstractEventLoop | None = None
-    ) -> None:
+    def __init__(self, start: Start[T], timeout: float | None = None, told: Callable[[], None] | None = None) -> None:
+        """`told` is called at the end instead of whoever waits here."""
+        loop = asyncio.get_running_loop()
         self._start = start
-        self._elsewhere = elsewhere
-        self._post, self._ended = event_of_this_loop()
-        self._task: asyncio.Task[None] | None = None
+        self._told = told
         self._value: T | None = None
         self._error: BaseException | None = None
-        if elsewhere is None:
-            self._begin()
-        else:
-            elsewhere.call_soon_threadsafe(self._begin, context=_context_for_asyncio())
+        self._is_late = False
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._timer = None if timeout is None else loop.call_later(timeout, self._expire)
+        self._task = loop.create_task(self._run())
 
     async def wait(self) -> T:
-        """What the coroutine returned or raised. Leaving early cancels it."""
+        """What the coroutine returned or raised; a `TimeoutError` if it took too long. Leaving early cancels it."""
         try:
-            await self._ended.wait()
+            await self._ended
         except BaseException:
             self.cancel()
             raise
+        return self.outcome()
+
+    def outcome(self) -> T:
+        """What it returned or raised, once it has ended."""
+        if self._error is None:
+            return cast(T, self._value)
+        if self._is_late:
+            raise TimeoutError from self._error
         if isinstance(self._error, asyncio.CancelledError):
             raise RuntimeError("the loop of a call was stopped while it was under way")
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._value)
+        raise self._error
 
     def cancel(self) -> None:
         """Stop the coroutine; nothing happens where it has ended."""
-        if self._elsewhere is None:
-            self._cancel()
-        else:
-            with suppress(RuntimeError):  # the loop is gone, and the coroutine with it
-                self._elsewhere.call_soon_threadsafe(self._cancel)
+        self._task.cancel()
 
-    def _begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+    def _expire(self) -> None:
+        self._is_late = True
+        self._task.cancel()
 
     async def _run(self) -> None:
         try:
             self._value = await self._start()
         except BaseException as error:  # whatever it is, it is the waiting caller's
             self._error = error
-        if self._elsewhere is None:
-            self._ended.set()
-        else:
-            with suppress(RuntimeError):  # the caller was cancelled and its loop has ended
-                self._post(self._ended.set)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._told is not None:
+            self._told()
+        elif not self._ended.done():  # as it is once the caller was cancelled
+            self._ended.set_result(None)
+
+
+class DistantJob(Generic[T]):
+    """The same in a loop that runs in another thread, awaited on any event loop."""
+
+    def __init__(self, start: Start[T], loop: asyncio.AbstractEventLoop, timeout: float | None = None) -> None:
+        self._start = start
+        self._loop = loop
+        self._timeout = timeout
+        self._job: Job[T] | None = None
+        self._post, self._ended = event_of_this_loop()
+        loop.call_soon_threadsafe(self._begin, context=_context_for_asyncio())
+
+    async def wait(self) -> T:
+        try:
+            await self._ended.wait()
+        except BaseException:
+            self.cancel()
+            raise
+        assert self._job is not None, "it has ended"
+        return self._job.outcome()
+
+    def cancel(self) -> None:
+        with suppress(RuntimeError):  # the loop is gone, and the coroutine with it
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _begin(self) -> None:
+        self._job = Job(self._start, self._timeout, self._told)
+
+    def _cancel(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+
+    def _told(self) -> None:
+        with suppress(RuntimeError):  # the caller was cancelled and its loop has ended
+            self._post(self._ended.set)
 
 
 def _context_for_asyncio() -> Context:

@@ -7,7 +7,6 @@ litellm's own retries are off: waiting is the business of `retrying`, limits tha
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -62,11 +61,10 @@ class LiteLLMModel:
 
         async def call() -> Any:
             mute_background_logging(litellm)
-            async with asyncio.timeout(request.timeout):
-                return await litellm.acompletion(**arguments)
+            return await litellm.acompletion(**arguments)
 
         try:
-            response = await LITELLM_LOOP.call(call)
+            response = await LITELLM_LOOP.call(call, request.timeout)
         except TimeoutError as error:
             raise self._timed_out(request) from error
         except Exception as error:  # foreign code
@@ -91,10 +89,9 @@ class LiteLLMModel:
             mute_background_logging(litellm)
             collector = PieceCollector(litellm, self.provider, self.name, arguments["model"])
             try:
-                async with asyncio.timeout(request.timeout):
-                    async for chunk in await litellm.acompletion(**arguments):
-                        if piece := collector.add(chunk):
-                            post(hand_on, piece)
+                async for chunk in await litellm.acompletion(**arguments):
+                    if piece := collector.add(chunk):
+                        post(hand_on, piece)
                 post(hand_on, collector.reply(time.perf_counter() - started))
             finally:
                 post(send.close)
@@ -109,7 +106,7 @@ class LiteLLMModel:
             except Exception as error:  # foreign code
                 raise as_model_error(error, self.provider, self.name) from error
 
-        job = await LITELLM_LOOP.begin(call)
+        job = await LITELLM_LOOP.begin(call, request.timeout)
         iterator = pieces()
         try:
             with receive:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from flowengine.llm.job import Job
+from flowengine.llm.job import DistantJob, Start
 
 __all__ = ["LoopThread"]
 
@@ -35,13 +35,13 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._process = 0
 
-    def begin(self, start: Callable[[], Coroutine[Any, Any, T]]) -> Job[T]:
+    def begin(self, start: Start[T], timeout: float | None = None) -> DistantJob[T]:
         """Start a coroutine; it sees the caller's context variables."""
-        return Job(start, self._running_loop())
+        return DistantJob(start, self._running_loop(), timeout)
 
-    async def call(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def call(self, start: Start[T], timeout: float | None = None) -> T:
         """Run a coroutine to its end."""
-        return await self.begin(start).wait()
+        return await self.begin(start, timeout).wait()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         loop = self._loop
