@@ -74,8 +74,11 @@ class MemoryItems(Protocol):
         limit: int = 5,
         threshold: float = 0.0,
         now: datetime | None = None,
+        also: Sequence[MemoryItem] = (),
     ) -> Sequence[Recalled]:
         """The items nearest to a query, best first; none whose score is below the threshold.
+
+        `also`: items of this scope that are not kept yet, found as if they were.
 
         Facts that are closed are found only where the query names a time at which they held. `now` (the present
         where it is not given) is what `last week` is reckoned from.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -19,6 +20,7 @@ from flowengine.memory.database import MemoryDatabase, instant, moment, scope_nu
 from flowengine.memory.items import MemoryItem, Recalled
 from flowengine.memory.ranking import Asked, ranked, read, weigh
 from flowengine.memory.scopes import MemoryScope, aware
+from flowengine.memory.words import words_of
 
 __all__ = ["SQLiteMemoryItems"]
 
@@ -51,10 +53,11 @@ class SQLiteMemoryItems:
         limit: int = 5,
         threshold: float = 0.0,
         now: datetime | None = None,
+        also: Sequence[MemoryItem] = (),
     ) -> Sequence[Recalled]:
         asked = read(query, aware("now", now or datetime.now(UTC)))
         await self._refresh()
-        found = await self._database.read(partial(_search, scope, scope_id, asked))
+        found = await self._database.read(partial(_search, scope, scope_id, asked, also))
         return [each for each in found if each.score > 0 and each.score >= threshold][:limit]
 
     async def close(self, scope: MemoryScope, scope_id: str, *, at: datetime) -> None:
@@ -114,17 +117,25 @@ def _close(scope: MemoryScope, scope_id: str, at: int, connection: sqlite3.Conne
         _end(connection, number, at, "valid_from <= ?", at)
 
 
-def _search(scope: MemoryScope, scope_id: str, asked: Asked, connection: sqlite3.Connection) -> Sequence[Recalled]:
+def _search(
+    scope: MemoryScope, scope_id: str, asked: Asked, also: Sequence[MemoryItem], connection: sqlite3.Connection
+) -> Sequence[Recalled]:
     number = scope_number(connection, scope.value, scope_id)
+    newest = {each.subject: each for each in sorted(also, key=lambda each: each.valid_from)}
+    present = [each for each in also if each.subject is None or newest[each.subject] is each]
+    spread = Counter(word for each in present for word in words_of(each.text))
     if number is None:
-        return ()
+        return ranked(weigh(asked, spread, len(present)), present)
     (total,) = connection.execute("SELECT items FROM scope WHERE number = ?", (number,)).fetchone()
-    spread = word_index.spread(connection, number, asked.words())
+    spread.update(word_index.spread(connection, number, asked.words()))
     of_then = word_index.of_period(connection, number, asked.period)
-    weighed = weigh(asked, spread, total, len(of_then))
+    weighed = weigh(asked, spread, total + len(present), len(of_then))
     candidates = word_index.candidates(connection, number, weighed, spread, of_then)
-    items = _items(connection, scope, scope_id, number, candidates, asked.period is not None)
-    return ranked(weighed, items)
+    kept = _items(connection, scope, scope_id, number, candidates, asked.period is not None)
+    open_still = (
+        each for each in kept if each.subject not in newest or each.valid_from > newest[each.subject].valid_from
+    )
+    return ranked(weighed, [*open_still, *present])
 
 
 def _items(
