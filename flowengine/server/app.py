@@ -2,8 +2,9 @@
 
     app = make_app("sqlite:///runs.db", ["flows/"])     # an ASGI app; app.state.token opens it
 
-To mount it in an app of your own, enter its lifespan in yours:
-`lifespan=lambda app: viewer.router.lifespan_context(viewer)`.
+It can be mounted below a path of an app of your own, whose lifespan enters that of the viewer:
+
+    Starlette(routes=[Mount("/runs", viewer)], lifespan=lambda app: viewer.router.lifespan_context(viewer))
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from flowengine.server.problems import ProblemError, problem_response
 from flowengine.server.running import Runs
 from flowengine.server.safety import LOOPBACK, Gate, Hosts, Keys, new_token
 from flowengine.server.shelf import Shelf
+from visualize.viewer.urls import runs_url
 
 __all__ = ["make_app", "stop"]
 
@@ -97,4 +99,4 @@ async def stop(app: Starlette) -> None:
 async def _missing(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     problem = ProblemError(status, "No such page" if status == 404 else "Not done that way")
-    return problem_response(problem, as_page=True, back=f"{request.scope.get('root_path', '')}/")
+    return problem_response(problem, as_page=True, back=runs_url())

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flowengine.server.problems import refused
 from flowengine.server.safety import Asked, Gate
 from visualize.viewer.page import CSP
+from visualize.viewer.urls import ROOT
 
 __all__ = ["Guard", "cookie_name"]
 
@@ -57,8 +58,12 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        answer = self._answer(scope)
-        await (self._app if answer is None else answer)(scope, receive, guarded)
+        before = ROOT.set(scope.get("root_path", ""))
+        try:
+            answer = self._answer(scope)
+            await (self._app if answer is None else answer)(scope, receive, guarded)
+        finally:
+            ROOT.reset(before)
 
     def _answer(self, scope: Scope) -> Response | None:
         """What is said in the app's place: a refusal, or the cookie for a browser that brought the token."""

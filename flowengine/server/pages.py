@@ -27,7 +27,7 @@ from visualize.viewer.flows import FlowLine, flow_page, flows_page
 from visualize.viewer.panel import node_panel
 from visualize.viewer.run import run_page
 from visualize.viewer.runs import filters_of, run_before, runs_page
-from visualize.viewer.urls import RUNS, run_url
+from visualize.viewer.urls import ROOT, run_url, runs_url
 
 __all__ = ["page_routes"]
 
@@ -57,7 +57,7 @@ def told(handler: Handler) -> Handler:
             return await handler(request)
         except Exception as error:
             run_id: str | None = request.path_params.get("run_id")
-            back = RUNS if run_id is None or isinstance(error, RunNotFoundError) else run_url(run_id)
+            back = runs_url() if run_id is None or isinstance(error, RunNotFoundError) else run_url(run_id)
             return problem_response(error, as_page=True, back=back)
 
     return guarded
@@ -75,7 +75,7 @@ async def _runs(request: Request) -> Response:
 
 async def _run(request: Request) -> Response:
     shelf = parts_of(request).shelf
-    return HTMLResponse(await shelf.do(shelf.made, request.path_params["run_id"], "page", run_page))
+    return HTMLResponse(await shelf.do(shelf.made, request.path_params["run_id"], f"page below {ROOT.get()}", run_page))
 
 
 async def _events(request: Request) -> Response:

@@ -41,14 +41,14 @@ def listen(host: str, port: int) -> socket.socket:
         raise FlowEngineError(f"cannot listen on port {port} of {host}: {error.strerror or error}") from error
 
 
-def address_of(listening: socket.socket, host: str) -> str:
+def address_of(host: str, port: int) -> str:
     """The address for a browser on this machine.
 
-    >>> address_of(listen("127.0.0.1", 0), "127.0.0.1").rpartition(":")[0]
-    'http://127.0.0.1'
+    >>> address_of("0.0.0.0", 8700), address_of("::1", 8700)
+    ('http://127.0.0.1:8700', 'http://[::1]:8700')
     """
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
 def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -> None:

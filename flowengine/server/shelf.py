@@ -105,6 +105,7 @@ class Shelf:
             point = point_of(Reading(self.store.events(info.run_id)).progress)
         except Exception:  # A damaged run is told of on its own page.
             return _rough(info)
+        point = point._replace(run_id=info.run_id)
         if info.finished is not None:
             self._points[info.run_id] = point
         return point

@@ -69,6 +69,17 @@ def test_flows_are_those_that_are_named(folder: Path):
         assert [each["name"] for each in client.get("/api/flows").json()["flows"]] == ["shout"]
 
 
+def test_where_others_reach_it_it_is_known_by_addresses_and_by_names_that_are_given(folder: Path):
+    options = ("--host", "0.0.0.0", "--token", "x" * 20, "--allow-host", "Box.Example")
+    with ui("shout.yaml", *options) as (process, address, token), api(address, token) as client:
+        assert address.startswith("http://127.0.0.1:")
+        for host, status in (("192.0.2.7:1", 200), ("box.example", 200), ("evil.example", 421)):
+            assert client.get("/api/runs", headers={"Host": host}).status_code == status, host
+        assert httpx.get(f"{address}/api/runs", trust_env=False).status_code == 401
+        process.terminate()
+        assert "travel as plain text" in process.communicate(timeout=30)[1]
+
+
 def test_a_port_that_is_taken_is_told_with_the_next_free_one(flowengine: Command):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

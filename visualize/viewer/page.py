@@ -11,7 +11,7 @@ from flowengine.errors import RunNotFoundError, StoreCorruptError, StoreUnavaila
 from visualize.viewer.assets import inline_source, script, style_sheet
 from visualize.viewer.html import Child, Markup, element, join, whole
 from visualize.viewer.parts import note
-from visualize.viewer.urls import FLOWS, RUNS, static_url
+from visualize.viewer.urls import flows_url, runs_url, static_url
 
 __all__ = ["CSP", "file_page", "page", "problem_page"]
 
@@ -31,7 +31,7 @@ def page(title: str, *children: Child, class_: str = "") -> str:
         element("link", rel="stylesheet", href=static_url("viewer.css")),
         element("script", src=static_url("viewer.js"), defer=True),
     )
-    links = [element("a", name, href=url) for name, url in (("Runs", RUNS), ("Flows", FLOWS))]
+    links = [element("a", name, href=url) for name, url in (("Runs", runs_url()), ("Flows", flows_url()))]
     top = element("nav", element("strong", "FlowEngine"), links, class_="top")
     return _document(title, head, top, children, class_)
 

@@ -12,7 +12,7 @@ from flowengine.engine.ports import RunInfo
 from visualize.viewer.html import Child, Markup, element
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, clock, note, table, took
-from visualize.viewer.urls import RUNS, run_url
+from visualize.viewer.urls import compare_form_url, run_url, runs_url
 
 __all__ = ["Filters", "filters_of", "matching", "run_before", "runs_page"]
 
@@ -121,7 +121,7 @@ def _form(infos: Sequence[RunInfo], filters: Filters) -> Markup:
         _labelled("Text  ( / )", element("input", type="search", name="q", value=filters.text)),
         element("button", "Filter"),
         method="get",
-        action=RUNS,
+        action=runs_url(),
         class_="filters",
     )
 
@@ -157,7 +157,9 @@ def _list(infos: Sequence[RunInfo]) -> Markup:
     ]
     titles = ["Run", "Flow", "Status", "Started", "Took", "Events", "A", "B"]
     button = element("button", "Compare A with B")
-    return element("form", table(titles, rows, numbers=(4, 5), class_="runs"), button, method="get", action="/compare")
+    return element(
+        "form", table(titles, rows, numbers=(4, 5), class_="runs"), button, method="get", action=compare_form_url()
+    )
 
 
 def _pages(filters: Filters, number: int, pages: int) -> Markup | None:
@@ -181,4 +183,4 @@ def _address(filters: Filters, number: int) -> str:
         "q": filters.text,
         "page": str(number),
     }
-    return f"{RUNS}?{urlencode({name: text for name, text in said.items() if text}, errors='replace')}"
+    return f"{runs_url()}?{urlencode({name: text for name, text in said.items() if text}, errors='replace')}"

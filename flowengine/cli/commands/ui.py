@@ -64,7 +64,7 @@ def command(
             raise
         raise click.UsageError(f"`flowengine ui` needs {error.name}: pip install 'flowengine[ui]'") from None
     listening = listen(host, port)
-    address = f"{address_of(listening, host)}/?token={secret}"
+    address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
     with listening, journals(chosen_store(store), durability) as kept:
         app = make_app(
             kept,
