@@ -132,10 +132,13 @@ def _search(
     weighed = weigh(asked, spread, total + len(present), len(of_then))
     candidates = word_index.candidates(connection, number, weighed, spread, of_then)
     kept = _items(connection, scope, scope_id, number, candidates, asked.period is not None)
-    open_still = (
-        each for each in kept if each.subject not in newest or each.valid_from > newest[each.subject].valid_from
-    )
-    return ranked(weighed, [*open_still, *present])
+    return ranked(weighed, [*(each for each in kept if not _is_replaced(each, newest)), *present])
+
+
+def _is_replaced(item: MemoryItem, newest: Mapping[str | None, MemoryItem]) -> bool:
+    """Whether a fact that is not kept yet takes its place."""
+    other = None if item.subject is None else newest.get(item.subject)
+    return other is not None and item.valid_from <= other.valid_from
 
 
 def _items(
