@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from typing import Any, Protocol, TypeAlias
 
 from flowengine.errors import ModelError, NotJournalableError, PermanentModelError
-from flowengine.llm.messages import as_dict
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.plain_request import plain_request
 from flowengine.records import Gateway, ModelCall, ToolCall, tool_key
@@ -146,7 +145,7 @@ def model_call(
         model=reply.model or model.name,
         provider=reply.provider or model.provider,
         purpose=purpose,
-        messages=[as_dict(message) for message in request.messages],
+        messages=request.plain_messages(),
         content=reply.content,
         tool_calls=[call._asdict() for call in reply.tool_calls],
         prompt_tokens=reply.usage.prompt_tokens,

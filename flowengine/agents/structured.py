@@ -96,7 +96,7 @@ class Answer(NamedTuple):
             "completion_tokens": reply.usage.completion_tokens,
             "cost_usd": reply.cost_usd,
             "calls": self.calls,
-            "tool_calls": sum(each.role == "tool" for each in self.added),
+            "tool_calls": sum(each.role == "tool" for each in self.added) if self.added else 0,
         }
 
 

@@ -89,7 +89,7 @@ class ToolLoop:
 
     async def ask(self, gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Asked:
         """The model's answer, once it has had its tools."""
-        current = await self._offered(request)
+        current = self._with_tools(request) if self._renew is None else await self._offered(request)
         while True:
             seen = current if self._watch is None else await self._seen(current, self._watch)
             reply = await ask(gateway, model, seen, purpose=purpose)
@@ -130,6 +130,9 @@ class ToolLoop:
             offer = await self._renew()
             if offer is not self._offer:
                 self._offer, self._schemas = offer, offer.schemas()
+        return self._with_tools(request)
+
+    def _with_tools(self, request: Request) -> Request:
         tools = self._schemas if self.is_open else ()
         return request if request.tools == tools else replace(request, tools=tools)
 

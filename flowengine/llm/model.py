@@ -6,11 +6,11 @@ Only the seam is here. Vendors, retries, limits, fallbacks and stand-ins are all
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from flowengine.llm.messages import Message, ToolRequest, as_dict
@@ -38,6 +38,8 @@ class Request:
     """The schema's name, as vendors want one."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further keyword arguments for the vendor."""
+    _key: str = field(default="", init=False, repr=False, compare=False)
+    _plain_messages: Sequence[Mapping[str, Any]] = field(default=(), init=False, repr=False, compare=False)
 
     def key(self) -> str:
         """Hash of everything that shapes the answer: equal questions have equal keys.
@@ -49,9 +51,20 @@ class Request:
         >>> Request("a", question, timeout=1).key() == Request("a", question, timeout=2).key()
         True
         """
+        if not self._key:
+            object.__setattr__(self, "_key", self._hashed())
+        return self._key
+
+    def plain_messages(self) -> Sequence[Mapping[str, Any]]:
+        """The messages in the OpenAI chat shape, made once: whoever wants to change them takes a copy."""
+        if not self._plain_messages:
+            object.__setattr__(self, "_plain_messages", [as_dict(each) for each in self.messages])
+        return self._plain_messages
+
+    def _hashed(self) -> str:
         shape = {
             "model": self.model,
-            "messages": [as_dict(each) for each in self.messages],
+            "messages": self.plain_messages(),
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
             "tools": self.tools,
@@ -59,7 +72,7 @@ class Request:
             "response_name": self.response_name,
             "extra": self.extra,
         }
-        return hashlib.sha256(_CANONICAL.encode(shape).encode()).hexdigest()[:32]
+        return blake2b(_CANONICAL.encode(shape).encode(), digest_size=16).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -34,4 +34,15 @@ def test_neither_the_timeout_nor_the_order_of_names_is_in_the_key() -> None:
 
 def test_the_key_stays_the_same_from_version_to_version() -> None:
     """Journals hold keys: a change here makes every recorded call a new one."""
-    assert Request("m", (Message("user", "héllo"),)).key() == "32316a5427aa0ecd1c422a341e7b5fcd"
+    assert Request("m", (Message("user", "héllo"),)).key() == "c5d3551bd615ed3a8e6ae4f3c35c6ce0"
+
+
+def test_a_changed_request_has_a_key_and_messages_of_its_own() -> None:
+    first = Request("m", (Message("user", "one"),))
+    key, shown = first.key(), first.plain_messages()
+    second = replace(first, messages=(Message("user", "two"),))
+    assert second.key() != key
+    assert second.plain_messages() == [{"role": "user", "content": "two"}]
+    assert (first.key(), first.plain_messages()) == (key, shown)
+    assert first.plain_messages() is shown
+    assert first == Request("m", (Message("user", "one"),))
