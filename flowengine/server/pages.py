@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -16,15 +16,17 @@ from flowengine.errors import RunNotFoundError
 from flowengine.journal.approvals import open_questions
 from flowengine.server.acts import Answering
 from flowengine.server.bodies import form_of
-from flowengine.server.library import Entry
+from flowengine.server.library import Entry, input_schema
 from flowengine.server.parts import Parts, parts_of
 from flowengine.server.problems import ProblemError, problem_response
 from flowengine.server.sse import event_stream
-from visualize.viewer.approval import Approving, answer_of
+from visualize.viewer.approval import answer_of
 from visualize.viewer.assets import ASSETS, asset
 from visualize.viewer.compare import compare_page
-from visualize.viewer.flows import FlowLine, flow_page, flows_page
+from visualize.viewer.flows import FlowLine, flow_page, flows_page, start_form
+from visualize.viewer.forms import Acting, said_in
 from visualize.viewer.panel import node_panel
+from visualize.viewer.reading import Reading
 from visualize.viewer.run import run_page
 from visualize.viewer.runs import filters_of, run_before, runs_page
 from visualize.viewer.urls import ROOT, run_url, runs_url
@@ -41,8 +43,10 @@ def page_routes() -> Sequence[BaseRoute]:
         Route("/runs/{run_id}/events", told(_events)),
         Route("/runs/{run_id}/nodes/{node:path}", told(_panel)),
         Route("/runs/{run_id}/approve/{node:path}", told(_approve), methods=["POST"]),
+        Route("/runs/{run_id}/cancel", told(_cancel), methods=["POST"]),
         Route("/compare", told(_compare)),
         Route("/flows", told(_flows)),
+        Route("/flows/{name:path}/start", told(_start), methods=["POST"]),
         Route("/flows/{name:path}", told(_flow)),
         Route("/static/{name}", told(_static)),
     ]
@@ -74,8 +78,15 @@ async def _runs(request: Request) -> Response:
 
 
 async def _run(request: Request) -> Response:
-    shelf = parts_of(request).shelf
-    return HTMLResponse(await shelf.do(shelf.made, request.path_params["run_id"], f"page below {ROOT.get()}", run_page))
+    parts = parts_of(request)
+    run_id: str = request.path_params["run_id"]
+    acting = Acting(parts.keys.form) if parts.acts.drives(run_id) else None
+
+    def make(run: Reading) -> str:
+        return run_page(run, acting)
+
+    what = f"page below {ROOT.get()}{' to act in' if acting is not None else ''}"
+    return HTMLResponse(await parts.shelf.do(parts.shelf.made, run_id, what, make))
 
 
 async def _events(request: Request) -> Response:
@@ -85,20 +96,47 @@ async def _events(request: Request) -> Response:
 async def _panel(request: Request) -> Response:
     parts = parts_of(request)
     run_id, node = request.path_params["run_id"], request.path_params["node"]
-    approving = Approving(parts.keys.form)
+    acting = Acting(parts.keys.form)
 
     def make() -> str:
-        return node_panel(parts.shelf.read(run_id), node, approving)
+        return node_panel(parts.shelf.read(run_id), node, acting)
 
     return HTMLResponse(await parts.shelf.do(make))
+
+
+async def _fields(request: Request) -> Mapping[str, str]:
+    """The fields of one of our own forms."""
+    fields = await form_of(request)
+    if not hmac.compare_digest(fields.get("token", "").encode(), parts_of(request).keys.form.encode()):
+        raise ProblemError(403, "Not our form", "the form is of another server, or of one that has ended: load it anew")
+    return fields
+
+
+async def _start(request: Request) -> Response:
+    parts = parts_of(request)
+    name: str = request.path_params["name"]
+    fields = await _fields(request)
+    entry = await parts.shelf.do(parts.library.find, name)
+    try:
+        inputs = said_in(input_schema(entry.about().inputs), fields)
+    except ValueError as error:
+        raise ProblemError(422, "The inputs do not fit", str(error)) from None
+    if not isinstance(inputs, dict):
+        raise ProblemError(422, "The inputs do not fit", "the inputs are a JSON object")
+    return RedirectResponse(run_url(await parts.acts.start(name, cast("dict[str, Any]", inputs))), 303)
+
+
+async def _cancel(request: Request) -> Response:
+    run_id: str = request.path_params["run_id"]
+    await _fields(request)
+    await parts_of(request).acts.cancel(run_id)
+    return RedirectResponse(run_url(run_id), 303)
 
 
 async def _approve(request: Request) -> Response:
     parts = parts_of(request)
     run_id, node = request.path_params["run_id"], request.path_params["node"]
-    fields = await form_of(request)
-    if not hmac.compare_digest(fields.get("token", "").encode(), parts.keys.form.encode()):
-        raise ProblemError(403, "Not our form", "the form is of another server, or of one that has ended: load it anew")
+    fields = await _fields(request)
     asked = open_questions(await parts.shelf.events(run_id)).get(node)
     if asked is None:
         raise ProblemError(409, "Nobody is asked any more", f"node '{node}' of run '{run_id}' waits for no answer")
@@ -157,9 +195,9 @@ async def _flow(request: Request) -> Response:
         entry = parts.library.find(name)
         about = entry.about()
         points = parts.shelf.points(about.name)
-        return flow_page(
-            name, about.source, parts.library.picture(name, entry), about.problems, points, about.description
-        )
+        picture = parts.library.picture(name, entry)
+        start = None if about.errors else start_form(name, input_schema(about.inputs), Acting(parts.keys.form))
+        return flow_page(name, about.source, picture, about.problems, points, about.description, start)
 
     return HTMLResponse(await parts.shelf.do(make))
 

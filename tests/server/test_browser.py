@@ -116,6 +116,25 @@ def test_an_approval_is_answered_in_the_page_and_the_run_goes_on(tab: Tab, serve
     }  # fmt: skip
 
 
+def test_a_flow_is_started_in_its_page_and_the_run_is_cancelled_in_its_own(tab: Tab, server: Served):
+    tab.goto(f"{server.url}/flows/shout")
+    tab.click("text=Start it")
+    tab.fill("[name='form.text']", "oh")
+    tab.click("button:text('Start')")
+    tab.wait("document.querySelector('#status')?.textContent.includes('succeeded')", 10)
+    assert "OH" in tab.inner_html(".folds")
+    tab.goto(f"{server.url}/flows/sleep")
+    tab.click("text=Start it")
+    tab.fill("[name=form]", "{}") if tab.query_selector("[name=form]") else None
+    tab.click("button:text('Start')")
+    tab.wait("document.querySelector('#status')?.textContent.includes('running')", 10)
+    tab.click("text=Cancel the run")
+    tab.wait("document.querySelector('#status')?.textContent.includes('cancelled')", 10)
+    assert not tab.is_visible("text=Cancel the run")
+    tab.goto(f"{server.url}/flows/bad")
+    assert tab.query_selector("text=Start it") is None
+
+
 def test_an_answer_that_comes_too_late_is_told(tab: Tab, server: Served):
     run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
     server.until(run_id, "waiting")

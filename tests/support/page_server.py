@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from flowengine.engine.events import Event, TokenStreamed
-from visualize.viewer.approval import Approving
 from visualize.viewer.assets import asset
 from visualize.viewer.feed import feed_line
+from visualize.viewer.forms import Acting
 from visualize.viewer.page import CSP
 from visualize.viewer.panel import node_panel
 from visualize.viewer.reading import Reading
@@ -76,7 +76,7 @@ class PageServer:
             return run_page(run).encode(), "text/html; charset=utf-8"
         begin = f"/runs/{run.run_id}/nodes/"
         if path.startswith(begin):
-            panel = node_panel(run, unquote(path.removeprefix(begin)), Approving("secret-token"))
+            panel = node_panel(run, unquote(path.removeprefix(begin)), Acting("secret-token"))
             return panel.encode(), "text/html; charset=utf-8"
         return None
 

@@ -1,35 +1,17 @@
-"""The form in which a person answers an approval, and what it says when it comes back.
-
-A field is made for each simple property of the approval's JSON Schema; where the schema asks for anything else,
-the form takes JSON. Whether an answer satisfies the schema is not decided here.
-"""
+"""The form in which a person answers an approval, and what it says when it comes back."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from math import inf, isfinite
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from flowengine.records import Asked
-from visualize.viewer.html import Child, Markup, element
+from visualize.viewer.forms import Acting, fields_for, form, labelled, said_in
+from visualize.viewer.html import Markup, element
 from visualize.viewer.parts import clock, note, section
 from visualize.viewer.urls import approve_url
 
-__all__ = ["Answer", "Approving", "answer_of", "approval_form"]
-
-_LONG: Final = 200
-"""A text that may be longer than this many characters gets several lines."""
-_PREFIX: Final = "form."
-
-
-class Approving(NamedTuple):
-    """What the page needs so that approvals can be answered in it."""
-
-    token: str
-    """Goes with the answer in a hidden field, so that no other site can send one."""
-    field: str = "token"
-    """The hidden field's name."""
+__all__ = ["Answer", "answer_of", "approval_form"]
 
 
 class Answer(NamedTuple):
@@ -40,21 +22,20 @@ class Answer(NamedTuple):
     form: Any = None
 
 
-def approval_form(run_id: str, node: str, asked: Asked, approving: Approving) -> Markup:
+def approval_form(run_id: str, node: str, asked: Asked, acting: Acting) -> Markup:
     """The form, which posts to the run's approve address: a button for each choice."""
     buttons = [element("button", choice, type="submit", name="choice", value=choice) for choice in asked.choices]
     return section(
         "Your answer is waited for",
         element("p", asked.message, class_="message"),
         note("Nobody is waited for from ", clock(asked.expires), " on.") if asked.expires is not None else None,
-        element(
-            "form",
-            element("input", type="hidden", name=approving.field, value=approving.token),
-            list(_fields(asked.form)) if asked.form else None,
-            _labelled("Comment", element("textarea", name="comment", rows=2)),
+        form(
+            approve_url(run_id, node),
+            acting,
+            fields_for(asked.form, "Answer, as JSON") if asked.form else None,
+            labelled("Comment", element("textarea", name="comment", rows=2)),
             element("div", buttons, class_="choices"),
-            method="post",
-            action=approve_url(run_id, node),
+            class_="asks",
         ),
         class_="approval",
     )
@@ -71,98 +52,4 @@ def answer_of(asked: Asked, fields: Mapping[str, str]) -> Answer:
     if choice not in asked.choices:
         raise ValueError(f"choose one of {', '.join(asked.choices)}")
     comment = fields.get("comment", "").strip()
-    if not asked.form:
-        return Answer(choice, comment)
-    properties = _simple(asked.form)
-    if properties is None:
-        return Answer(choice, comment, _json(fields.get("form", "")))
-    required = cast("Sequence[str]", asked.form.get("required", ()))
-    return Answer(choice, comment, dict(_read(properties, required, fields)))
-
-
-def _simple(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
-    """The properties of a flat object; None where there is anything that no single field can hold."""
-    properties = schema.get("properties")
-    if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
-        return None
-    found = cast("Mapping[str, Any]", properties)
-    for each in found.values():
-        if not isinstance(each, Mapping):
-            return None
-        kind = cast("Mapping[str, Any]", each).get("type", "string")
-        if kind not in ("string", "number", "integer", "boolean"):
-            return None
-    return found
-
-
-def _fields(schema: Mapping[str, Any]) -> list[Markup]:
-    properties = _simple(schema)
-    if properties is None:
-        hint = element("small", json.dumps(schema, ensure_ascii=False))
-        return [_labelled("Answer, as JSON", element("textarea", name="form", rows=4, required=True), hint)]
-    required = cast("Sequence[str]", schema.get("required", ()))
-    return [_field(name, each, is_required=name in required) for name, each in properties.items()]
-
-
-def _field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> Markup:
-    hint = element("small", schema["description"]) if schema.get("description") else None
-    kind, default = schema.get("type", "string"), schema.get("default")
-    said: dict[str, Any] = {"name": _PREFIX + name, "required": is_required}
-    if schema.get("enum"):
-        chosen: list[Child] = [
-            element("option", _text(each), value=_text(each), selected=each == default) for each in schema["enum"]
-        ]
-        return _labelled(
-            name, element("select", None if is_required else element("option", "", value=""), chosen, **said), hint
-        )
-    if kind == "boolean":
-        box = element("input", type="checkbox", name=_PREFIX + name, value="true", checked=default is True)
-        return element("label", box, " ", name, hint, class_="check")
-    given = "" if default is None else _text(default)
-    if kind == "string" and schema.get("maxLength", 0) <= _LONG:
-        return _labelled(
-            name, element("input", type="text", value=given, maxlength=schema.get("maxLength"), **said), hint
-        )
-    if kind == "string":
-        return _labelled(name, element("textarea", given, rows=4, maxlength=schema.get("maxLength"), **said), hint)
-    bounds = {"min": schema.get("minimum"), "max": schema.get("maximum"), "step": "1" if kind == "integer" else "any"}
-    return _labelled(name, element("input", type="number", value=given, **bounds, **said), hint)
-
-
-def _labelled(name: str, *children: Child) -> Markup:
-    return element("label", element("span", name), *children)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _read(
-    properties: Mapping[str, Mapping[str, Any]], required: Sequence[str], fields: Mapping[str, str]
-) -> list[tuple[str, Any]]:
-    """Property → value; what was left empty and need not be there is left out."""
-    found: list[tuple[str, Any]] = []
-    for name, schema in properties.items():
-        kind, said = schema.get("type", "string"), fields.get(_PREFIX + name, "")
-        if kind == "boolean":
-            found.append((name, said == "true"))
-        elif said or (kind == "string" and name in required):
-            found.append((name, said if kind == "string" else _number(name, said, kind)))
-    return found
-
-
-def _number(name: str, said: str, kind: str) -> float | int:
-    try:
-        found = int(said) if kind == "integer" else float(said)
-    except ValueError:
-        found = inf
-    if isfinite(found):
-        return found
-    raise ValueError(f"'{name}' takes {'a whole number' if kind == 'integer' else 'a number'}, found '{said:.40}'")
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the answer is no JSON: {error}") from None
+    return Answer(choice, comment, said_in(asked.form, fields) if asked.form else None)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from flowengine.errors import Diagnostic
 from visualize.picture import Picture, closed
+from visualize.viewer.forms import Acting, fields_for, form
 from visualize.viewer.graph import graph_markup
 from visualize.viewer.html import Child, Markup, element
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, note, table
 from visualize.viewer.plot import RunPoint, plot_svg
 from visualize.viewer.reading import OPEN_NODES
-from visualize.viewer.urls import flow_url, run_url
+from visualize.viewer.urls import flow_url, run_url, start_url
 
-__all__ = ["FlowLine", "flow_page", "flows_page"]
+__all__ = ["FlowLine", "flow_page", "flows_page", "start_form"]
 
 _DRAWN: Final = 2_000
 """Nodes of a picture that is drawn in the page."""
@@ -59,12 +60,14 @@ def flow_page(
     problems: Sequence[Diagnostic] = (),
     history: Sequence[RunPoint] = (),
     description: str = "",
+    start: Markup | None = None,
 ) -> str:
     """The page at `/flows/{name}`; no picture where the file has errors, no source for a flow built in Python."""
     main = element(
         "main",
         element("h1", name),
         note(description) if description else None,
+        start,
         element("section", element("h2", "Last runs"), element("div", plot_svg(history), class_="scrolls"))
         if history
         else None,
@@ -74,6 +77,19 @@ def flow_page(
         class_="wide",
     )
     return page(name, main)
+
+
+def start_form(name: str, inputs: Mapping[str, Any], acting: Acting) -> Markup:
+    """The form that starts the flow; `inputs` is a JSON Schema of them."""
+    fields = fields_for(inputs, "Inputs, as JSON")
+    button = element("div", element("button", "Start"), class_="choices")
+    return element(
+        "section",
+        element(
+            "details", element("summary", "Start it"), form(start_url(name), acting, fields, button, class_="asks")
+        ),
+        class_="start",
+    )
 
 
 def _counts(errors: int, warnings: int) -> Child:

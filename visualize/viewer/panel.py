@@ -14,9 +14,10 @@ from flowengine.engine.events import ErrorInfo, NodeFailed, NodeFinished, NodeRe
 from flowengine.records import Round
 from visualize.progress import NodeRow
 from visualize.states import Change
-from visualize.viewer.approval import Approving, approval_form
+from visualize.viewer.approval import approval_form
 from visualize.viewer.difference import difference
 from visualize.viewer.feed import preview
+from visualize.viewer.forms import Acting
 from visualize.viewer.html import Child, Markup, element, join, whole
 from visualize.viewer.panel_records import meter, record_section, rounds_section
 from visualize.viewer.parts import badge, clock, facts, fold, note, section, spent, table, took, usage_facts, value
@@ -29,11 +30,11 @@ _MANY: Final = 200
 """Rows of a node's times that are listed."""
 
 
-def node_panel(run: Reading, node: str, approving: Approving | None = None) -> Markup:
+def node_panel(run: Reading, node: str, acting: Acting | None = None) -> Markup:
     """The panel of a node's path, or of a node that runs many times; None where approvals cannot be answered here."""
     row = run.row(node)
     if row is not None:
-        parts = list(_of_row(run, row, approving))
+        parts = list(_of_row(run, row, acting))
     elif node in run.progress.skeleton.sites:
         parts = list(_of_site(run, node))
     else:
@@ -41,11 +42,11 @@ def node_panel(run: Reading, node: str, approving: Approving | None = None) -> M
     return Markup(whole(element("article", parts, class_="node-panel", data_panel=node)))
 
 
-def _of_row(run: Reading, row: NodeRow, approving: Approving | None) -> Iterator[Markup | None]:
+def _of_row(run: Reading, row: NodeRow, acting: Acting | None) -> Iterator[Markup | None]:
     part = run.part(row.id)
     yield _head(row)
-    if row.waits and row.status == "waiting" and row.asked is not None and approving is not None:
-        yield approval_form(run.run_id, row.id, row.asked, approving)
+    if row.waits and row.status == "waiting" and row.asked is not None and acting is not None:
+        yield approval_form(run.run_id, row.id, row.asked, acting)
     finished = [(seq, event) for seq, event in part if isinstance(event, NodeFinished)]
     for seq, event in part:
         if isinstance(event, NodeFailed):

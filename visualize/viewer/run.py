@@ -11,21 +11,25 @@ from typing import Any
 from visualize.plain import jsonable
 from visualize.states import declared
 from visualize.viewer.feed import feed
+from visualize.viewer.forms import Acting, form
 from visualize.viewer.graph import COMPACT, graph_markup
 from visualize.viewer.html import Child, Markup, data_block, element
 from visualize.viewer.page import file_page, page
 from visualize.viewer.panel import node_panel
 from visualize.viewer.parts import badge, clock, facts, fold, note, took, usage_facts, value
 from visualize.viewer.reading import Reading
-from visualize.viewer.urls import compare_url, events_url, flow_url, panel_url
+from visualize.viewer.urls import cancel_url, compare_url, events_url, flow_url, panel_url
 
 __all__ = ["export_page", "head_of", "run_page"]
 
 
-def run_page(run: Reading) -> str:
-    """The page as the server sends it; panels and further events are asked for when they are needed."""
+def run_page(run: Reading, acting: Acting | None = None) -> str:
+    """The page as the server sends it; panels and further events are asked for when they are needed.
+
+    `acting`: where the run can be cancelled in it.
+    """
     sources = {"panels": panel_url(run.run_id), "events": events_url(run.run_id, len(run.events))}
-    return page(_title(run), _head(run, links=True), _main(run), _data(run, sources), class_="run")
+    return page(_title(run), _head(run, links=True, acting=acting), _main(run), _data(run, sources), class_="run")
 
 
 def export_page(run: Reading) -> str:
@@ -62,7 +66,7 @@ def _data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
     return [data_block("head", {**head_of(run), **sources}), data_block("feed", lines)]
 
 
-def _head(run: Reading, *, links: bool) -> Markup:
+def _head(run: Reading, *, links: bool, acting: Acting | None = None) -> Markup:
     progress = run.progress
     started, finished = progress.started, progress.finished
     told: list[tuple[str, Child]] = [
@@ -79,7 +83,7 @@ def _head(run: Reading, *, links: bool) -> Markup:
         element("h1", name, " ", element("span", badge(progress.status), id="status")),
         facts(told),
         element("div", error, id="error"),
-        element("div", _values(run), _compare(run) if links else None, class_="folds"),
+        element("div", _values(run), _compare(run) if links else None, _cancel(run, acting), class_="folds"),
         class_="run-head",
     )
 
@@ -101,6 +105,13 @@ def _values(run: Reading) -> list[Markup | None]:
 
 def _compare(run: Reading) -> Markup:
     return element("a", "Compare with the run before", href=compare_url("", run.run_id), class_="button")
+
+
+def _cancel(run: Reading, acting: Acting | None) -> Markup | None:
+    """Seen for as long as the run goes on."""
+    if acting is None or not run.is_live:
+        return None
+    return form(cancel_url(run.run_id), acting, element("button", "Cancel the run"), class_="cancel")
 
 
 def _main(run: Reading) -> Markup:

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 __all__ = [
     "ROOT",
     "approve_url",
+    "cancel_url",
     "compare_form_url",
     "compare_url",
     "events_url",
@@ -21,6 +22,7 @@ __all__ = [
     "place",
     "run_url",
     "runs_url",
+    "start_url",
     "static_url",
 ]
 
@@ -64,6 +66,10 @@ def approve_url(run_id: str, node: str) -> str:
     return f"{ROOT.get()}/runs/{_part(run_id)}/approve/{_part(node)}"
 
 
+def cancel_url(run_id: str) -> str:
+    return f"{ROOT.get()}/runs/{_part(run_id)}/cancel"
+
+
 def compare_form_url() -> str:
     return f"{ROOT.get()}/compare"
 
@@ -74,6 +80,10 @@ def compare_url(a: str, b: str) -> str:
 
 def flow_url(name: str) -> str:
     return f"{flows_url()}/{_part(name)}"
+
+
+def start_url(name: str) -> str:
+    return f"{flow_url(name)}/start"
 
 
 def static_url(name: str) -> str:

@@ -25,11 +25,12 @@ from tests.support.sample_run import FORM, GRAPH, research_run
 from visualize.picture import picture_of_skeleton
 from visualize.progress import folded
 from visualize.render import render
-from visualize.viewer.approval import Answer, Approving, answer_of, approval_form
+from visualize.viewer.approval import Answer, answer_of, approval_form
 from visualize.viewer.assets import SCRIPTS, asset, script, style_sheet
 from visualize.viewer.compare import compare_page
 from visualize.viewer.difference import difference
 from visualize.viewer.flows import FlowLine, flow_page, flows_page
+from visualize.viewer.forms import Acting
 from visualize.viewer.page import problem_page
 from visualize.viewer.plot import RunPoint, plot_svg, point_of
 from visualize.viewer.reading import Reading
@@ -207,7 +208,7 @@ def test_a_record_in_any_order_and_of_any_length_makes_pages(seed: int, count: i
 
 
 def test_a_form_has_a_field_for_each_simple_property():
-    text = approval_form("r/1", "a[0].ask", Asked("<Pay>?", ["yes", "no"], FORM), Approving("t", "csrf"))
+    text = approval_form("r/1", "a[0].ask", Asked("<Pay>?", ["yes", "no"], FORM), Acting("t", "csrf"))
     for part in (
         "&lt;Pay&gt;?", 'action="/runs/r%2F1/approve/a%5B0%5D.ask"', '<input type="hidden" name="csrf" value="t">',
         '<select name="form.channel" required>', '<input type="number" value="1" min="1" step="1" name="form.copies">',
@@ -225,7 +226,7 @@ def test_what_was_posted_is_read_by_the_types_of_the_form():
     assert answer_of(Asked("?", ["yes"]), {"choice": "yes"}) == Answer("yes")
     nested = Asked("?", ["yes"], {"type": "object", "properties": {"a": {"type": "array"}}})
     assert answer_of(nested, {"choice": "yes", "form": '{"a": [1]}'}).form == {"a": [1]}
-    assert '<textarea name="form"' in approval_form("r", "n", nested, Approving("t"))
+    assert '<textarea name="form"' in approval_form("r", "n", nested, Acting("t"))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from flowengine.records import (
     ToolCall,
 )
 from tests.support.sample_run import mapped_run, research_run
-from visualize.viewer.approval import Approving
+from visualize.viewer.forms import Acting
 from visualize.viewer.panel import node_panel
 from visualize.viewer.reading import Reading
 
@@ -114,12 +114,12 @@ def test_parts_carry_the_position_of_the_event_that_brought_them():
 def test_a_person_can_answer_only_where_that_is_offered_and_waited_for():
     reading = Reading(research_run())
     assert "<form" not in node_panel(reading, "ask")
-    markup = node_panel(reading, "ask", Approving("t0k3n"))
+    markup = node_panel(reading, "ask", Acting("t0k3n"))
     assert 'action="/runs/2f6c41d09b/approve/ask"' in markup
     assert 'type="hidden" name="token" value="t0k3n"' in markup
     answered = [*research_run()[:-1], NodeRecorded("ask", 1.0, Answered("yes", "fine", "Ada")),
                 NodeFinished("ask", 2.0, NodeResult("yes"))]  # fmt: skip
-    after = node_panel(Reading(answered), "ask", Approving("t0k3n"))
+    after = node_panel(Reading(answered), "ask", Acting("t0k3n"))
     assert "<form" not in after
     assert "Choice yes By Ada Comment fine" in words(after)
 

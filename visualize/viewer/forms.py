@@ -1,0 +1,137 @@
+"""Fields for what fits a JSON Schema, and what they say when they come back.
+
+A field is made for each simple property of an object; where the schema asks for anything else, there is one field
+that takes JSON. Whether what was said satisfies the schema is not decided here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
+from typing import Any, Final, NamedTuple, cast
+
+from visualize.viewer.html import Child, Markup, element
+
+__all__ = ["Acting", "fields_for", "form", "labelled", "said_in"]
+
+_LONG: Final = 200
+"""A text that may be longer than this many characters gets several lines."""
+_PREFIX: Final = "form."
+
+
+class Acting(NamedTuple):
+    """What a page needs so that something can be done in it."""
+
+    token: str
+    """Goes with each form in a hidden field, so that no other site can send one."""
+    field: str = "token"
+    """The hidden field's name."""
+
+
+def form(action: str, acting: Acting, *children: Child, class_: str = "") -> Markup:
+    """A form that posts."""
+    hidden = element("input", type="hidden", name=acting.field, value=acting.token)
+    return element("form", hidden, *children, method="post", action=action, class_=class_ or None)
+
+
+def fields_for(schema: Mapping[str, Any], title: str) -> list[Markup]:
+    """The fields; `title` is that of the one field which takes JSON."""
+    properties = _simple(schema)
+    if properties is None:
+        hint = element("small", json.dumps(schema, ensure_ascii=False))
+        return [labelled(title, element("textarea", name="form", rows=4, required=True), hint)]
+    required = cast("Sequence[str]", schema.get("required", ()))
+    return [_field(name, each, is_required=name in required) for name, each in properties.items()]
+
+
+def said_in(schema: Mapping[str, Any], fields: Mapping[str, str]) -> Any:
+    """What the fields say as they were posted; `ValueError` says what is wrong with them.
+
+    >>> said_in({"type": "object", "properties": {"amount": {"type": "number"}}}, {"form.amount": "12.5"})
+    {'amount': 12.5}
+    """
+    properties = _simple(schema)
+    if properties is None:
+        return _json(fields.get("form", ""))
+    required = cast("Sequence[str]", schema.get("required", ()))
+    return dict(_read(properties, required, fields))
+
+
+def labelled(name: str, *children: Child) -> Markup:
+    return element("label", element("span", name), *children)
+
+
+def _simple(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
+    """The properties of a flat object; None where there is anything that no single field can hold."""
+    properties = schema.get("properties")
+    if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
+        return None
+    found = cast("Mapping[str, Any]", properties)
+    for each in found.values():
+        if not isinstance(each, Mapping):
+            return None
+        kind = cast("Mapping[str, Any]", each).get("type", "string")
+        if kind not in ("string", "number", "integer", "boolean"):
+            return None
+    return found
+
+
+def _field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> Markup:
+    hint = element("small", schema["description"]) if schema.get("description") else None
+    kind, default = schema.get("type", "string"), schema.get("default")
+    said: dict[str, Any] = {"name": _PREFIX + name, "required": is_required}
+    if schema.get("enum"):
+        chosen: list[Child] = [
+            element("option", _text(each), value=_text(each), selected=each == default) for each in schema["enum"]
+        ]
+        return labelled(
+            name, element("select", None if is_required else element("option", "", value=""), chosen, **said), hint
+        )
+    if kind == "boolean":
+        box = element("input", type="checkbox", name=_PREFIX + name, value="true", checked=default is True)
+        return element("label", box, " ", name, hint, class_="check")
+    given = "" if default is None else _text(default)
+    if kind == "string" and schema.get("maxLength", 0) <= _LONG:
+        return labelled(
+            name, element("input", type="text", value=given, maxlength=schema.get("maxLength"), **said), hint
+        )
+    if kind == "string":
+        return labelled(name, element("textarea", given, rows=4, maxlength=schema.get("maxLength"), **said), hint)
+    bounds = {"min": schema.get("minimum"), "max": schema.get("maximum"), "step": "1" if kind == "integer" else "any"}
+    return labelled(name, element("input", type="number", value=given, **bounds, **said), hint)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _read(
+    properties: Mapping[str, Mapping[str, Any]], required: Sequence[str], fields: Mapping[str, str]
+) -> list[tuple[str, Any]]:
+    """Property → value; what was left empty and need not be there is left out."""
+    found: list[tuple[str, Any]] = []
+    for name, schema in properties.items():
+        kind, said = schema.get("type", "string"), fields.get(_PREFIX + name, "")
+        if kind == "boolean":
+            found.append((name, said == "true"))
+        elif said or (kind == "string" and name in required):
+            found.append((name, said if kind == "string" else _number(name, said, kind)))
+    return found
+
+
+def _number(name: str, said: str, kind: str) -> float | int:
+    try:
+        found = int(said) if kind == "integer" else float(said)
+    except ValueError:
+        found = inf
+    if isfinite(found):
+        return found
+    raise ValueError(f"'{name}' takes {'a whole number' if kind == 'integer' else 'a number'}, found '{said:.40}'")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the answer is no JSON: {error}") from None
