@@ -31,9 +31,9 @@ class ReplyDecision(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    should_reply: bool
-    confidence: float = Field(ge=0.0, le=1.0)
-    reason: str
+    should_reply: bool = Field(description="Whether the bot is addressed, or asked for what it knows")
+    confidence: float = Field(ge=0.0, le=1.0, description="From 0.0, a guess, to 1.0, certain")
+    reason: str = Field(description="One sentence")
 
 
 _SCHEMA: Final = ReplyDecision.model_json_schema()

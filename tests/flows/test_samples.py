@@ -32,6 +32,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "tool_agent": {"message": "My teapot from order A-17 came broken."},
     "draft_evaluate_improve": {"facts": "The shop moves on 3 May. Parking is free. Old vouchers stay valid."},
     "multilingual_triage": {"message": "先月の料金が二重に請求されています。返金してください。"},
+    "channel_reply": {"text": "Bot, when is the release?", "store": ":memory:"},
     "draft_until_good": {"topic": "Bees make honey. They fly. They dance."},
     "parallel_research": {"question": "How do message queues keep their order?"},
     "wider_search": {"question": "How do message queues keep their order?"},
