@@ -35,7 +35,7 @@ from flowengine.runners.run import Run
 from flowengine.runners.sessions import load_session, save_session
 from flowengine.version import __version__
 
-__all__ = ["changed_nodes", "fork", "new_run_id", "read_run", "resume", "start"]
+__all__ = ["beginning", "changed_nodes", "fork", "new_run_id", "read_run", "resume", "start"]
 
 Live: TypeAlias = Callable[[TokenStreamed], None]
 """Hears what agents write while they write it; must not block and must not raise."""
@@ -65,6 +65,28 @@ async def start(
     (`nodes.earlier`). `settings` are kept in the journal for whoever resumes the run (model override, concurrency,
     timeout). `live` hears what agents write while they write it.
     """
+    started = beginning(
+        plan, inputs, store, run_id=run_id or new_run_id(), session=session, reuse=reuse, settings=settings
+    )
+    run_id, kept = started.run_id, started.kept
+    plan = _thrifty(plan, store, run_id, reuse)
+    journal = store.create(run_id)
+    walk = Walk(plan.graph, StateStore(plan.state, kept), inputs=started.inputs, env=started.env, run_id=run_id)
+    run = await _drive(plan, walk, journal, [started], limits or plan.limits, partial(store.events, run_id), live)
+    return _remembered(run, store, started, walk)
+
+
+def beginning(
+    plan: Plan,
+    inputs: Mapping[str, Any],
+    store: JournalStore,
+    *,
+    run_id: str,
+    session: str | None = None,
+    reuse: str | None = None,
+    settings: Mapping[str, Any] = EMPTY,
+) -> RunStarted:
+    """The first event of a new run, as `start` writes it; a run that has it can be resumed by anybody."""
     given = checked_inputs(plan.inputs, inputs)
     plan.prepare()
     kept = load_session(store, session)
@@ -73,10 +95,7 @@ async def start(
     if reuse is not None:
         settings = {**settings, "reuse": reuse}
     env = {name: plan.environ[name] for name in plan.allow_env if name in plan.environ}
-    run_id = run_id or new_run_id()
-    plan = _thrifty(plan, store, run_id, reuse)
-    journal = store.create(run_id)
-    started = RunStarted(
+    return RunStarted(
         run_id,
         plan.name,
         time(),
@@ -91,9 +110,6 @@ async def start(
         kept,
         plan.code,
     )
-    walk = Walk(plan.graph, StateStore(plan.state, kept), inputs=given, env=env, run_id=run_id)
-    run = await _drive(plan, walk, journal, [started], limits or plan.limits, partial(store.events, run_id), live)
-    return _remembered(run, store, started, walk)
 
 
 async def resume(

@@ -1,0 +1,107 @@
+"""`flowengine submit`: a run is written down and put into a queue, for whichever worker comes first."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+
+from flowengine.cli.options import duration
+from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.terminal import Results
+
+if TYPE_CHECKING:  # the libraries of the queue are imported where one is used
+    from flowengine.journal.postgres import PostgresStore
+
+__all__ = ["command"]
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """`2030-01-31T08:00`, here where no zone is said, or `30m` from now."""
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value).astimezone()
+    except ValueError:
+        pass
+    try:
+        return datetime.now(UTC) + timedelta(seconds=duration(ctx, param, value) or 0)
+    except click.BadParameter:
+        raise click.BadParameter(f"{value!r} is no time: write 2030-01-31T08:00, or 30m for in half an hour") from None
+
+
+@click.command("submit")
+@click.argument("flow", metavar="FLOW", required=False)
+@click.option("-i", "--input", "pairs", multiple=True, metavar="KEY=VALUE", help="An input, as for `flowengine run`.")
+@click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
+@click.option("--queue", metavar="NAME", help="Which workers take it.  [default: default]")
+@click.option("--priority", type=int, default=0, metavar="N", help="The greater, the sooner.  [default: 0]")
+@click.option("--at", callback=_time, metavar="TIME", help="Not before: 2030-01-31T08:00, or 30m from now.")
+@click.option("--resume", "reference", metavar="RUN", help="Instead of FLOW: a run that is to go on in a worker.")
+@click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
+@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Nodes of the run in flight at once.")
+@click.option("--timeout", callback=duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h.")
+@store_option
+def command(
+    flow: str | None,
+    pairs: tuple[str, ...],
+    file: str | None,
+    queue: str | None,
+    priority: int,
+    at: datetime | None,
+    reference: str | None,
+    model: str | None,
+    concurrency: int | None,
+    timeout: float | None,
+    store: str | None,
+) -> int:
+    """Put a run of the flow in the file FLOW into a queue; its id is printed.
+
+    The flow's text goes with the run. What the flow names beside itself, Python code and other files, the
+    workers must have. The store has to be on PostgreSQL.
+    """
+    if (flow is None) == (reference is None):
+        raise click.UsageError("name a FLOW, or a run with --resume")
+    settings = {"model": model, "concurrency": concurrency, "timeout": timeout}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if reference is not None and (pairs or file or settings):
+        raise click.UsageError("inputs, model and limits of a run that goes on are those of its start")
+    results = Results()
+    with journals(chosen_store(store)) as kept:
+        from flowengine.runners.queue import queue_store, requeue  # Needs its extra.
+
+        place = queue_store(kept)
+        if reference is not None:
+            run_id = place.find(reference)
+            with results.alone():
+                anyio.run(partial(requeue, place, run_id, queue=queue, priority=priority, at=at))
+        else:
+            when: dict[str, Any] = {"queue": queue or "default", "priority": priority, "at": at}
+            run_id = _submitted(place, str(flow), pairs, file, settings, when, results)
+    results.line(run_id)
+    return 0
+
+
+def _submitted(
+    store: PostgresStore,
+    flow: str,
+    pairs: tuple[str, ...],
+    file: str | None,
+    settings: dict[str, Any],
+    when: dict[str, Any],
+    results: Results,
+) -> str:
+    from flowengine.cli.environment import environment
+    from flowengine.cli.inputs import gather
+    from flowengine.flow import Flow
+    from flowengine.runners.queue import submit
+
+    with results.alone():  # Code that the flow names may print.
+        plan = Flow.from_yaml(flow, model=settings.get("model"), environ=environment()).plan
+    inputs = gather(plan.inputs, pairs, file)
+    with results.alone():
+        return anyio.run(partial(submit, store, plan, inputs, settings=settings | {"folder": os.getcwd()}, **when))

@@ -1,0 +1,312 @@
+"""Runs in a queue and the workers that take them: procrastinate on a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+
+from flowengine.context import RunStatus
+from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunResumed, RunStarted
+from flowengine.errors import InputError, JournalError, StoreUnavailableError
+from flowengine.flow import Flow
+from flowengine.journal.approvals import answer
+from flowengine.journal.memory import MemoryStore
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue import cancel, make_tables, queue_store, requeue, submit
+from flowengine.runners.queue_worker import Pace, work
+from tests.support.postgres import empty_database
+
+pytestmark = pytest.mark.anyio
+
+SLEEP = """
+flowengine: v1
+name: sleep
+inputs:
+  seconds: {type: number, default: 0}
+nodes:
+  first: {type: function, call: "naps:sleep", with: {delay: 0, result: one}}
+  sleep: {type: function, call: "naps:sleep", with: {delay: "{{ inputs.seconds }}", result: two}, needs: [first]}
+outputs:
+  said: "{{ nodes.first.output }} {{ nodes.sleep.output }}"
+"""
+NAPS = """
+import anyio
+async def sleep(delay, result):
+    await anyio.sleep(delay)
+    return result
+"""
+ASK = """
+flowengine: v1
+name: ask
+nodes:
+  ok: {type: approval, message: Go on?, routes: {"yes": after, "no": stop}EXPIRES}
+  stop: {type: function, call: "naps:sleep", with: {delay: 0, result: stopped}}
+  after: {type: function, call: "naps:sleep", with: {delay: 0, result: done}}
+"""
+QUICK = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue="* * * * * *", poll=0.2, busy=1)
+WORKER = """
+import sys
+import anyio
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue_worker import Pace, work
+async def main():
+    store = PostgresStore(sys.argv[1], "full")
+    pace = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, poll=0.2)
+    await work(store, pace=pace, tell=lambda line: print(line, flush=True))
+    store.close()
+anyio.run(main)
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The library of the queue knows no other."""
+    return "asyncio"
+
+
+@pytest.fixture
+def store() -> Iterator[PostgresStore]:
+    made = PostgresStore(empty_database(), "full")
+    yield made
+    made.close()
+
+
+def flow(folder: Path, text: str = SLEEP) -> Flow:
+    (folder / "naps.py").write_text(NAPS)
+    path = folder / "flow.yaml"
+    path.write_text(text)
+    return Flow.from_yaml(path)
+
+
+def status(store: PostgresStore, run_id: str) -> RunStatus:
+    return next(run.status for run in store.list() if run.run_id == run_id)
+
+
+def of(kind: type[Event], events: Any) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+async def drain(store: PostgresStore, **options: Any) -> list[str]:
+    """A worker that ends when there is nothing to begin; what it told."""
+    told: list[str] = []
+    with anyio.fail_after(60):
+        await work(store, wait=False, pace=QUICK, tell=told.append, **options)
+    return told
+
+
+async def until(store: PostgresStore, run_id: str, wanted: RunStatus) -> None:
+    with anyio.fail_after(30):
+        while status(store, run_id) != wanted:  # noqa: ASYNC110 - another process's doing
+            await anyio.sleep(0.05)
+
+
+async def test_a_worker_does_what_was_submitted(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0})
+    (first,) = store.events(run_id)
+    assert isinstance(first, RunStarted)
+    assert dict(first.inputs) == {"seconds": 0}
+    assert await drain(store) == [f"run {run_id} begins: sleep", f"run {run_id} succeeded"]
+    finished = store.events(run_id)[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.outputs == {"said": "one two"}
+    assert await drain(store) == []
+
+
+async def test_the_flows_text_travels_with_the_run(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {})
+    (tmp_path / "flow.yaml").write_text("flowengine: v1\nname: another\nnodes: {}\n")
+    await drain(store)
+    assert status(store, run_id) == "succeeded"
+    again = await submit(store, flow(tmp_path).plan, {})
+    (tmp_path / "flow.yaml").unlink()
+    await drain(store)
+    assert status(store, again) == "succeeded"
+
+
+async def test_inputs_that_do_not_fit_are_not_submitted(store: PostgresStore, tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        await submit(store, flow(tmp_path).plan, {"minutes": 1})
+    assert list(store.list()) == []
+
+
+async def test_a_higher_priority_goes_first_and_what_is_for_later_stays(store: PostgresStore, tmp_path: Path) -> None:
+    plan = flow(tmp_path).plan
+    low = await submit(store, plan, {}, priority=1)
+    high = await submit(store, plan, {}, priority=5)
+    later = await submit(store, plan, {}, priority=9, at=datetime.now(UTC) + timedelta(hours=1))
+    other = await submit(store, plan, {}, queue="other")
+    begun = [line for line in await drain(store) if "begins" in line]
+    assert begun == [f"run {high} begins: sleep", f"run {low} begins: sleep"]
+    assert [len(store.events(run_id)) for run_id in (later, other)] == [1, 1]
+    await drain(store, queue="other")
+    assert status(store, other) == "succeeded"
+
+
+async def test_several_runs_are_worked_on_at_once(store: PostgresStore, tmp_path: Path) -> None:
+    plan = flow(tmp_path).plan
+    for _ in range(3):
+        await submit(store, plan, {"seconds": 0.5})
+    told = await drain(store, concurrency=3)
+    assert ["begins" in line for line in told] == [True, True, True, False, False, False]
+
+
+async def test_a_run_that_is_cancelled_in_its_queue_never_begins(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {})
+    assert await cancel(store, run_id) == "before it began"
+    assert status(store, run_id) == "cancelled"
+    assert await drain(store) == []
+    assert await cancel(store, run_id) == "nothing to stop"
+
+
+async def test_a_run_is_cancelled_in_its_workers_hands(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 60})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(drain, store)
+        await anyio.to_thread.run_sync(await_node, store, run_id, "sleep")
+        assert await cancel(store, run_id) == "asked to stop"
+    assert status(store, run_id) == "cancelled"
+    assert await drain(store) == []
+
+
+async def test_a_run_that_waits_for_a_person_holds_no_slot_and_goes_on_in_a_worker(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    asking = await submit(store, flow(tmp_path, ASK.replace("EXPIRES", "")).plan, {}, priority=1)
+    other = await submit(store, flow(tmp_path).plan, {})
+    await drain(store)
+    assert (status(store, asking), status(store, other)) == ("waiting", "succeeded")
+    await answer(store, asking, None, "yes")
+    await requeue(store, asking)
+    with pytest.raises(JournalError, match="is in a queue already"):
+        await requeue(store, asking)
+    await drain(store)
+    assert status(store, asking) == "succeeded"
+
+
+async def test_a_waiting_run_is_cancelled_where_it_is(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path, ASK.replace("EXPIRES", "")).plan, {})
+    await drain(store)
+    assert await cancel(store, run_id) == "before it began"
+    assert status(store, run_id) == "cancelled"
+
+
+async def test_a_question_that_expires_is_decided_by_a_worker(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path, ASK.replace("EXPIRES", ", expires: 1s, on_expire: 'yes'")).plan, {})
+    await drain(store)
+    assert status(store, run_id) == "waiting"
+    await anyio.sleep(1.1)
+    await drain(store)
+    assert status(store, run_id) == "succeeded"
+
+
+async def test_a_run_whose_flow_cannot_be_loaded_says_why(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {})
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        connection.execute("UPDATE flowengine.event SET body = replace(body, 'naps:sleep', 'naps:sleeep')")
+    told = await drain(store)
+    finished = store.events(run_id)[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.error is not None
+    assert "sleeep" in finished.error.message
+    assert f"run {run_id} failed" in told[-1]
+
+
+def worker(store: PostgresStore) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, store.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def await_node(store: PostgresStore, run_id: str, node: str) -> None:
+    end = time.monotonic() + 40
+    while not any(event.node == node for event in of(NodeStarted, store.events(run_id))):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def stop(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, str]:
+    process.send_signal(how)
+    return process.communicate(timeout=30)
+
+
+async def test_a_worker_that_is_told_to_stop_puts_its_run_back(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 3})
+    process = worker(store)
+    await_node(store, run_id, "sleep")
+    said, complained = stop(process, signal.SIGTERM)
+    assert said.splitlines() == [f"run {run_id} begins: sleep", f"run {run_id} is put back"]
+    assert process.returncode == 0, complained
+    told = await drain(store)
+    assert told == [f"run {run_id} goes on: sleep", f"run {run_id} succeeded"]
+    assert [event.node for event in of(NodeFinished, store.events(run_id))] == ["first", "sleep"]
+
+
+async def test_the_run_of_a_worker_that_was_killed_is_taken_up_by_another(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 2})
+    process = worker(store)
+    await_node(store, run_id, "sleep")
+    stop(process, signal.SIGKILL)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_work_on, store)
+        await until(store, run_id, "succeeded")
+        tasks.cancel_scope.cancel()
+    events = store.events(run_id)
+    assert [event.node for event in of(NodeFinished, events)] == ["first", "sleep"]
+    assert len(of(RunResumed, events)) == 2
+
+
+async def _work_on(store: PostgresStore) -> None:
+    await work(store, pace=QUICK)
+
+
+def test_a_queue_needs_a_store_that_others_reach() -> None:
+    with pytest.raises(StoreUnavailableError, match="a queue needs a store on PostgreSQL"):
+        queue_store(MemoryStore())
+
+
+def test_the_queues_tables_are_made_once(store: PostgresStore) -> None:
+    make_tables(store)
+    make_tables(store)
+
+
+def test_without_its_library_a_queue_says_what_to_install() -> None:
+    code = "import sys; sys.modules['procrastinate'] = None\nimport flowengine.runners.queue"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "a queue needs its library: pip install 'flowengine[queue]'" in told.stderr
+
+
+def command(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flowengine.cli.main", *words],
+        cwd=folder,
+        env={**os.environ, "FLOWENGINE_STORE": url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_commands_submit_work_and_cancel(store: PostgresStore, tmp_path: Path) -> None:
+    flow(tmp_path)
+    submitted = command(tmp_path, store.url, "submit", "flow.yaml", "-i", "seconds=0.1", "--priority", "3")
+    run_id = submitted.stdout.strip()
+    assert submitted.returncode == 0, submitted.stderr
+    later = command(tmp_path, store.url, "submit", "flow.yaml", "--at", "30m").stdout.strip()
+    worked = command(tmp_path, store.url, "worker", "--until-idle", "--concurrency", "2")
+    assert worked.returncode == 0, worked.stderr
+    assert worked.stderr.splitlines()[1:] == [f"run {run_id} begins: sleep", f"run {run_id} succeeded"]
+    assert command(tmp_path, store.url, "cancel", later).stderr == f"run {later} is cancelled\n"
+    assert command(tmp_path, store.url, "cancel", later).returncode == 1
+    assert [status(store, each) for each in (run_id, later)] == ["succeeded", "cancelled"]
