@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -20,6 +22,9 @@ _TRIES: Final = 20
 _STALLED: Final = 30_000
 """Milliseconds after which the system itself cuts off a client that takes nothing more."""
 _GRACE: Final = 5
+"""Seconds that answers which are on their way may take at the end."""
+_INTERRUPTED: Final = 130
+"""Exit code."""
 
 
 class PortTakenError(FlowEngineError):
@@ -52,7 +57,7 @@ def address_of(host: str, port: int) -> str:
 
 
 def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Until Ctrl-C or SIGTERM; `ready` is called once requests are answered."""
+    """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered."""
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -80,6 +85,11 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:  # A node may block where nothing can cancel it; what the journal has committed stays.
+            os._exit(_INTERRUPTED)
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await stop(self._app)

@@ -63,6 +63,30 @@ def test_it_shows_the_flows_of_the_folder_and_its_end_cancels_what_runs(folder: 
     assert re.search(r"sleep +cancelled", listed)
 
 
+def test_a_second_signal_ends_what_blocks_everything(folder: Path):
+    node = 'hog: {type: function, call: "steps:hog", with: {seconds: "{{ 60 }}"}}'
+    (folder / "blocked.yaml").write_text(f"flowengine: v1\nname: blocked\nnodes:\n  {node}\n")
+    with ui("blocked.yaml") as (process, address, token), api(address, token) as client:
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/api/runs", json={"flow": "blocked"}, timeout=6)
+        assert (folder / "asleep").exists()
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+
+
+def test_what_flows_print_is_no_result(folder: Path):
+    with ui("shout.yaml") as (process, address, token), api(address, token) as client:
+        run_id = client.post("/api/runs", json={"flow": "shout"}).json()["run_id"]
+        while client.get(f"/api/runs/{run_id}").json()["status"] == "running":
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert (out, "a print of the flow's code" in err) == ("", True)
+
+
 def test_flows_are_those_that_are_named(folder: Path):
     with ui("shout.yaml", "--token", "x" * 20) as (_, address, token), api(address, token) as client:
         assert token == "x" * 20

@@ -53,7 +53,7 @@ def command(
     is_here = is_loopback(host)
     if not is_here and not token:
         raise click.UsageError(f"to listen on {host}, where others can reach it, it needs --token")
-    if token is not None and len(token) < 16:
+    if token and len(token) < 16:
         raise click.UsageError("--token must have 16 characters or more")
     secret = token or new_token()
     try:
@@ -65,7 +65,8 @@ def command(
         raise click.UsageError(f"`flowengine ui` needs {error.name}: pip install 'flowengine[ui]'") from None
     listening = listen(host, port)
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
-    with listening, journals(chosen_store(store), durability) as kept:
+    results = Results()
+    with listening, results.alone(), journals(chosen_store(store), durability) as kept:
         app = make_app(
             kept,
             flows or [os.path.relpath(project_of(None)[0].root)],
@@ -75,13 +76,12 @@ def command(
             environ=environment(),
             by=_name(),
         )
-        serve(app, listening, lambda: _tell(address, chosen_store(store), is_here, no_open))
+        serve(app, listening, lambda: _tell(results, address, chosen_store(store), is_here, no_open))
     complain("stopped")
     return 0
 
 
-def _tell(address: str, store: str, is_here: bool, no_open: bool) -> None:
-    results = Results()
+def _tell(results: Results, address: str, store: str, is_here: bool, no_open: bool) -> None:
     results.line(address)
     complain(f"runs of {store}; Ctrl-C ends it")
     if not is_here:
