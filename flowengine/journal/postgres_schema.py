@@ -74,7 +74,9 @@ def migrate(connection: psycopg.Connection[Any], name: str) -> None:
 
 def _version(connection: psycopg.Connection[Any], name: str) -> int:
     """How many migrations were applied."""
-    if connection.execute("SELECT to_regclass('flowengine.version')").fetchall() == [(None,)]:
+    # Not `to_regclass`: what it remembers is not looked up anew while one waits for the lock.
+    query = "SELECT FROM pg_tables WHERE schemaname = 'flowengine' AND tablename = 'version'"
+    if not connection.execute(query).fetchall():
         return 0
     ((found,),) = connection.execute("SELECT number FROM flowengine.version").fetchall()
     if found > len(_MIGRATIONS):

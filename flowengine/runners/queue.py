@@ -33,7 +33,17 @@ try:
 except ImportError as error:
     raise StoreUnavailableError(f"a queue needs its library: pip install 'flowengine[queue]' ({error})") from error
 
-__all__ = ["TASK", "Cancelled", "app_of", "cancel", "opened", "queue_store", "requeue", "submit"]
+__all__ = [
+    "TASK",
+    "Cancelled",
+    "cancel",
+    "close_run",
+    "make_tables",
+    "opened",
+    "queue_store",
+    "requeue",
+    "submit",
+]
 
 TASK: Final = "flowengine.run"
 _SCHEMA: Final = "flowengine_queue"
@@ -50,16 +60,12 @@ def queue_store(store: JournalStore) -> PostgresStore:
     return store
 
 
-def app_of(store: PostgresStore) -> procrastinate.App:
-    """The queue beside a store, not opened yet."""
-    return procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=_address(store), min_size=1))
-
-
 @asynccontextmanager
 async def opened(store: PostgresStore) -> AsyncGenerator[procrastinate.App]:
     """The queue beside a store, whose tables are made by whoever comes first."""
     make_tables(store)
-    async with app_of(store).open_async() as app:
+    connector = procrastinate.PsycopgConnector(conninfo=_address(store), min_size=1)
+    async with procrastinate.App(connector=connector).open_async() as app:
         yield app
 
 
@@ -113,20 +119,21 @@ async def cancel(store: PostgresStore, run_id: str) -> Cancelled:
                 found = "asked to stop" if job.status == "doing" else "before it began"
     if found == "asked to stop":
         return found
-    return "before it began" if await _closed(store, run_id, found) else found
+    if found == "nothing to stop":
+        last = store.events(run_id)[-1]
+        if not isinstance(last, RunFinished) or last.status != "waiting":
+            return found
+    await close_run(store, run_id)
+    return "before it began"
 
 
-async def _closed(store: PostgresStore, run_id: str, found: Cancelled) -> bool:
-    """Write that the run was cancelled, where it waits or was to begin."""
-    last = store.events(run_id)[-1]
-    if found == "nothing to stop" and not (isinstance(last, RunFinished) and last.status == "waiting"):
-        return False
+async def close_run(store: PostgresStore, run_id: str) -> None:
+    """Write that a run was cancelled which nobody works on."""
     journal = store.open(run_id)
     try:
         journal.append(RunFinished(time(), "cancelled"))
     finally:
         await journal.close()
-    return True
 
 
 async def _put(app: procrastinate.App, run_id: str, queue: str, priority: int, at: datetime | None) -> None:
@@ -142,8 +149,8 @@ def make_tables(store: PostgresStore) -> None:
     try:
         with psycopg.connect(_address(store)) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            found = connection.execute("SELECT to_regclass('procrastinate_jobs')").fetchone()
-            if found == (None,):
+            query = "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'procrastinate_jobs'"
+            if not connection.execute(query, (_SCHEMA,)).fetchall():
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}".encode())
                 connection.execute(SchemaManager.get_schema())
     except psycopg.Error as error:

@@ -18,7 +18,7 @@ import anyio
 from procrastinate import App, JobContext, RetryDecision
 from procrastinate.exceptions import AlreadyEnqueued, JobAborted
 from procrastinate.job_context import AbortReason
-from procrastinate.jobs import Job
+from procrastinate.jobs import Job, Status
 from procrastinate.retry import BaseRetryStrategy
 
 from flowengine.engine.events import RunFinished, RunStarted
@@ -34,7 +34,7 @@ from flowengine.journal.postgres import PostgresStore
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan
 from flowengine.runners.local import resume
-from flowengine.runners.queue import TASK, opened
+from flowengine.runners.queue import TASK, close_run, opened
 from flowengine.runners.run import Run
 from flowengine.spec.builder import load_plan
 
@@ -78,7 +78,7 @@ async def work(
     pace = pace or Pace()
     async with opened(store) as app:
         _Worker(app, store, queue, pace, tell, environ)
-        await _rescue(app, queue, pace)
+        await _rescue(app, store, queue, pace)
         await app.run_worker_async(
             queues=[queue],
             concurrency=concurrency,
@@ -92,10 +92,16 @@ async def work(
         )
 
 
-async def _rescue(app: App, queue: str, pace: Pace) -> None:
-    """Put back the runs of workers that are heard of no more."""
-    for job in await app.job_manager.get_stalled_jobs(queue=queue, seconds_since_heartbeat=pace.stalled):
-        await app.job_manager.retry_job(job)
+async def _rescue(app: App, store: PostgresStore, queue: str, pace: Pace) -> None:
+    """Put back the runs of workers that are heard of no more, but for those that somebody wants to stop."""
+    jobs = app.job_manager
+    stopped = set(await jobs.list_jobs_to_abort_async(queue=queue))
+    for job in await jobs.get_stalled_jobs(queue=queue, seconds_since_heartbeat=pace.stalled):
+        if job.id in stopped:
+            await jobs.finish_job(job, Status.ABORTED, delete_job=False)
+            await close_run(store, str(job.task_kwargs.get("run_id")))
+        else:
+            await jobs.retry_job(job)
 
 
 class _PutBackError(Exception):
@@ -129,7 +135,7 @@ class _Worker:
         app.periodic(cron=pace.rescue, periodic_id=queue)(rescue)
 
     async def _rescue(self, timestamp: int) -> None:
-        await _rescue(self._app, self._queue, self._pace)
+        await _rescue(self._app, self._store, self._queue, self._pace)
 
     async def _job(self, context: JobContext, run_id: str, if_waiting: bool = False) -> None:
         """One job: the run goes on until it ends, waits, or is stopped."""

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio
 import psycopg
 import pytest
 
@@ -178,6 +180,38 @@ async def test_an_id_that_two_stores_take_at_once_is_the_first_ones(stores: list
         await second.close()
     assert len(stores[0].events("r1")) == 1
     await first.close()
+
+
+def test_several_that_come_first_make_the_tables_once(url: str) -> None:
+    def use() -> None:
+        store = PostgresStore(url)
+        assert list(store.list()) == []
+        store.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(use) for _ in range(4)]:
+            done.result()
+    assert execute(url, "SELECT count(*) FROM flowengine.version") == [(1,)]
+
+
+async def test_runs_that_commit_at_once_share_their_commits(url: str) -> None:
+    store = PostgresStore(url, "full")
+    journals = [store.create(f"r{index}") for index in range(20)]
+    for index, journal in enumerate(journals):
+        await commit(journal, started(f"r{index}"))
+    before = transactions(url)
+    async with anyio.create_task_group() as group:
+        for journal in journals:
+            group.start_soon(commit, journal, finished("a"))
+    assert transactions(url) == before + 1
+    for journal in journals:
+        await journal.close()
+    store.close()
+
+
+def transactions(url: str) -> int:
+    """How many have written events."""
+    return execute(url, "SELECT count(DISTINCT xmin::text) FROM flowengine.event")[0][0]
 
 
 # --- servers that go away -------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,33 @@ async def test_the_run_of_a_worker_that_was_killed_is_taken_up_by_another(store:
     assert len(of(RunResumed, events)) == 2
 
 
+async def test_a_run_whose_worker_died_can_still_be_stopped(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 60})
+    process = worker(store)
+    await_node(store, run_id, "sleep")
+    stop(process, signal.SIGKILL)
+    assert await cancel(store, run_id) == "asked to stop"
+    await anyio.sleep(QUICK.stalled)
+    assert await drain(store) == []
+    assert status(store, run_id) == "cancelled"
+
+
+async def test_a_worker_whose_run_was_taken_over_ends_it_quietly(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 1})
+    told: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_tell_into, store, told)
+        await anyio.to_thread.run_sync(await_node, store, run_id, "sleep")
+        with psycopg.connect(store.url, autocommit=True) as connection:
+            connection.execute("UPDATE flowengine.run SET epoch = epoch + 1, owner = NULL")
+    assert "was taken over by another writer" in told[-1]
+    assert await drain(store) == []
+
+
+async def _tell_into(store: PostgresStore, told: list[str]) -> None:
+    told.extend(await drain(store))
+
+
 async def _work_on(store: PostgresStore) -> None:
     await work(store, pace=QUICK)
 
@@ -276,14 +304,26 @@ def test_a_queue_needs_a_store_that_others_reach() -> None:
 
 
 def test_the_queues_tables_are_made_once(store: PostgresStore) -> None:
-    make_tables(store)
-    make_tables(store)
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(make_tables, store) for _ in range(4)]:
+            done.result()
+    with psycopg.connect(store.url) as connection:
+        made = connection.execute("SELECT FROM pg_tables WHERE tablename = 'procrastinate_jobs'").fetchall()
+    assert len(made) == 1
 
 
 def test_without_its_library_a_queue_says_what_to_install() -> None:
     code = "import sys; sys.modules['procrastinate'] = None\nimport flowengine.runners.queue"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "a queue needs its library: pip install 'flowengine[queue]'" in told.stderr
+
+
+def test_submitting_to_a_file_is_refused_and_writes_nothing(tmp_path: Path) -> None:
+    flow(tmp_path)
+    refused = command(tmp_path, str(tmp_path / "runs.db"), "submit", "flow.yaml")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "a queue needs a store on PostgreSQL" in refused.stderr
+    assert not (tmp_path / "runs.db").exists()
 
 
 def command(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]:
