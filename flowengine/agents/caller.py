@@ -7,8 +7,8 @@ agents' matter; retries of failed calls are the model's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from flowengine.agents.gateway import DirectGateway
 from flowengine.agents.models import open_model
@@ -26,8 +26,7 @@ from flowengine.records import Gateway, Notice
 __all__ = ["Caller", "naming", "open_caller", "subject_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """Asks one model, with one agent's settings, through one gateway."""
 
     gateway: Gateway

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowengine.agents.caller import Caller, naming, open_caller
@@ -58,7 +57,7 @@ async def open_turn(agent: Agent, opening: Opening) -> AsyncGenerator[Turn]:
             caller = await open_caller(settings, opening.gateway, agent.words, loop)
             turn = turn_of(agent, opening, caller)
             if material is not None:
-                turn = replace(turn, messages=await _prompt(agent, opening, material, caller), material=material)
+                turn = turn._replace(messages=await _prompt(agent, opening, material, caller), material=material)
         yield turn
 
 

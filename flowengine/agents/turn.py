@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -57,8 +56,7 @@ class Response(NamedTuple):
         return context.with_(**changes)
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What one run of an agent works with."""
 
     input_text: str
