@@ -119,7 +119,8 @@ class NodeResult(NamedTuple):
     """The generated content (`_last_generation`)."""
     kept: Mapping[str, Any] | None = None
     """What the node's providers, typed contexts and skills keep for its descendants: name → JSON value.
-    `conversation` and `skills` are lists that are added to what ancestors keep; every other name is replaced."""
+    `conversation`, `memory` and `skills` are lists that are added to what ancestors keep; every other name is
+    replaced."""
 
 
 class Fragment(NamedTuple):

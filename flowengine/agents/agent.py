@@ -41,7 +41,7 @@ from flowengine.records import Gateway
 from flowengine.run_scope import RunScope
 
 if TYPE_CHECKING:
-    from flowengine.agents.sources import ContextChoice, ProviderConfig, Sources
+    from flowengine.agents.sources import ContextChoice, MemoryChoice, ProviderConfig, Sources
     from flowengine.providers.provider import ContextProvider
     from flowengine.skills.disclosure import SkillChoice
     from flowengine.skills.sandbox import Sandbox
@@ -96,6 +96,7 @@ class Agent:
         context_providers: Sequence[ContextProvider] = (),
         context_providers_config: ProviderConfig | None = None,
         contexts: Sequence[ContextChoice] = (),
+        memory: MemoryChoice | None = None,
         skills: SkillChoice | None = None,
         skill_sandbox: Sandbox | None = None,
         context_budget: int | None = None,
@@ -120,6 +121,8 @@ class Agent:
         - `context_providers`, and those of `context_providers_config` (YAML or its list), bring what stands under
           `Context:` in the prompt, in their order. `contexts` are typed contexts: their text is there too, and
           their tools are the model's. Standing alone the agent keeps them; in a flow each run has its own.
+        - `memory`: a file, or settings of a `LongTermMemoryProvider`: what was said before and is near to the input.
+          An agent alone keeps it at once, a flow once its run has succeeded.
         - `skills`: folders of skills, or a store; their names are in the prompt, the rest is for the model to
           load. `skill_sandbox`: where their scripts run.
         - `context_budget`: tokens that a prompt may have, by count; by default what the model's window leaves.
@@ -156,6 +159,7 @@ class Agent:
                 providers=context_providers,
                 config=context_providers_config,
                 contexts=contexts,
+                memory=memory,
                 skills=skills,
                 sandbox=skill_sandbox,
                 budget=context_budget,

@@ -7,16 +7,16 @@ knows no graph: what the run's earlier nodes keep is handed in, what this one ad
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from flowengine.agents.caller import Caller
 from flowengine.agents.carrying import Carrier, data_of
 from flowengine.agents.packing import Packing
 from flowengine.agents.parts import Part, Place, Question, after_parts, assembled, fixed_parts
 from flowengine.agents.prompt import text_of
+from flowengine.agents.remembering import Remembering, begin_remembering
 from flowengine.agents.skills import OpenSkills, open_skills
 from flowengine.agents.sources import Sources
 from flowengine.catalogue import Catalogue
@@ -26,19 +26,14 @@ from flowengine.contexts.result import ToolCallResult
 from flowengine.errors import GuardrailError, RunError
 from flowengine.llm.messages import Message
 from flowengine.providers.brought import brought_of, entries_of
-from flowengine.providers.chain import FAILED, gather, guarded, told
-from flowengine.providers.conversation import entry_of
+from flowengine.providers.chain import gather
 from flowengine.providers.packer import Entry
-from flowengine.providers.provider import ContextProvider
 from flowengine.records import Brought, Gateway
 from flowengine.run_scope import RunScope
 from flowengine.tools.tool import ToolResult
 from flowengine.tools.toolset import ToolSet
 
 __all__ = ["Material", "open_material"]
-
-_CONVERSATION: Final = "conversation"
-"""The provider, and the name under which its new interactions are kept."""
 
 
 async def open_material(
@@ -52,20 +47,14 @@ async def open_material(
 ) -> Material:
     """The material of one run. `kept`: what the ancestors of its node keep; None for an agent that stands alone.
     `recorded`: what an interrupted attempt of the node has told.
-
-    A provider that cannot be made anew is told of, and the run goes on without it.
     """
     skills = await open_skills(sources, words.locale, gateway, kept or {}, scope)
+    memories = await begin_remembering(sources.providers, kept, gateway)
     if kept is None:
-        return Material(sources, _named(sources.providers), sources.contexts, skills, agent, words, gateway)
-    providers: list[tuple[str, ContextProvider]] = []
-    for name, each in _named(sources.providers):
-        made = await guarded(each, _loaded, each, kept.get(name), note=gateway.note)
-        if made is not FAILED:
-            providers.append((name, made))
+        return Material(sources, memories, sources.contexts, skills, agent, words, gateway)
     contexts = sources.contexts.fresh()
     contexts.load(kept)
-    return Material(sources, providers, contexts, skills, agent, words, gateway, is_run=True, recorded=recorded)
+    return Material(sources, memories, contexts, skills, agent, words, gateway, is_run=True, recorded=recorded)
 
 
 class Material:
@@ -74,7 +63,7 @@ class Material:
     def __init__(
         self,
         sources: Sources,
-        providers: Sequence[tuple[str, ContextProvider]],
+        memories: Remembering,
         contexts: ContextManager,
         skills: OpenSkills | None,
         agent: str,
@@ -84,9 +73,9 @@ class Material:
         is_run: bool = False,
         recorded: Sequence[Any] = (),
     ) -> None:
-        """`providers`: with the names under which they are kept. `is_run`: of a flow, which keeps what changes."""
+        """`memories`: the providers of this run. `is_run`: of a flow, which keeps what changes."""
         self._budget = sources.budget
-        self._providers = providers
+        self._memories = memories
         self._contexts = contexts
         self._skills = skills
         self._facts: dict[str, Any] = {"agent_name": agent, "locale": words.locale, "gateway": gateway}
@@ -135,8 +124,7 @@ class Material:
         known = next((each for each in self._recorded if type(each) is Brought), None)
         if known is not None:
             return entries_of(known)
-        providers = [each for _, each in self._providers]
-        entries = await gather(providers, self._query, self._gateway.note, **self._facts)
+        entries = await gather(self._memories.providers, self._query, self._gateway.note, **self._facts)
         if entries and self._carrier is not None:
             await self._gateway.note(brought_of(entries))
         return entries
@@ -178,11 +166,7 @@ class Material:
         kept = {name: data for name, data in data_of(self._contexts).items() if data != self._begun[name]}
         if self._skills is not None and self._skills.loaded:
             kept["skills"] = list(self._skills.loaded)
-        for name, provider in self._providers:
-            value = entry_of(interaction) if name == _CONVERSATION else await self._dumped(provider)
-            if value is not None:
-                kept[name] = [value] if name == _CONVERSATION else value
-        return kept or None
+        return (kept | await self._memories.kept(interaction)) or None
 
     async def failed(self, input_text: str, error: RunError) -> None:
         """Tell the providers that there is no answer; what a guardrail refused is told to nobody."""
@@ -197,37 +181,5 @@ class Material:
             "metadata": {**metadata, "agent_name": self._facts["agent_name"]},
             "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        await told([each for _, each in self._providers], interaction, self._gateway.note)
+        await self._memories.tell(interaction)
         return interaction
-
-    async def _dumped(self, provider: ContextProvider) -> Any:
-        """What a provider remembers, where it can be written down."""
-        dumped = await guarded(provider, _json_of, provider, note=self._gateway.note)
-        return None if dumped is FAILED else dumped
-
-
-async def _json_of(provider: ContextProvider) -> Any:
-    value = provider.dump()
-    json.dumps(value)  # What cannot be written down is told of as the provider's failure.
-    return value
-
-
-async def _loaded(provider: ContextProvider, kept: Any) -> ContextProvider:
-    """A fresh one that remembers what was kept."""
-    fresh = provider.fresh()
-    if kept is not None:
-        fresh.load(kept)
-    return fresh
-
-
-def _named(providers: Sequence[ContextProvider]) -> list[tuple[str, ContextProvider]]:
-    """The providers with the names under which they are kept: of equal ones the second has a number, and so on.
-
-    Conversations have one name for all, since what is kept is what was said.
-    """
-    named: list[tuple[str, ContextProvider]] = []
-    for each in providers:
-        number = sum(one.provider_name == each.provider_name for _, one in named) + 1
-        name = f"provider:{each.provider_name}" + (f".{number}" if number > 1 else "")
-        named.append((_CONVERSATION if each.provider_name == _CONVERSATION else name, each))
-    return named

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike, fspath
 from typing import Any, TypeAlias, cast
 
 from flowengine.contexts.manager import ContextManager
@@ -20,13 +21,16 @@ from flowengine.skills.sandbox import Sandbox
 from flowengine.skills.store import SkillStore
 from flowengine.values import shown
 
-__all__ = ["ContextChoice", "ProviderConfig", "Sources", "sources_of"]
+__all__ = ["ContextChoice", "MemoryChoice", "ProviderConfig", "Sources", "sources_of"]
 
 ProviderConfig: TypeAlias = str | Sequence[str | Mapping[str, Any]]
 """What a user gives as `context_providers_config`: YAML, or its list as data."""
 
 ContextChoice: TypeAlias = TypedContext[Any] | ContextManager
 """What a user gives as one of `contexts`."""
+
+MemoryChoice: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | ContextProvider"
+"""What a user gives as `memory`: the file that holds it, the settings of a `LongTermMemoryProvider`, or a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +67,15 @@ def sources_of(
     providers: Iterable[ContextProvider],
     config: ProviderConfig | None,
     contexts: Iterable[ContextChoice],
+    memory: MemoryChoice | None,
     skills: SkillChoice | None,
     sandbox: Sandbox | None,
     budget: int | None,
 ) -> Sources:
     """The sources as users give them."""
     chain = (*_checked("context_providers", providers, (ContextProvider,), _IN_CONFIG), *_configured(config))
+    if memory is not None:
+        chain = (*chain, _memory(memory))  # Behind the transforms: it has been chosen for the query already.
     chosen = _checked("contexts", contexts, (TypedContext, ContextManager))
     if budget is not None and budget < 1:
         raise DefinitionError(f"context_budget must be at least 1, not {budget!r}")
@@ -86,6 +93,21 @@ def _configured(config: ProviderConfig | None) -> list[ContextProvider]:
     if isinstance(config, str):
         return ContextProviderFactory.create_from_yaml(config)
     return ContextProviderFactory.create_from_config(config)
+
+
+def _memory(memory: Any) -> ContextProvider:
+    if isinstance(memory, ContextProvider):
+        return memory
+    # Imported here: most agents that draw on anything remember nothing for good.
+    from flowengine.providers.long_term_memory import memory_source
+
+    if isinstance(memory, str | PathLike):
+        return memory_source({"store": fspath(cast("PathLike[str]", memory))}, None)
+    if isinstance(memory, Mapping):
+        return memory_source(cast("Mapping[str, Any]", memory), None)
+    raise DefinitionError(
+        f"memory must be a file, the settings of a LongTermMemoryProvider, or a context provider, not {shown(memory)}"
+    )
 
 
 def _store(skills: SkillChoice) -> SkillStore:

@@ -50,7 +50,11 @@ ENGINE_KEYS: Final = ("_last_prompt", "_last_generation")
 ENGINE_OWNED: Final = (ROUTING, EVALUATION, *ENGINE_KEYS)
 """All keys that are the engine's; no declared key has such a name."""
 _KEPT: Final = "=kept:"
-KEPT: Final[Mapping[str, Merge]] = {"=kept:conversation": "append", "=kept:skills": "union"}
+KEPT: Final[Mapping[str, Merge]] = {
+    "=kept:conversation": "append",
+    "=kept:memory": "append",
+    "=kept:skills": "union",
+}
 """What nodes keep for their descendants (`NodeResult.kept`) and is added up; any other name is replaced."""
 
 

@@ -54,6 +54,7 @@ class LongTermMemoryProvider(ContextProvider):
     """
 
     provider_name: ClassVar[str] = "long_term_memory"
+    adds: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -134,6 +135,10 @@ class LongTermMemoryProvider(ContextProvider):
         if self._held:
             await self._items.add(self._held)
             self._held.clear()
+
+    def settings(self) -> Mapping[str, Any]:
+        settings = self._settings.model_dump(mode="json")
+        return settings | {"store": str(Path(self._settings.store).expanduser().absolute())}
 
     def fresh(self) -> LongTermMemoryProvider:
         """One over the same store, that holds back what it is told."""

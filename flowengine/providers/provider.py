@@ -79,6 +79,9 @@ class ContextProvider:
     """Under which it is configured and told of."""
     transforms: ClassVar[bool] = False
     """Whether it replaces everything so far, rather than adding to it."""
+    adds: ClassVar[bool] = False
+    """Whether what it remembers is a list that only grows, and is kept for good when a run has succeeded. It then has
+    `settings` and `commit`, and later nodes of a run see what all before them have added."""
     timeout: float = 30.0
     """Seconds that one call of it may take."""
 
@@ -134,6 +137,13 @@ class ContextProvider:
 
     def load(self, value: Any) -> None:
         """Remember what `dump` gave."""
+
+    def settings(self) -> Mapping[str, Any]:
+        """What `from_config` makes the same one from, with absolute paths; JSON values."""
+        return {}
+
+    def commit(self) -> Awaitable[None] | None:
+        """Keep for good what was loaded: the run that it is of has succeeded."""
 
     async def _fragments_of_text(
         self, query: str, previous: Sequence[Fragment], kwargs: Mapping[str, Any]

@@ -21,6 +21,7 @@ from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
+from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import FlowChangedError, JournalError, LimitError, StoreCorruptError
 from flowengine.journal.effects import decided_effects
@@ -73,7 +74,7 @@ async def start(
     journal = store.create(run_id)
     walk = Walk(plan.graph, StateStore(plan.state, kept), inputs=started.inputs, env=started.env, run_id=run_id)
     run = await _drive(plan, walk, journal, [started], limits or plan.limits, partial(store.events, run_id), live)
-    return _remembered(run, store, started, walk)
+    return await _remembered(run, store, started, walk)
 
 
 def beginning(
@@ -155,7 +156,7 @@ async def resume(
     resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY)
     first = [resumed, *(NodeRecorded(node, time(), decision) for node, decision in decided)]
     run = await _drive(plan, walk, journal, first, limits or plan.limits, partial(store.events, run_id), live)
-    return _remembered(run, store, started, walk)
+    return await _remembered(run, store, started, walk)
 
 
 async def fork(
@@ -189,11 +190,17 @@ def _thrifty(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) ->
     return reusing(plan, store, run_id, reuse)
 
 
-def _remembered(run: Run, store: JournalStore, started: RunStarted, walk: Walk) -> Run:
-    """The run, whose session has what it leaves, if it has a session and succeeded."""
-    session = started.settings.get("session")
-    if session is not None and run.status == "succeeded":
-        save_session(store, session, walk, started.kept)
+async def _remembered(run: Run, store: JournalStore, started: RunStarted, walk: Walk) -> Run:
+    """The run; where it succeeded, its memories and its session have what it leaves."""
+    if run.status == "succeeded":
+        kept = FinalContext(walk).kept
+        if "memory" in kept:
+            from flowengine.providers.keeping import keep_for_good  # Few flows remember anything for good.
+
+            await keep_for_good(kept)
+        session = started.settings.get("session")
+        if session is not None:
+            save_session(store, session, walk, started.kept)
     return run
 
 

@@ -21,7 +21,8 @@ __all__ = ["load_session", "save_session"]
 LONGEST: Final = 1000
 """Interactions of a conversation that are kept, the newest."""
 _KIND: Final = "session"
-_OF_ONE_RUN: Final = "skills"
+_OF_ONE_RUN: Final = ("skills", "memory")
+"""What no later run of the session begins with: memories are kept in their own place."""
 
 
 def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
@@ -36,7 +37,8 @@ def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
 def save_session(store: JournalStore, session: str, walk: Walk, began_with: Mapping[str, Any]) -> None:
     """Keep what the nodes of a run that succeeded have left."""
     kept = dict(FinalContext(walk).kept)
-    kept.pop(_OF_ONE_RUN, None)
+    for name in _OF_ONE_RUN:
+        kept.pop(name, None)
     said = kept.pop("conversation", [])[len(began_with.get("conversation", ())) :]
 
     def add(before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

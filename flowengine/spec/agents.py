@@ -15,7 +15,9 @@ from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.surroundings import Surroundings
 from flowengine.agents.tooling import ToolChoice
 from flowengine.catalogue import catalogue
+from flowengine.context import EMPTY, Context
 from flowengine.nodes.agent import Templated
+from flowengine.nodes.node import Value
 from flowengine.spec.project import Project
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_agent import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve
@@ -63,7 +65,15 @@ class AgentMaker:
             **self._judging(judging, settings.locale),
             **_routing(settings.routing),
         }
-        return _made(partial(Agent, name), given)
+        memory = settings.memory
+        late: dict[str, Value] = {}
+        if memory is not None:
+            from flowengine.spec.sources import memory_of
+
+            given["memory"] = memory_of(memory, self._project)
+            if memory.scope_id is not None and not is_static(memory.scope_id):
+                late["memory"] = partial(memory_of, memory, self._project)
+        return _made(partial(Agent, name), given, late)
 
     def routing(self, name: str, node: RoutingNodeSpec) -> RoutingAgent | Templated[RoutingAgent]:
         given = {
@@ -152,11 +162,19 @@ def _routing(routing: AgentRouting | None) -> dict[str, Any]:
     }
 
 
-def _made(make: Callable[..., A], settings: Mapping[str, Any]) -> A | Templated[A]:
-    """The agent, or where a text of it has placeholders, a function that makes it from the context."""
+def _made(make: Callable[..., A], settings: Mapping[str, Any], late: Mapping[str, Value] = EMPTY) -> A | Templated[A]:
+    """The agent, or where a text of it has placeholders, a function that makes it from the context.
+
+    `late`: settings that are worked out from each run's context.
+    """
     given = {key: value for key, value in settings.items() if value is not None}
     texts = {key: template(given[key]) for key in _TEMPLATED if key in given and not is_static(given[key])}
     once = make(**given)  # A setting that is wrong is wrong now, not in the middle of a run.
-    if not texts:
+    if not texts and not late:
         return once
-    return Templated(once, lambda context: make(**given | {key: str(text(context)) for key, text in texts.items()}))
+
+    def made(context: Context) -> A:
+        rendered = {key: str(text(context)) for key, text in texts.items()}
+        return make(**given | rendered | {key: value(context) for key, value in late.items()})
+
+    return Templated(once, made)

@@ -15,7 +15,7 @@ from flowengine.spec.positions import KeyPath
 from flowengine.spec.project import Problem, Project
 from flowengine.spec.report import Report
 from flowengine.spec.schema import FlowSpec
-from flowengine.spec.schema_agent import AgentSettings
+from flowengine.spec.schema_agent import AgentSettings, MemorySpec
 from flowengine.spec.schema_nodes import AgentNodeSpec
 
 __all__ = ["check_context", "sources_of"]
@@ -24,14 +24,16 @@ __all__ = ["check_context", "sources_of"]
 def check_context(spec: FlowSpec, project: Project, report: Report) -> None:
     """Each provider that is unknown, wrongly set, or without its file; each folder of skills that is not there."""
     for path, entry in sources_of(spec):
-        if "skills" in path[-2:]:
+        if isinstance(entry, MemorySpec):
+            _check_memory(entry, path, project, report)
+        elif "skills" in path[-2:]:
             _check_folder(entry, path, project, report)
         else:
             _check(entry, path, project, report)
 
 
 def sources_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
-    """Every provider, and every folder of skills, in the file, as it is written there."""
+    """Every provider, memory and folder of skills in the file, as it is written there."""
     for node_path, node in nodes_of(spec):
         path = key_path(node_path)
         if isinstance(node, AgentNodeSpec):
@@ -46,8 +48,21 @@ def _of_agent(agent: object, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if isinstance(agent, AgentSettings):
         for number, entry in enumerate(agent.context or ()):
             yield (*path, "context", number), entry
+        if agent.memory is not None:
+            yield (*path, "memory"), agent.memory
         for number, folder in enumerate(agent.skills or ()):
             yield (*path, "skills", number), folder
+
+
+def _check_memory(memory: MemorySpec, path: KeyPath, project: Project, report: Report) -> None:
+    from flowengine.providers.parameters import ParameterError
+    from flowengine.spec.sources import memory_of
+
+    try:
+        memory_of(memory, project)
+    except ParameterError as error:
+        at = (*path, error.parameter) if error.parameter in memory.model_fields_set else path
+        report.at_value(_code_of(error), str(error), cast(KeyPath, at))
 
 
 def _check_folder(folder: str, path: KeyPath, project: Project, report: Report) -> None:

@@ -110,11 +110,6 @@ CODES: Final[Mapping[str, Code]] = {
     "FE204": Code(
         "unknown node type", "`type` is the name of no kind of node. Left out, a node is an agent.", "a: {type: agnet}"
     ),
-    "FE205": Code(
-        "not available in this version",
-        "The format knows this key, but this version does not act on it; it is refused, since nothing would read it.",
-        "a: {memory: {}}",
-    ),
     "FE206": Code(
         "not a valid name",
         "Names are small letters, digits and underscores, and begin with a letter; a hyphen would be read as "

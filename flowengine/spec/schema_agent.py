@@ -6,6 +6,7 @@ not given is None here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
@@ -42,6 +43,7 @@ __all__ = [
     "Improve",
     "JsonSchema",
     "McpServerSpec",
+    "MemorySpec",
     "ModelSettings",
     "OutputShape",
 ]
@@ -191,6 +193,30 @@ ProviderEntry = Annotated[
 """A context provider: `{name: {parameter: value}}`, `{type: name, parameter: value}`, or its name."""
 
 
+class MemorySpec(Keys):
+    """Long-term memory: what was said before and is near to the prompt. The project file may set the rest.
+
+    What a run adds is kept once the run has succeeded.
+    """
+
+    store: Maybe[Plain] = None
+    """The SQLite file that holds it, below the project's root."""
+    scope: Maybe[Literal["workspace", "channel", "thread"]] = None
+    """Whose it is."""
+    scope_id: Maybe[Template] = None
+    """Which workspace, channel or thread; of a thread `channel:ts`."""
+    limit: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
+    """Exchanges that enter a prompt at most."""
+    threshold: Maybe[Score] = None
+    """How near they must be to the prompt."""
+    max_tokens: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Of one exchange; a longer one is shortened."""
+
+    def settings(self, project: Mapping[str, Any]) -> dict[str, Any]:
+        """All settings, with those of the project file where the flow says nothing."""
+        return {**project, **{name: getattr(self, name) for name in self.model_fields_set}}
+
+
 class ModelSettings(Keys):
     """Which model is asked, and how."""
 
@@ -227,6 +253,8 @@ class AgentSettings(ModelSettings):
     """What stands under `Context:` in the prompt: context providers, in this order."""
     contexts: Maybe[ListOf[CodePath]] = None
     """Typed contexts: data with tools that work on it, `module:object` or `module:Class`."""
+    memory: Maybe[MemorySpec] = None
+    """What was said before, in other runs too, and is near to the prompt."""
     skills: Maybe[ListOf[Plain]] = None
     """Folders of skills, below the project's root. Their names are in the prompt; the model loads what it needs."""
     context_budget: Maybe[Annotated[int, Field(ge=1)]] = None

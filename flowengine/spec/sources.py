@@ -1,5 +1,5 @@
 """What an agent of a flow draws on, made from the file: context providers, typed contexts of the project's code,
-and folders of skills.
+memory, and folders of skills.
 
 Imported only by flows that name any of it.
 """
@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from flowengine.context import Context
 from flowengine.contexts.manager import ContextManager
 from flowengine.contexts.typed import TypedContext
 from flowengine.providers.factory import ContextProviderFactory
+from flowengine.providers.long_term_memory import memory_source
 from flowengine.providers.provider import ContextProvider
 from flowengine.skills.store import SkillStore
 from flowengine.spec.project import Problem, Project
+from flowengine.spec.schema_agent import MemorySpec
+from flowengine.spec.scope import is_static, template
 from flowengine.values import shown
 
-__all__ = ["contexts_of", "providers_of", "skills_of"]
+__all__ = ["contexts_of", "memory_of", "providers_of", "skills_of"]
 
 
 def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvider]:
@@ -33,6 +37,14 @@ def contexts_of(targets: Sequence[str], project: Project) -> list[TypedContext[A
 def skills_of(folders: Sequence[str], project: Project) -> SkillStore:
     """The skills of `skills`, whose folders are below the project's root."""
     return SkillStore([project.resolve(each) for each in folders])
+
+
+def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:
+    """The source of `memory`; without a context, one that stands for it where whose it is depends on the run."""
+    settings = memory.settings(project.memory)
+    if memory.scope_id is not None and not is_static(memory.scope_id):
+        settings["scope_id"] = "C:0" if context is None else str(template(memory.scope_id)(context))
+    return memory_source(settings, project.root)
 
 
 def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:

@@ -20,7 +20,6 @@ from flowengine.spec.positions import SourceText
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import NODE_TYPES
 from flowengine.spec.shapes import is_map
-from flowengine.spec.unavailable import UNAVAILABLE_KEYS
 
 __all__ = ["Problem", "problems_of"]
 
@@ -127,8 +126,6 @@ def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
     key = str(said.location[-1])
     if key == "<<":
         return _Words("FE201", "unknown key '<<'", "; merge keys are not YAML 1.2: use `defaults` or `agents`", True)
-    if key in UNAVAILABLE_KEYS.get(str(said.path[0]), ()):
-        return _Words("FE205", f"the key '{key}' is not available in this version", at_key=True)
     if key in _MISPLACED.get(said.location[-2:-1], {}):
         kind = str(said.location[-2]).strip("<>")
         return _Words("FE201", f"'{kind}' takes no '{key}'", _MISPLACED[said.location[-2:-1]][key], True)

@@ -61,6 +61,14 @@ def test_a_run_begins_with_what_it_is_given():
     assert kept_by(walk, "b") == {"conversation": ["earlier", "a1"], "memory": "m"}
 
 
+def test_memories_are_added_up():
+    walk = diamond()
+    finish(walk, "a", memory=["a1"])
+    finish(walk, "b", memory=["b1"])
+    finish(walk, "c", memory=["c1"])
+    assert kept_by(walk, "d") == {"memory": ["a1", "b1", "c1"]}
+
+
 def test_skills_are_a_union():
     walk = diamond()
     finish(walk, "a", skills=["x"])

@@ -101,13 +101,6 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("nodes: {a: {type: agnet}}", "3:19: FE204 node 'a': unknown node type 'agnet'; did you mean 'agent'?"),
         ("nodes: {a: {type: [agent]}}", "3:19: FE204 node 'a': unknown node type a list"),
     ],
-    "FE205": [
-        (
-            "nodes: {a: {prompt: x, memory: {}}}",
-            "3:24: FE205 node 'a': the key 'memory' is not available in this version",
-        ),
-        ("agents: {w: {memory: {}}}\nnodes: {a: {agent: w}}", "3:14: FE205 the key 'memory' is not available"),
-    ],
     "FE206": [
         (
             "nodes: {my-node: {prompt: x}}",

@@ -121,6 +121,20 @@ def test_folders_of_skills_are_below_the_projects_root(project: Path):
     assert "- refunds: How to refund." in call.messages[0]["content"]
 
 
+def test_memory_may_depend_on_the_runs_inputs(project: Path):
+    (project / "flowengine.toml").write_text('[memory]\nstore = "memory.db"\nscope = "channel"\nthreshold = 0.1')
+    nodes = '  a: {prompt: "My teapot is green", memory: {scope_id: "{{ inputs.message }}"}}'
+    assert "Context" not in asked(run_of(project, nodes, "C1"))
+    assert "User: My teapot is green" in asked(run_of(project, nodes, "C1"))
+    assert "Context" not in asked(run_of(project, nodes, "C2"))
+    assert (project / "memory.db").is_file()
+
+
+def test_checking_a_flow_opens_no_memory(project: Path):
+    assert problems(project, "  a: {prompt: '{{ inputs.message }}', memory: {store: sub/memory.db}}") == []
+    assert not (project / "sub").exists()
+
+
 def test_a_budget_is_kept(project: Path):
     (project / "knowledge" / "policies.md").write_text("Refunds within 30 days. " * 100)
     run = run_of(
@@ -175,6 +189,10 @@ def test_an_agent_with_templates_has_its_providers_made_once(project: Path):
             "  a: {prompt: x, context: [fixed_file: {file_path: '{{ inputs.message }}'}]}",
             "5:53: FE310 node 'a': 'file_path' is not rendered, so it takes no template",
         ),
+        ("  a: {prompt: x, memory: {store: ../m.db}}", "5:34: FE503 node 'a': the path '../m.db' leaves the folder"),
+        ("  a: {prompt: x, memory: {scope: thread, scope_id: x}}", "5:52: FE412 node 'a': memory: "),
+        ("  a: {prompt: x, memory: {scop: thread}}", "5:27: FE201 node 'a': unknown key 'scop'; did you mean"),
+        ("  a: {prompt: x, memory: {scope_id: '{{ inputs.mesage }}'}}", "5:41: FE303 node 'a': unknown input 'mesage'"),
         ("  a: {prompt: x, skills: [nowhere]}", "5:27: FE510 node 'a': there is no folder 'nowhere'"),
         ("  a: {prompt: x, skills: [../..]}", "5:27: FE503 node 'a': the path '../..' leaves the project's root"),
         ("  a: {prompt: x, context: [3]}", "5:28: FE401 node 'a': expected a provider such as {conversation:"),
