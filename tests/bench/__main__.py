@@ -12,7 +12,21 @@ import platform
 import sys
 from collections.abc import Awaitable, Callable
 
-from tests.bench import agents, context, engine, levels, limits, masking, memory, pictures, processes, skills
+from tests.bench import (
+    agents,
+    context,
+    engine,
+    levels,
+    limits,
+    masking,
+    memory,
+    pictures,
+    postgres,
+    processes,
+    retrieval,
+    skills,
+    viewer,
+)
 from tests.bench.floor import chain, run_floor
 from tests.bench.measure import Row, ratio
 
@@ -20,7 +34,21 @@ from tests.bench.measure import Row, ratio
 def main(wanted: list[str]) -> int:
     print(f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores")
     rows: list[Row] = []
-    tables = (engine, levels, limits, processes, agents, context, pictures, skills, masking, memory)
+    tables = (
+        engine,
+        levels,
+        limits,
+        processes,
+        agents,
+        context,
+        pictures,
+        skills,
+        masking,
+        memory,
+        retrieval,
+        postgres,
+        viewer,
+    )
     for make in (noise, *(row for table in tables for row in table.ROWS)):
         if wanted and not any(part in make.__name__ for part in wanted):
             continue
