@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from flowengine.catalogue import catalogue
 from flowengine.memory.conversation import ChannelMessage
-from flowengine.memory.database import MemoryDatabase
 from flowengine.memory.generation import MemoryLimits, long_term_messages, short_term_messages
 from flowengine.memory.judge import ReplyDecision
 from flowengine.memory.loading import MemoryLoader, Windows
 from flowengine.memory.prompt import prompt_messages
 from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, thread_scope_id
 from flowengine.memory.shorten import shortened
-from flowengine.memory.sqlite_conversations import SQLiteConversationStore
-from flowengine.memory.sqlite_repository import SQLiteMemoryRepository
+from flowengine.memory.sql_conversations import SQLConversationStore
+from flowengine.memory.sql_repository import SQLMemoryRepository
+from flowengine.memory.stores import open_memory
 
 __all__ = ["ReplyDecision", "keep", "load", "said"]
 
@@ -32,9 +32,9 @@ async def load(store: str, persona: str, channel: str, user: str, text: str, thr
     """Add the new message to the conversation, and load what an answer is built from."""
     now = datetime.fromisoformat(at) if at else datetime.now(UTC)
     message = ChannelMessage(f"{now.timestamp():.6f}", user, text, now, thread or None)
-    database = MemoryDatabase(store)
+    database = open_memory(store)
     try:
-        conversations, repository = SQLiteConversationStore(database), SQLiteMemoryRepository(database)
+        conversations, repository = SQLConversationStore(database), SQLMemoryRepository(database)
         await conversations.add(channel, channel, [message])
         loader = MemoryLoader(repository, conversations, windows=WINDOWS, limits=LIMITS)
         record = await loader.load(persona, channel, thread_ts=thread or None, now=now)
@@ -56,9 +56,9 @@ async def load(store: str, persona: str, channel: str, user: str, text: str, thr
 async def said(store: str, channel: str, thread: str, at: str, reply: str) -> dict[str, Any]:
     """Add the reply to the conversation, if there is one, and say how the recent events are to be written down."""
     then = datetime.fromisoformat(at) + timedelta(seconds=1)
-    database = MemoryDatabase(store)
+    database = open_memory(store)
     try:
-        conversations = SQLiteConversationStore(database)
+        conversations = SQLConversationStore(database)
         if reply:
             message = ChannelMessage(f"{then.timestamp():.6f}", BOT, reply, then, thread or None)
             await conversations.add(channel, channel, [message])
@@ -83,9 +83,9 @@ async def keep(store: str, channel: str, thread: str, at: str, recent: str, hist
     texts: Mapping[MemoryType, str] = {MemoryType.SHORT_TERM: recent, MemoryType.LONG_TERM: history}
     limits = {MemoryType.SHORT_TERM: LIMITS.short_term, MemoryType.LONG_TERM: LIMITS.long_term}
     notice = catalogue("en")("memory.shortened")
-    database = MemoryDatabase(store)
+    database = open_memory(store)
     try:
-        repository = SQLiteMemoryRepository(database)
+        repository = SQLMemoryRepository(database)
         for kind, text in texts.items():
             if text:
                 kept = shortened(text, limits[kind], notice)

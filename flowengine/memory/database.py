@@ -9,7 +9,7 @@
     word     in how many items of a scope a word is
     word_version  by which rules the words were made
 
-It knows tables, not what they mean. Times are whole microseconds of Unix time. One connection, used by one thread
+It knows tables, not what they mean. One connection, used by one thread
 at a time; every use runs in a worker thread, so that no event loop waits for a disk.
 """
 
@@ -19,7 +19,6 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -34,7 +33,7 @@ from flowengine.errors import (
     StoreVersionError,
 )
 
-__all__ = ["MemoryDatabase", "instant", "moment", "scope_number"]
+__all__ = ["MemoryDatabase"]
 
 T = TypeVar("T")
 
@@ -56,7 +55,7 @@ _SCHEMA: Final = f"""
     CREATE TABLE IF NOT EXISTS channel (id TEXT PRIMARY KEY, name TEXT NOT NULL, last_activity INTEGER) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS message (
         channel TEXT NOT NULL, ts TEXT NOT NULL, thread TEXT,
-        user TEXT NOT NULL, text TEXT NOT NULL, at INTEGER NOT NULL,
+        author TEXT NOT NULL, text TEXT NOT NULL, at INTEGER NOT NULL,
         PRIMARY KEY (channel, ts)
     );
     CREATE INDEX IF NOT EXISTS message_by_time ON message (channel, at);
@@ -78,31 +77,6 @@ _SCHEMA: Final = f"""
     PRAGMA user_version = {_VERSION};
     COMMIT;
 """
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def instant(time: datetime) -> int:
-    """A time as it is kept.
-
-    >>> moment(instant(datetime(2025, 3, 1, 9, 0, 0, 5, tzinfo=UTC))).isoformat()
-    '2025-03-01T09:00:00.000005+00:00'
-    """
-    return (time - _EPOCH) // _MICROSECOND
-
-
-def moment(instant: int) -> datetime:
-    """A kept time, in UTC."""
-    return _EPOCH + instant * _MICROSECOND
-
-
-def scope_number(connection: sqlite3.Connection, kind: str, id: str, *, make: bool = False) -> int | None:
-    """The number of a scope; None where it is not known, unless it is to be made."""
-    row = connection.execute("SELECT number FROM scope WHERE kind = ? AND id = ?", (kind, id)).fetchone()
-    if row is not None or not make:
-        return None if row is None else row[0]
-    return connection.execute("INSERT INTO scope (kind, id) VALUES (?, ?)", (kind, id)).lastrowid
 
 
 class MemoryDatabase:

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from flowengine.errors import DefinitionError
 from flowengine.memory import word_index
-from flowengine.memory.database import MemoryDatabase, instant, moment, scope_number
+from flowengine.memory.database import MemoryDatabase
 from flowengine.memory.items import MemoryItem, Recalled
 from flowengine.memory.ranking import Asked, ranked, read, weigh
 from flowengine.memory.scopes import MemoryScope, aware
+from flowengine.memory.sql import instant, moment, scope_number
 from flowengine.memory.words import words_of
 
 __all__ = ["SQLiteMemoryItems"]

@@ -16,9 +16,9 @@ from heapq import nlargest
 from itertools import combinations
 from typing import Final
 
-from flowengine.memory.database import instant
 from flowengine.memory.dates import Period
 from flowengine.memory.ranking import Weighed
+from flowengine.memory.sql import instant
 from flowengine.memory.words import VERSION, words_of
 
 __all__ = ["add", "candidates", "close", "is_current", "of_period", "refresh", "spread"]

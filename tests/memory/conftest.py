@@ -8,10 +8,23 @@ from pathlib import Path
 import pytest
 
 from flowengine.memory.database import MemoryDatabase
+from flowengine.memory.postgres import PostgresMemoryDatabase
+from flowengine.memory.sql import SQLDatabase
+from flowengine.memory.stores import open_memory
+from tests.support.postgres import server
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Generator[MemoryDatabase]:
     opened = MemoryDatabase(tmp_path / "kept" / "memory.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def any_database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[SQLDatabase]:
+    """One of each kind that `open_memory` opens, empty."""
+    opened = open_memory(tmp_path / "memory.db" if request.param == "sqlite" else server().database())
+    assert isinstance(opened, MemoryDatabase if request.param == "sqlite" else PostgresMemoryDatabase)
     yield opened
     opened.close()

@@ -20,8 +20,8 @@ from flowengine.memory.loading import MemoryLoader, Windows
 from flowengine.memory.prompt import system_prompt
 from flowengine.memory.record import ChannelMemory
 from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.sqlite_conversations import SQLiteConversationStore
-from flowengine.memory.sqlite_repository import SQLiteMemoryRepository
+from flowengine.memory.sql_conversations import SQLConversationStore
+from flowengine.memory.sql_repository import SQLMemoryRepository
 
 NOW = datetime(2025, 3, 31, 12, tzinfo=UTC)
 LONG, SHORT = MemoryType.LONG_TERM, MemoryType.SHORT_TERM
@@ -36,8 +36,8 @@ class Bot:
     """The stores of one bot, and what works on them."""
 
     def __init__(self, database: MemoryDatabase) -> None:
-        self.repository = SQLiteMemoryRepository(database)
-        self.conversations = SQLiteConversationStore(database)
+        self.repository = SQLMemoryRepository(database)
+        self.conversations = SQLConversationStore(database)
         self.model = ScriptedModel([])
 
     def loader(self, **options: Any) -> MemoryLoader:

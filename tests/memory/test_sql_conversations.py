@@ -1,4 +1,4 @@
-"""Messages in SQLite: in the order of time, each once, channels with their last activity."""
+"""Messages in SQLite and PostgreSQL: in the order of time, each once, channels with their last activity."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from flowengine.errors import DefinitionError
 from flowengine.memory.conversation import Channel, ChannelMessage, ChannelMessages
-from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.sqlite_conversations import SQLiteConversationStore
+from flowengine.memory.sql import SQLDatabase
+from flowengine.memory.sql_conversations import SQLConversationStore
 
 START = datetime(2025, 3, 1, 9, tzinfo=UTC)
 
@@ -22,15 +22,15 @@ TALK = (said("1", 1), said("2", 2, "1"), said("3", 3, "3"), said("4", 4, "1"), s
 
 
 @pytest.fixture
-def store(database: MemoryDatabase) -> SQLiteConversationStore:
-    return SQLiteConversationStore(database)
+def store(any_database: SQLDatabase) -> SQLConversationStore:
+    return SQLConversationStore(any_database)
 
 
 def ids(messages: ChannelMessages) -> list[str]:
     return [each.ts for each in messages.messages]
 
 
-async def test_messages_come_in_the_order_of_time_whatever_the_order_of_adding(store: SQLiteConversationStore):
+async def test_messages_come_in_the_order_of_time_whatever_the_order_of_adding(store: SQLConversationStore):
     await store.add("C1", "general", TALK[::-1])
     found = await store.messages("C1")
     assert found == ChannelMessages("C1", "general", TALK)
@@ -39,7 +39,7 @@ async def test_messages_come_in_the_order_of_time_whatever_the_order_of_adding(s
     assert found.get_thread("99") == ()
 
 
-async def test_the_newest_are_taken_where_there_is_a_limit(store: SQLiteConversationStore):
+async def test_the_newest_are_taken_where_there_is_a_limit(store: SQLConversationStore):
     await store.add("C1", "general", TALK)
     assert ids(await store.messages("C1", limit=2)) == ["5", "6"]
     assert ids(await store.top_level("C1", limit=2)) == ["3", "5"]
@@ -49,7 +49,7 @@ async def test_the_newest_are_taken_where_there_is_a_limit(store: SQLiteConversa
     assert ids(await store.thread("C1", "3")) == ["3", "6"]
 
 
-async def test_a_message_that_is_added_again_is_replaced(store: SQLiteConversationStore):
+async def test_a_message_that_is_added_again_is_replaced(store: SQLConversationStore):
     await store.add("C1", "general", TALK)
     await store.add("C1", "general", [said("5", 5, text="corrected")])
     found = await store.messages("C1")
@@ -57,14 +57,14 @@ async def test_a_message_that_is_added_again_is_replaced(store: SQLiteConversati
     assert found.messages[4].text == "corrected"
 
 
-async def test_channels_do_not_mix(store: SQLiteConversationStore):
+async def test_channels_do_not_mix(store: SQLConversationStore):
     await store.add("C1", "general", TALK[:1])
     await store.add("C2", "random", TALK[1:2])
     assert ids(await store.messages("C1")) == ["1"]
     assert ids(await store.thread("C1", "2")) == []
 
 
-async def test_channels_know_their_last_activity_and_take_the_newest_name(store: SQLiteConversationStore):
+async def test_channels_know_their_last_activity_and_take_the_newest_name(store: SQLConversationStore):
     await store.add("C2", "silent", [])
     await store.add("C1", "old name", TALK)
     await store.add("C1", "general", [said("0", 0)])
@@ -74,10 +74,10 @@ async def test_channels_know_their_last_activity_and_take_the_newest_name(store:
     assert await store.channels(active_since=last + timedelta(seconds=1)) == []
 
 
-async def test_a_channel_that_nobody_has_added_has_its_id_for_a_name(store: SQLiteConversationStore):
+async def test_a_channel_that_nobody_has_added_has_its_id_for_a_name(store: SQLConversationStore):
     assert await store.messages("C9") == ChannelMessages("C9", "C9")
 
 
-async def test_a_channel_has_an_id(store: SQLiteConversationStore):
+async def test_a_channel_has_an_id(store: SQLConversationStore):
     with pytest.raises(DefinitionError, match="a channel needs an id"):
         await store.add("", "general", [])

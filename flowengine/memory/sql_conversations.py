@@ -1,11 +1,10 @@
-"""Messages of channels in SQLite.
+"""Messages of channels in a database.
 
 It knows SQL and the order of time. Who says what to whom is no matter here.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -13,19 +12,25 @@ from typing import Any, Final
 
 from flowengine.errors import DefinitionError
 from flowengine.memory.conversation import Channel, ChannelMessage, ChannelMessages
-from flowengine.memory.database import MemoryDatabase, instant, moment
 from flowengine.memory.scopes import aware
+from flowengine.memory.sql import NO_LIMIT, Connection, SQLDatabase, instant, moment
 
-__all__ = ["SQLiteConversationStore"]
+__all__ = ["SQLConversationStore"]
 
 _NEWEST_FIRST: Final = "ORDER BY at DESC, ts DESC LIMIT ?"
+_MESSAGE: Final = """
+    INSERT INTO message (channel, ts, thread, author, text, at) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (channel, ts) DO UPDATE SET
+        thread = excluded.thread, author = excluded.author, text = excluded.text, at = excluded.at
+"""
+_CHANNEL: Final = "INSERT INTO channel (id, name) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
 _TOP_LEVEL: Final = "(thread IS NULL OR thread = ts)"
 
 
-class SQLiteConversationStore:
-    """A `ConversationStore` in a SQLite file."""
+class SQLConversationStore:
+    """A `ConversationStore` in a SQLite file, or on a PostgreSQL server."""
 
-    def __init__(self, database: MemoryDatabase) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     async def add(self, channel_id: str, channel_name: str, messages: Sequence[ChannelMessage]) -> None:
@@ -51,11 +56,10 @@ class SQLiteConversationStore:
 
     async def channels(self, *, active_since: datetime | None = None) -> Sequence[Channel]:
         where, values = ("", ()) if active_since is None else ("WHERE last_activity >= ?", (_kept(active_since),))
-        query = f"SELECT id, name, last_activity FROM channel {where} ORDER BY name, id"
-        return [
-            Channel(id, name, None if last is None else moment(last))
-            for id, name, last in await self._rows(query, *values)
-        ]
+        query = f"SELECT id, name, last_activity FROM channel {where}"
+        rows = await self._rows(query, *values)
+        found = [Channel(id, name, None if last is None else moment(last)) for id, name, last in rows]
+        return sorted(found, key=lambda each: (each.name, each.id))  # Databases sort texts in orders of their own.
 
     async def _since(self, channel_id: str, where: str, since: datetime | None, limit: int | None) -> ChannelMessages:
         begin = -(2**63) if since is None else _kept(since)
@@ -63,8 +67,8 @@ class SQLiteConversationStore:
 
     async def _messages(self, where: str, *values: Any, limit: int | None) -> tuple[ChannelMessage, ...]:
         """The newest `limit` of them, in the order of time."""
-        query = f"SELECT ts, user, text, at, thread FROM message WHERE {where} {_NEWEST_FIRST}"
-        rows = await self._rows(query, *values, -1 if limit is None else limit)
+        query = f"SELECT ts, author, text, at, thread FROM message WHERE {where} {_NEWEST_FIRST}"
+        rows = await self._rows(query, *values, NO_LIMIT if limit is None else limit)
         return tuple(
             ChannelMessage(ts, user, text, moment(at), thread) for ts, user, text, at, thread in reversed(rows)
         )
@@ -74,21 +78,21 @@ class SQLiteConversationStore:
         return ChannelMessages(channel_id, names[0][0] if names else channel_id, tuple(messages))
 
     async def _rows(self, query: str, *values: Any) -> list[Any]:
-        return await self._database.read(lambda connection: connection.execute(query, values).fetchall())
+        return await self._database.read(partial(_all, query, values))
 
 
-def _add(id: str, name: str, messages: Sequence[ChannelMessage], connection: sqlite3.Connection) -> None:
-    rows = [(id, each.ts, each.thread_ts, each.user, each.text, instant(each.at)) for each in messages]
-    connection.executemany(
-        "INSERT OR REPLACE INTO message (channel, ts, thread, user, text, at) VALUES (?, ?, ?, ?, ?, ?)", rows
-    )
-    last = max((row[-1] for row in rows), default=None)
-    connection.execute(
-        "INSERT INTO channel (id, name, last_activity) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
-        " name = excluded.name,"
-        " last_activity = nullif(max(ifnull(last_activity, ?), ifnull(excluded.last_activity, ?)), ?)",
-        (id, name, last, *[-(2**63)] * 3),
-    )
+def _all(query: str, values: Sequence[Any], connection: Connection) -> list[Any]:
+    return connection.execute(query, values).fetchall()
+
+
+def _add(id: str, name: str, messages: Sequence[ChannelMessage], connection: Connection) -> None:
+    for each in messages:
+        connection.execute(_MESSAGE, (id, each.ts, each.thread_ts, each.user, each.text, instant(each.at)))
+    connection.execute(_CHANNEL, (id, name))
+    if messages:
+        last = max(instant(each.at) for each in messages)
+        later = "UPDATE channel SET last_activity = ? WHERE id = ? AND (last_activity IS NULL OR last_activity < ?)"
+        connection.execute(later, (last, id, last))
 
 
 def _kept(time: datetime) -> int:

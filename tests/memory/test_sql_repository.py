@@ -1,9 +1,10 @@
-"""Memories in SQLite: one holds, none is deleted, and scopes do not mix."""
+"""Memories in SQLite and PostgreSQL: one holds, none is deleted, and scopes do not mix."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from flowengine.errors import DefinitionError
 from flowengine.memory.database import MemoryDatabase
 from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.sqlite_repository import SQLiteMemoryRepository
+from flowengine.memory.sql import SQLDatabase
+from flowengine.memory.sql_repository import SQLMemoryRepository
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 LONG, SHORT = MemoryType.LONG_TERM, MemoryType.SHORT_TERM
@@ -28,11 +30,11 @@ def memory(text: str, at: float, scope: MemoryScope = CHANNEL, id: str = "C1", t
 
 
 @pytest.fixture
-def repository(database: MemoryDatabase) -> SQLiteMemoryRepository:
-    return SQLiteMemoryRepository(database)
+def repository(any_database: SQLDatabase) -> SQLMemoryRepository:
+    return SQLMemoryRepository(any_database)
 
 
-async def test_a_new_memory_closes_the_old_one_and_nothing_is_deleted(repository: SQLiteMemoryRepository):
+async def test_a_new_memory_closes_the_old_one_and_nothing_is_deleted(repository: SQLMemoryRepository):
     await repository.save(memory("first", 0))
     await repository.save(memory("second", 1))
     found = await repository.find_by_scope_and_type(CHANNEL, "C1", SHORT)
@@ -44,14 +46,14 @@ async def test_a_new_memory_closes_the_old_one_and_nothing_is_deleted(repository
     ]
 
 
-async def test_what_held_at_a_time_is_found(repository: SQLiteMemoryRepository):
+async def test_what_held_at_a_time_is_found(repository: SQLMemoryRepository):
     for number in range(3):
         await repository.save(memory(str(number), number))
     at = [await repository.find_by_scope_and_type(CHANNEL, "C1", SHORT, at=day(each)) for each in (-1, 0, 0.5, 1, 9)]
     assert [each and each.text for each in at] == [None, "0", "0", "1", "2"]
 
 
-async def test_a_memory_that_comes_late_enters_the_history_and_what_holds_stays(repository: SQLiteMemoryRepository):
+async def test_a_memory_that_comes_late_enters_the_history_and_what_holds_stays(repository: SQLMemoryRepository):
     for at in (0, 4, 2):
         await repository.save(memory(f"day {at}", at))
     found = await repository.find_by_scope_and_type(CHANNEL, "C1", SHORT)
@@ -65,7 +67,7 @@ async def test_a_memory_that_comes_late_enters_the_history_and_what_holds_stays(
     ]
 
 
-async def test_scopes_and_types_do_not_mix(repository: SQLiteMemoryRepository):
+async def test_scopes_and_types_do_not_mix(repository: SQLMemoryRepository):
     saved = [
         memory("workspace", 0, WORKSPACE, "C1"),
         memory("channel", 0, CHANNEL, "C1"),
@@ -80,7 +82,7 @@ async def test_scopes_and_types_do_not_mix(repository: SQLiteMemoryRepository):
     assert await repository.find_by_scope_and_type(WORKSPACE, "C2", SHORT) is None
 
 
-async def test_recent_memories_of_a_channels_threads_are_found_the_newest_first(repository: SQLiteMemoryRepository):
+async def test_recent_memories_of_a_channels_threads_are_found_the_newest_first(repository: SQLMemoryRepository):
     for channel, ts, at in [
         ("C1", "1", 0),
         ("C1", "2", 5),
@@ -97,24 +99,23 @@ async def test_recent_memories_of_a_channels_threads_are_found_the_newest_first(
     assert await repository.find_recent_thread_memories("C1", 3) == [], "they are long gone"
 
 
-async def test_a_memory_is_saved_open(repository: SQLiteMemoryRepository):
+async def test_a_memory_is_saved_open(repository: SQLMemoryRepository):
     closed = Memory(CHANNEL, "C1", SHORT, "x", day(0), day(1))
     with pytest.raises(DefinitionError, match="what closes it is the next one"):
         await repository.save(closed)
 
 
-async def test_memories_outlive_the_process(repository: SQLiteMemoryRepository, database: MemoryDatabase):
+async def test_memories_outlive_the_connection(repository: SQLMemoryRepository, any_database: Any):
     await repository.save(memory("kept", 0))
-    database.close()
-    other = SQLiteMemoryRepository(MemoryDatabase(database.path))
-    assert await other.find_by_scope_and_type(CHANNEL, "C1", SHORT) == memory("kept", 0)
+    any_database.close()
+    assert await repository.find_by_scope_and_type(CHANNEL, "C1", SHORT) == memory("kept", 0)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=30)
 async def test_whatever_the_order_of_saving_exactly_one_memory_holds_at_each_time(days: list[int]):
     database = MemoryDatabase(":memory:")
-    repository = SQLiteMemoryRepository(database)
+    repository = SQLMemoryRepository(database)
     for number, at in enumerate(days):
         await repository.save(memory(f"{number} of day {at}", at))
     history = await repository.history(CHANNEL, "C1", SHORT)

@@ -1,31 +1,30 @@
-"""Memories in SQLite: what holds, and everything that held before.
+"""Memories in a database: what holds, and everything that held before.
 
 It knows SQL and the rule of validity. What a memory says is other modules' matter.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from flowengine.errors import DefinitionError
-from flowengine.memory.database import MemoryDatabase, instant, moment, scope_number
 from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, aware, thread_scope_id
+from flowengine.memory.sql import Connection, SQLDatabase, instant, moment, scope_number
 
-__all__ = ["SQLiteMemoryRepository"]
+__all__ = ["SQLMemoryRepository"]
 
 _FIELDS: Final = (
     "SELECT kind, id, type, text, valid_from, valid_to FROM memory JOIN scope ON scope.number = memory.scope"
 )
 
 
-class SQLiteMemoryRepository:
-    """A `MemoryRepository` in a SQLite file."""
+class SQLMemoryRepository:
+    """A `MemoryRepository` in a SQLite file, or on a PostgreSQL server."""
 
-    def __init__(self, database: MemoryDatabase) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     async def save(self, memory: Memory) -> None:
@@ -57,11 +56,14 @@ class SQLiteMemoryRepository:
 
     async def _memories(self, where: str, *values: Any) -> list[Memory]:
         query = f"{_FIELDS} {where} ORDER BY valid_from DESC, memory.number DESC"
-        rows = await self._database.read(lambda connection: connection.execute(query, values).fetchall())
-        return [_memory(*row) for row in rows]
+        return [_memory(*row) for row in await self._database.read(partial(_rows, query, values))]
 
 
-def _save(memory: Memory, connection: sqlite3.Connection) -> None:
+def _rows(query: str, values: Sequence[Any], connection: Connection) -> list[Any]:
+    return connection.execute(query, values).fetchall()
+
+
+def _save(memory: Memory, connection: Connection) -> None:
     scope = scope_number(connection, memory.scope.value, memory.scope_id, make=True)
     begin, key = instant(memory.valid_from), (scope, memory.type.value)
     later = "SELECT min(valid_from) FROM memory WHERE scope = ? AND type = ? AND valid_from > ?"
