@@ -12,8 +12,8 @@ from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.memory.database import MemoryDatabase
 from flowengine.memory.scopes import MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.sqlite_conversations import SQLiteConversationStore
-from flowengine.memory.sqlite_repository import SQLiteMemoryRepository
+from flowengine.memory.sql_conversations import SQLConversationStore
+from flowengine.memory.sql_repository import SQLMemoryRepository
 from flowengine.records import ModelCall
 from flowengine.runners.run import Run
 from flowengine.testing.scripted import scripted
@@ -85,7 +85,7 @@ def test_memories_are_kept_in_their_scopes_and_closed_by_the_next_ones(store: Pa
 
     async def kept() -> tuple[list[str], list[str], list[str]]:
         database = MemoryDatabase(store)
-        repository, conversations = SQLiteMemoryRepository(database), SQLiteConversationStore(database)
+        repository, conversations = SQLMemoryRepository(database), SQLConversationStore(database)
         history = await repository.history(MemoryScope.CHANNEL, "general", MemoryType.LONG_TERM)
         thread = await repository.history(MemoryScope.THREAD, thread_scope_id("general", "77"), MemoryType.SHORT_TERM)
         said = await conversations.messages("general")
