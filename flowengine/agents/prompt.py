@@ -75,7 +75,7 @@ def fenced(tag: str, text: str) -> str:
 
 def prompt_text(messages: Iterable[Message]) -> str:
     """The messages as one text, for `_last_prompt`; what passed between model and tools is left out."""
-    return _joined(each.content for each in messages if each.role != "tool" and not each.tool_calls)
+    return _joined([each.content for each in messages if each.role != "tool" and not each.tool_calls])
 
 
 def chat_of(messages: Iterable[Any]) -> list[Message]:
@@ -185,4 +185,4 @@ def _system(*parts: str) -> tuple[Message, ...]:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    return "\n\n".join(part.strip() for part in parts if part.strip())
+    return "\n\n".join([text for part in parts if (text := part.strip())])
