@@ -2,9 +2,10 @@
 
 It knows texts, rows and ranks. Which files there are is known in `code_files`, what they define in `outline`.
 
-A query is compared with the words of each definition, with names and paths alone, and with whole files; the three
-rankings are fused by reciprocal rank. Weights and damping were chosen by docstrings of one half of Python's standard
-library, their texts taken out of the index, and measured on the other half (`tests/bench/retrieval.py`).
+A query is compared with the words of each definition, with names and paths alone, with names letter by letter (for
+`getpreferredencoding` and `chdir`), and with whole files; the four rankings are fused by reciprocal rank. Weights and
+damping were chosen by docstrings of one half of Python's standard library, their texts taken out of the index, and
+measured on the other half (`tests/bench/retrieval.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -24,7 +25,7 @@ from flowengine.providers.outline import Definition, own_lines
 from flowengine.providers.outlining import outline
 from flowengine.retrieval.fusion import Ranking, fused
 from flowengine.retrieval.matching import TOKENIZER, indexed, match_any
-from flowengine.retrieval.terms import stem
+from flowengine.retrieval.terms import asked_terms, stem
 
 __all__ = ["CodeIndex", "Found", "Searched"]
 
@@ -32,9 +33,11 @@ _SECONDS: Final = 10.0
 """That one search may spend on reading files; the next one goes on from there."""
 _POOL: Final = 400
 """Definitions and files that a ranking goes down to."""
-_DAMPING: Final = 20
-_WORDS, _NAMES, _FILES = 1.0, 0.3, 1.0
-"""Weights of the rankings: by all words of a definition, by names and paths, by whole files."""
+_DAMPING: Final = 10
+_BY_WORDS, _BY_NAMES, _BY_LETTERS, _BY_FILES = 1.0, 0.2, 0.6, 1.0
+"""Weights of the rankings. All but the last are of definitions."""
+_SPELLED: Final = 12
+"""Words of a query that are compared with names letter by letter."""
 _NOISE: Final = frozenset(
     map(
         stem,
@@ -47,8 +50,10 @@ _NOISE: Final = frozenset(
     )
 )
 """Words of which programs are full: they say nothing about one of them, and most of a search's time would go there."""
-_BEST: Final = 100
-"""Definitions that a search gives at most."""
+_FURTHER: Final = 0.2
+"""What the next three definitions of a file count beside its best one, when files are put in order."""
+_BEST: Final = (20, 5)
+"""Files that a search gives at most, and definitions of each."""
 _DEAD: Final = 2000
 """Definitions that may be gone while their terms stay, whatever is alive."""
 
@@ -57,17 +62,19 @@ _SCHEMA: Final = (
     "CREATE TABLE units (row INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, definition TEXT)",
     "CREATE INDEX units_of_file ON units (file)",
     f"""CREATE VIRTUAL TABLE unit_terms USING fts5(name, scope, path, words, content='', tokenize="{TOKENIZER}")""",
+    "CREATE VIRTUAL TABLE unit_letters USING fts5(name, scope, content='')",
     f"""CREATE VIRTUAL TABLE file_terms USING fts5(path, words, content='', tokenize="{TOKENIZER}")""",
 )
 """Without the texts, which are in the files. Rows are never used twice: the terms of what is gone find nothing."""
-_BY: Final = (
+_RANKED_UNITS: Final = (
     "SELECT units.row, units.file FROM ("
-    "SELECT rowid AS unit, bm25(unit_terms, {}) AS rank FROM unit_terms WHERE unit_terms MATCH ? ORDER BY rank LIMIT ?"
+    "SELECT rowid AS unit, bm25({0}, {1}) AS rank FROM {0} WHERE {0} MATCH ? ORDER BY rank LIMIT ?"
     ") JOIN units ON units.row = unit ORDER BY rank, unit"
 )
-_BY_WORDS: Final = _BY.format("12, 2, 2, 1")
-_BY_NAMES: Final = _BY.format("3, 2, 2, 0")
-_BY_FILES: Final = (
+_WORDS: Final = _RANKED_UNITS.format("unit_terms", "12, 2, 2, 1")
+_NAMES: Final = _RANKED_UNITS.format("unit_terms", "3, 2, 2, 0")
+_LETTERS: Final = _RANKED_UNITS.format("unit_letters", "1, 0.5")
+_FILES: Final = (
     "SELECT files.row FROM ("
     "SELECT rowid AS file, bm25(file_terms, 10, 1) AS rank FROM file_terms WHERE file_terms MATCH ? "
     "ORDER BY rank LIMIT ?"
@@ -85,9 +92,10 @@ class Found(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """What a search found, best first, and how much of the tree it has seen."""
+    """What a search found, and how much of the tree it has seen."""
 
     found: Sequence[Found]
+    """Of the best file first, and of each file the best first."""
     indexed: int
     """Files that are in the index."""
     files: int
@@ -160,6 +168,7 @@ class CodeIndex:
             self._insert(
                 "unit_terms (rowid, name, scope, path, words)", unit, indexed(name), indexed(scope), place, words
             )
+            self._insert("unit_letters (rowid, name, scope)", unit, _letters(name), _letters(scope))
             whole.append(words)
         self._insert("file_terms (rowid, path, words)", file, place, " ".join(whole))
 
@@ -169,17 +178,20 @@ class CodeIndex:
         match = match_any(query)
         if not match:
             return []
-        words = self._all(_BY_WORDS, match, _POOL)
-        names = self._all(_BY_NAMES, match_any(query, ("name", "scope", "path")), _POOL // 2)
-        files = fused([Ranking([file for (file,) in self._all(_BY_FILES, match, _POOL)])], _DAMPING)
-        units = fused([Ranking(words, _WORDS), Ranking(names, _NAMES)], _DAMPING)
-        total = _WORDS + _NAMES + _FILES
+        rankings = (
+            Ranking(self._all(_WORDS, match, _POOL), _BY_WORDS),
+            Ranking(self._all(_NAMES, match_any(query, ("name", "scope", "path")), _POOL // 2), _BY_NAMES),
+            Ranking(self._all(_LETTERS, _match_letters(query), _POOL // 2), _BY_LETTERS),
+        )
+        units = fused(rankings, _DAMPING)
+        files = fused([Ranking([file for (file,) in self._all(_FILES, match, _POOL)])], _DAMPING)
+        of_units = sum(each.weight for each in rankings)
         scores = {
-            unit: (score * (_WORDS + _NAMES) + files.get(file, 0.0) * _FILES) / total
+            (unit, file): (score * of_units + files.get(file, 0.0) * _BY_FILES) / (of_units + _BY_FILES)
             for (unit, file), score in units.items()
         }
-        best = sorted(scores.items(), key=lambda pair: -pair[1])[:_BEST]
-        return [self._found(unit, score) for unit, score in best]
+        most, of_each = _BEST
+        return [self._found(unit, score) for units in _by_files(scores)[:most] for unit, score in units[:of_each]]
 
     def _found(self, unit: int, score: float) -> Found:
         details = "SELECT path, definition FROM units JOIN files ON files.row = units.file WHERE units.row = ?"
@@ -200,8 +212,37 @@ class CodeIndex:
         return self._connection.execute(f"INSERT INTO {into} VALUES ({marks})", values).lastrowid
 
 
+def _by_files(scores: Mapping[tuple[int, int], float]) -> list[list[tuple[int, float]]]:
+    """(unit, score) of each file, the best first; the files by their best units."""
+    found: dict[int, list[tuple[int, float]]] = {}
+    for (unit, file), score in sorted(scores.items(), key=lambda pair: -pair[1]):
+        found.setdefault(file, []).append((unit, score))
+
+    def standing(units: list[tuple[int, float]]) -> float:
+        return units[0][1] + _FURTHER * sum(score for _, score in units[1:4])
+
+    return sorted(found.values(), key=standing, reverse=True)
+
+
 def _subject(text: str) -> str:
     return " ".join(term for term in indexed(text).split() if term not in _NOISE)
+
+
+def _letters(name: str) -> str:
+    """A name as all runs of three characters in it.
+
+    >>> _letters("chDir_2")
+    'chd hdi dir ir2'
+    """
+    plain = re.sub(r"[\W_]", "", name).lower()
+    return " ".join(plain[at : at + 3] for at in range(len(plain) - 2))
+
+
+def _match_letters(query: str) -> str:
+    """The MATCH expression for names that share such runs with the first longer words of a query."""
+    words = [term for term in asked_terms(query, is_stemmed=False) if len(term) > 3 and term.isascii()]
+    runs = dict.fromkeys(run for word in words[:_SPELLED] for run in _letters(word).split())
+    return " OR ".join(f'"{run}"' for run in runs) or '""'
 
 
 def _made() -> sqlite3.Connection:

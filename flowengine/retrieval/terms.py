@@ -80,15 +80,15 @@ def is_one_spaceless(term: str) -> bool:
     return len(term) == 1 and _RUN.fullmatch(term) is not None
 
 
-def asked_terms(query: str) -> list[str]:
-    """The different terms of a query, stemmed; words that say nothing are left out unless there is nothing else.
+def asked_terms(query: str, *, is_stemmed: bool = True) -> list[str]:
+    """The different terms of a query; words that say nothing are left out unless there is nothing else.
 
     >>> asked_terms("How are the orders counted?"), asked_terms("who are you")
     (['order', 'count'], ['who', 'are', 'you'])
     """
     found = dict.fromkeys(terms(query))
     subject = [term for term in found if term not in _COMMON]
-    return list(dict.fromkeys(map(stem, subject or found)))
+    return list(dict.fromkeys(map(stem, subject or found))) if is_stemmed else subject or list(found)
 
 
 def stems(text: str) -> list[str]:

@@ -1,12 +1,16 @@
-"""What the retrieval tests share: an embedder that counts what it is asked for."""
+"""What the retrieval tests share: an embedder that counts what it is asked for, and the data sets."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from flowengine.errors import TransientModelError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 
 class Colours:
