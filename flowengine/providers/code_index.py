@@ -14,6 +14,7 @@ import json
 import re
 import sqlite3
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from threading import Lock
@@ -111,7 +112,7 @@ class CodeIndex:
         self._tree = tree
         self._seconds = seconds
         self._lock = Lock()
-        self._connection = _made()
+        self._connection = self._opened()
         self._dead = 0
         """Definitions whose terms are still in the index though they are gone."""
 
@@ -129,19 +130,20 @@ class CodeIndex:
         """Take in what is new or changed and let go of what is gone, for so long; how many files are held."""
         rows: list[tuple[str, int, int]] = self._all("SELECT path, modified, size FROM files")
         known = {path: Stamp(modified, size) for path, modified, size in rows}
-        self._connection.execute("BEGIN")
-        for path, stamp in known.items():
-            if listing.files.get(path) != stamp:
-                self._forget(path)
-        until = time.monotonic() + self._seconds
-        for path, stamp in listing.files.items():
-            if time.monotonic() > until:
-                break
-            if known.get(path) != stamp:
-                self._take_in(path, stamp)
-        self._connection.execute("COMMIT")
+        with self._connection:  # All of it, or nothing.
+            self._connection.execute("BEGIN")
+            for path, stamp in known.items():
+                if listing.files.get(path) != stamp:
+                    self._forget(path)
+            until = time.monotonic() + self._seconds
+            for path, stamp in listing.files.items():
+                if time.monotonic() > until:
+                    break
+                if known.get(path) != stamp:
+                    self._take_in(path, stamp)
         if self._dead > _DEAD + self._count("units"):
-            self._connection, self._dead = _made(), 0
+            self._connection.close()
+            self._connection, self._dead = self._opened(), 0
             return self._catch_up(listing)
         return self._count("files")
 
@@ -201,6 +203,13 @@ class CodeIndex:
 
     # --- rows
 
+    def _opened(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        weakref.finalize(self, connection.close)
+        return connection
+
     def _all(self, statement: str, *values: object) -> list[Any]:
         return self._connection.execute(statement, values).fetchall()
 
@@ -243,10 +252,3 @@ def _match_letters(query: str) -> str:
     words = [term for term in asked_terms(query, is_stemmed=False) if len(term) > 3 and term.isascii()]
     runs = dict.fromkeys(run for word in words[:_SPELLED] for run in _letters(word).split())
     return " OR ".join(f'"{run}"' for run in runs) or '""'
-
-
-def _made() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    for statement in _SCHEMA:
-        connection.execute(statement)
-    return connection

@@ -115,8 +115,9 @@ class Compression:
         self._units = units
 
     def cut(self) -> None:
-        present = [(unit.priority, each) for each, unit in self._present() if each in self._middle]
-        self._change([(each, None) for _, each in sorted(present)])
+        loose = [(each, unit) for each, unit in self._present() if each in self._middle and not unit.is_summary]
+        lowest = sorted(loose, key=lambda pair: (pair[1].priority, pair[0]))
+        self._change([(each, None) for each, _ in lowest])
         for each, unit in sorted(self._present(), key=lambda pair: -self._tokens(pair[1])):
             self._reduce(each, unit)
 

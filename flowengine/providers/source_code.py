@@ -133,7 +133,9 @@ class SourceCodeProvider(ContextProvider):
         """Where not all files were searched, the model and whoever reads the receipt are told."""
         if searched.is_whole:
             return []
-        said = catalogue(locale)("source_code.incomplete", searched=searched.indexed, files=searched.files)
+        # Where the look at the folders ended early, nobody knows how many there are.
+        files = f"{searched.files}+" if searched.indexed == searched.files else searched.files
+        said = catalogue(locale)("source_code.incomplete", searched=searched.indexed, files=files)
         return [Fragment(said, self.provider_name, label="not all files were searched")]
 
 

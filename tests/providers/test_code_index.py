@@ -109,6 +109,19 @@ def test_a_file_that_vanishes_while_it_is_indexed_does_not_matter(root: Path, mo
     assert found(index, "cart")[0].startswith("shop/cart.py")
 
 
+def test_an_index_that_failed_half_way_goes_on_from_before(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: str, lines: object) -> None:
+        raise MemoryError
+
+    index = CodeIndex(CodeTree(root))
+    with monkeypatch.context() as patched:
+        patched.setattr(code_index, "outline", fail)
+        with pytest.raises(MemoryError):
+            index.search("cart")
+    assert index.search("cart").is_whole
+    assert found(index, "receipt")
+
+
 def test_binaries_and_broken_encodings_spoil_nothing(root: Path, index: CodeIndex) -> None:
     (root / "image.py").write_bytes(b"\0receipt" * 100)
     (root / "small.js").write_text("function receipt(){}" * 1000)

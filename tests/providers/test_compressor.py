@@ -183,6 +183,14 @@ async def test_a_summary_stands_for_the_middle_and_its_headings_are_those_of_the
     assert "## これまでに行ったこと" in japanese.requests[0].messages[-1].content
 
 
+async def test_a_summary_outlives_what_it_stands_beside() -> None:
+    text = f"{'a long beginning ' * 500}\n\n{paragraphs(60)}\n\n{'a long end ' * 500}"
+    found = await compressed(text, max_tokens=1000, model=ScriptedModel([SUMMARY]))
+    assert SUMMARY in joined(found)
+    assert joined(found).startswith("a long beginning")
+    assert tokens(found) <= 1000
+
+
 async def test_no_model_is_asked_where_milder_means_are_enough() -> None:
     model = ScriptedModel([])
     found = await compressed(fragments_of(transcript(30)), max_tokens=6000, model=model)

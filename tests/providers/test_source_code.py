@@ -137,6 +137,8 @@ def test_where_not_all_files_were_searched_the_prompt_and_the_receipt_say_so(
     )
     *_, last = provider.fragments("pay", (), locale="ja")
     assert "50000 ファイル中 8 ファイル" in last.text
+    monkeypatch.setattr(provider._index, "search", lambda query: searched._replace(is_whole=False))
+    assert "8 of 8+ files" in provider.fragments("pay", ())[-1].text
 
 
 def test_providers_of_one_folder_share_an_index(root: Path) -> None:
