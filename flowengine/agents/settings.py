@@ -171,6 +171,7 @@ _NO_OPTIONS: Final = frozenset(
         *("provider", "messages", "stream", "n", "tools", "tool_choice"),
         *("response_format", "response_schema", "response_name"),
         *("mcp_servers", "context_providers", "context_providers_config", "contexts", "memory", "skills"),
+        *("skill_sandbox", "context_budget"),
     }
 )
 """What the agent itself decides about a call, and what would reach a vendor that can do nothing with it."""

@@ -285,7 +285,7 @@ async def test_an_output_may_be_declared_as_a_json_schema() -> None:
         ({"tool_choice": "auto"}, "'tool_choice' is neither an argument here nor an option of a model call"),
         ({"max_tool_rounds": 0}, "max_tool_rounds must be at least 1, not 0"),
         ({"max_parallel_tools": 0}, "max_parallel_tools must be at least 1"),
-        ({"memory": object()}, "'memory' is neither"),
+        ({"memory": object()}, "agent 'a': memory must be a file, the settings of"),
         ({"output_model": {"name": "string"}}, r"agent 'a': this is no JSON Schema: none of its keys \(name\)"),
         ({"output_model": {"type": "strnig"}}, "this is no JSON Schema: at .*type"),
         ({"output_model": int}, "output_model must be a pydantic class or a JSON Schema"),
