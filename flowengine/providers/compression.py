@@ -24,6 +24,7 @@ from flowengine.context import Fragment
 from flowengine.providers.extraction import ends_of, extracted
 from flowengine.providers.facts import facts_of, facts_text, merged, unseen
 from flowengine.providers.sections import of_pieces
+from flowengine.providers.shortening import MARK
 from flowengine.providers.units import Piece, Unit, units_of
 
 __all__ = ["Compression"]
@@ -118,8 +119,10 @@ class Compression:
         loose = [(each, unit) for each, unit in self._present() if each in self._middle and not unit.is_summary]
         lowest = sorted(loose, key=lambda pair: (pair[1].priority, pair[0]))
         self._change([(each, None) for each, _ in lowest])
-        for each, unit in sorted(self._present(), key=lambda pair: -self._tokens(pair[1])):
-            self._reduce(each, unit)
+        # Each keeps its share at first, so that the longest does not pay for all.
+        for least in (self.room // (len(self._present()) + 1), 1):
+            for each, unit in sorted(self._present(), key=lambda pair: -self._tokens(pair[1])):
+                self._reduce(each, unit, least)
 
     def fragments(self) -> list[Fragment]:
         """What is left, in its order; between the middle and the newest, the list of facts."""
@@ -188,16 +191,16 @@ class Compression:
             return piece
         return piece._replace(text=extracted(piece.text, int(tokens * share), self._asked, self._count))
 
-    def _reduce(self, number: int, unit: Unit) -> None:
-        """Shorten a unit that stays by what is too much: by lines first, then in its middle."""
+    def _reduce(self, number: int, unit: Unit, least: int) -> None:
+        """Shorten a unit by what is too much, its longest piece to `least` tokens: by lines, or else in its middle."""
         for _ in range(_TRIES):
             excess = self._size(self._units) - self.room
             if excess <= 0:
                 return
             longest = max(unit.pieces, key=lambda each: self._count(each.text))
-            room = self._count(longest.text) - excess - 1
-            lines = extracted(longest.text, max(room, 1), self._asked, self._count)
-            text = lines if self._count(lines) <= room else ends_of(longest.text, max(room, 1), self._count)
+            room = max(self._count(longest.text) - excess - 1, least)
+            lines = extracted(longest.text, room, self._asked, self._count)
+            text = lines if self._count(lines) <= room else ends_of(longest.text, room, self._count) or MARK
             if self._count(text) >= self._count(longest.text):
                 return
             unit = unit._replace(
