@@ -16,7 +16,7 @@ from flowengine.providers.factory import ContextProviderFactory
 from flowengine.providers.parameters import ParameterError
 from flowengine.providers.paths import MissingFileError, OutsideError
 from flowengine.providers.provider import ContextProvider
-from flowengine.providers.table import GROUP
+from flowengine.providers.table import GROUP, OURS
 
 create = ContextProviderFactory.create_from_config
 
@@ -144,8 +144,8 @@ def test_providers_of_installed_packages_are_found_by_their_entry_points(monkeyp
 
 def test_every_provider_that_is_ours_describes_itself():
     schemas = ContextProviderFactory.get_available_providers()
-    assert {"conversation", "fixed_file", "custom_data"} <= set(schemas)
-    for name in ("conversation", "fixed_file", "custom_data"):
+    assert set(OURS) <= set(schemas)
+    for name in OURS:
         schema = schemas[name]
         assert schema["description"]
         for parameter in schema["parameters"].values():
