@@ -78,6 +78,21 @@ def import_bare() -> Row:
     return Row("import flowengine, whole process", median * 1000, 100, "ms CPU", (low * 1e3, high * 1e3))
 
 
+def cold_count() -> Row:
+    """The first count of a process, with everything that it has to load; a network that is asked for would be seen."""
+    code = "; ".join(
+        [
+            "import socket",
+            "socket.socket.connect = socket.getaddrinfo = lambda *given, **named: 1 / 0",
+            "from flowengine.llm.tokens import count_tokens",
+            "assert count_tokens('Tea 茶 ' * 100) > 100",
+        ]
+    )
+    median, low, high = cpu_of(sys.executable, "-c", code)
+    bare, _, _ = cpu_of(sys.executable, "-c", "import socket")
+    return Row("token count from cold", median - bare, 0.3, "s CPU", (low - bare, high - bare))
+
+
 def hello() -> Row:
     value = cpu_of(sys.executable, "-m", "flowengine", "run", "flows/hello.yaml", "--quiet")
     return Row("flowengine run flows/hello.yaml", value[0], 1.5, "s CPU", value[1:])
@@ -145,4 +160,4 @@ def _validating(lines: list[str], most: float) -> tuple[float, float, str, tuple
     return median, most, "s CPU", (low, high)
 
 
-ROWS = (large_graph, import_flow, import_memory, import_bare, hello, validate, validate_nested, reuse)
+ROWS = (large_graph, import_flow, import_memory, import_bare, hello, cold_count, validate, validate_nested, reuse)
