@@ -93,10 +93,9 @@ class ToolLoop:
         while True:
             seen = current if self._watch is None else await self._seen(current, self._watch)
             reply = await ask(gateway, model, seen, purpose=purpose)
-            following = await self._following(gateway, current, reply)
-            if following is None:
+            if not reply.tool_calls or not current.tools:
                 return Asked(reply, current.messages[len(request.messages) :])
-            current = following
+            current = await self._following(gateway, current, reply)
 
     async def stream(
         self, gateway: StreamingGateway, model: Model, request: Request, *, purpose: str
@@ -113,13 +112,12 @@ class ToolLoop:
                     else:
                         yield piece
             check_refusal(reply, current)
-            following = await self._following(gateway, current, reply)
-            if following is None:
+            if not reply.tool_calls or not current.tools:
                 yield Asked(reply, current.messages[len(request.messages) :])
                 return
+            current = await self._following(gateway, current, reply)
             if reply.content.strip():
                 yield "\n\n"
-            current = following
 
     async def _seen(self, request: Request, watch: Watch) -> Request:
         messages = await watch.shown(request.messages)
@@ -136,10 +134,8 @@ class ToolLoop:
         tools = self._schemas if self.is_open else ()
         return request if request.tools == tools else replace(request, tools=tools)
 
-    async def _following(self, gateway: Gateway, request: Request, reply: Reply) -> Request | None:
-        """The request after a round of tools; None where the reply is the answer."""
-        if not reply.tool_calls or not request.tools:
-            return None
+    async def _following(self, gateway: Gateway, request: Request, reply: Reply) -> Request:
+        """The request after a round of the tools that the reply asks for."""
         self._rounds_left -= 1
         messages = [*request.messages, *await self._round(gateway, reply)]
         if self._rounds_left <= 0:

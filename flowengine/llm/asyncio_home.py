@@ -40,30 +40,30 @@ class AsyncioHome:
         self._forget = forget
         self._keepers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None]] = {}
 
-    async def begin(self, start: Start[T], timeout: float | None = None) -> Job[T] | DistantJob[T]:
+    def begin(self, start: Start[T], timeout: float | None = None) -> Job[T] | DistantJob[T]:
         """Start a coroutine, for `timeout` seconds at most; it sees the caller's context variables."""
         loop = _own_loop()
         if loop is None:
             return self._thread.begin(start, timeout)
         if loop not in self._keepers:
-            await self._adopt(loop)
+            self._adopt(loop)
         return Job(start, timeout)
 
     async def call(self, start: Start[T], timeout: float | None = None) -> T:
         """Run a coroutine to its end; a `TimeoutError` if it takes longer than `timeout` seconds."""
-        job = await self.begin(start, timeout)
-        return await job.wait()
+        return await self.begin(start, timeout).wait()
 
     def stop(self) -> None:
         """End the thread, and with it the jobs under way in it; to be called at the end of the process."""
         self._thread.stop()
 
-    async def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
         for ended in [each for each in self._keepers if each.is_closed()]:
             del self._keepers[ended]
             self._forget(ended)
         keeper = self._keepers[loop] = self._keeper(loop)
-        await anext(keeper)
+        with suppress(StopIteration):  # it waits for nothing before its `yield`
+            keeper.asend(None).send(None)
 
     async def _keeper(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None]:
         """Closes at the loop's end: a loop that is shut down ends the generators that were begun in it."""

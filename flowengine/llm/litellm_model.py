@@ -106,7 +106,7 @@ class LiteLLMModel:
             except Exception as error:  # foreign code
                 raise as_model_error(error, self.provider, self.name) from error
 
-        job = await LITELLM_LOOP.begin(call, request.timeout)
+        job = LITELLM_LOOP.begin(call, request.timeout)
         iterator = pieces()
         try:
             with receive:

@@ -65,8 +65,12 @@ class RetryingModel:
         )
 
     async def complete(self, request: Request) -> Reply:
-        reply, failed = await self._attempts(partial(self._model.complete, request))
-        return reply._replace(attempts=reply.attempts + failed) if failed else reply
+        try:
+            return await self._model.complete(request)
+        except TransientModelError as error:
+            first = error
+        reply, failed = await self._further(partial(self._model.complete, request), first)
+        return reply._replace(attempts=reply.attempts + failed)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
@@ -77,19 +81,15 @@ class RetryingModel:
             return await open_stream(stack, self._model, request, counted)
 
         async with AsyncExitStack() as stack:
-            pieces, failed = await self._attempts(ask)
+            failed = 0
+            try:
+                pieces = await ask()
+            except TransientModelError as error:
+                pieces, failed = await self._further(ask, error)
             yield pieces
 
-    async def _attempts(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, int]:
-        """What the first attempt that works returns, and how many failed before it."""
-        try:
-            return await attempt(), 0
-        except TransientModelError as error:
-            first = error
-        return await self._further(attempt, first)
-
     async def _further(self, attempt: Callable[[], Awaitable[T]], first: TransientModelError) -> tuple[T, int]:
-        """The same, where an attempt has failed already."""
+        """What the first attempt that works returns, after `first` was the failure of one, and how many failed."""
         import tenacity
 
         jitter = tenacity.wait_random_exponential(multiplier=self._first_wait, max=self._longest_wait)

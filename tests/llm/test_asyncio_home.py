@@ -133,7 +133,8 @@ def test_what_is_kept_for_a_loop_is_closed_in_it_before_it_ends(
 
 def test_a_call_under_way_when_the_loop_ends_disturbs_nobody(home: AsyncioHome, closings: Closings) -> None:
     async def begin() -> None:
-        await home.begin(lambda: asyncio.sleep(60))
+        home.begin(lambda: asyncio.sleep(60))
+        await asyncio.sleep(0.001)
 
     asyncio.run(begin())
     assert len(closings.closed) == 1
