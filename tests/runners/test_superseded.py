@@ -67,14 +67,15 @@ async def test_a_superseded_owner_starts_no_further_node(store: PostgresStore) -
 
 async def test_nodes_that_were_on_their_way_end_undisturbed(store: PostgresStore) -> None:
     ended: list[str] = []
-    lost = anyio.Event()
+    begun, lost = anyio.Event(), anyio.Event()
 
     async def lose(context: Context) -> None:
-        await anyio.lowlevel.checkpoint()
+        await begun.wait()
         take_away(store)
         lost.set()
 
     async def slow(context: Context) -> None:
+        begun.set()
         await lost.wait()
         await anyio.sleep(0.1)
         ended.append("slow")
