@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from flowengine.context import LLMResult as LLMResult
     from flowengine.context import NodeResult as NodeResult
     from flowengine.context import RoutingResult as RoutingResult
+    from flowengine.contexts.manager import ContextManager as ContextManager
+    from flowengine.contexts.result import ToolCallResult as ToolCallResult
+    from flowengine.contexts.typed import TypedContext as TypedContext
     from flowengine.engine.merging import StateKey as StateKey
     from flowengine.errors import FlowEngineError as FlowEngineError
     from flowengine.errors import FlowError as FlowError
@@ -40,7 +43,19 @@ if TYPE_CHECKING:
     from flowengine.nodes.map import MapNode as MapNode
     from flowengine.nodes.retry import Retry as Retry
     from flowengine.nodes.subflow import SubflowNode as SubflowNode
+    from flowengine.providers.compressor import ContextCompressorProvider as ContextCompressorProvider
+    from flowengine.providers.conversation import ConversationHistoryProvider as ConversationHistoryProvider
+    from flowengine.providers.custom_data import CustomDataProvider as CustomDataProvider
+    from flowengine.providers.factory import ContextProviderFactory as ContextProviderFactory
+    from flowengine.providers.filter import ContextFilterProvider as ContextFilterProvider
+    from flowengine.providers.fixed_file import FixedFileProvider as FixedFileProvider
+    from flowengine.providers.long_term_memory import LongTermMemoryProvider as LongTermMemoryProvider
+    from flowengine.providers.provider import ContextProvider as ContextProvider
+    from flowengine.providers.retrieval import RetrievalProvider as RetrievalProvider
+    from flowengine.providers.source_code import SourceCodeProvider as SourceCodeProvider
     from flowengine.runners.run import Run as Run
+    from flowengine.skills.store import SkillStore as SkillStore
+    from flowengine.tools.toolset import ToolSet as ToolSet
 
 _PUBLIC = {
     # Flows and their nodes
@@ -66,6 +81,22 @@ _PUBLIC = {
     "RoutingAgent": "flowengine.agents.routing",
     "EvaluationAgent": "flowengine.agents.evaluation",
     "get_llm": "flowengine.llm.detect",
+    # What enters a prompt
+    "ContextProvider": "flowengine.providers.provider",
+    "ContextProviderFactory": "flowengine.providers.factory",
+    "ConversationHistoryProvider": "flowengine.providers.conversation",
+    "FixedFileProvider": "flowengine.providers.fixed_file",
+    "SourceCodeProvider": "flowengine.providers.source_code",
+    "ContextCompressorProvider": "flowengine.providers.compressor",
+    "ContextFilterProvider": "flowengine.providers.filter",
+    "LongTermMemoryProvider": "flowengine.providers.long_term_memory",
+    "CustomDataProvider": "flowengine.providers.custom_data",
+    "RetrievalProvider": "flowengine.providers.retrieval",
+    "TypedContext": "flowengine.contexts.typed",
+    "ContextManager": "flowengine.contexts.manager",
+    "ToolCallResult": "flowengine.contexts.result",
+    "ToolSet": "flowengine.tools.toolset",
+    "SkillStore": "flowengine.skills.store",
     # What goes in and what comes out
     "Context": "flowengine.context",
     "NodeResult": "flowengine.context",
@@ -86,9 +117,17 @@ __all__ = [
     "Bounds",
     "ConditionNode",
     "Context",
+    "ContextCompressorProvider",
+    "ContextFilterProvider",
+    "ContextManager",
+    "ContextProvider",
+    "ContextProviderFactory",
+    "ConversationHistoryProvider",
+    "CustomDataProvider",
     "EvaluationAgent",
     "EvaluationNode",
     "EvaluationResult",
+    "FixedFileProvider",
     "Flow",
     "FlowBuilder",
     "FlowEngineError",
@@ -97,18 +136,25 @@ __all__ = [
     "FunctionNode",
     "InputField",
     "LLMResult",
+    "LongTermMemoryProvider",
     "LoopNode",
     "MapNode",
     "NodeResult",
     "PartLimits",
+    "RetrievalProvider",
     "Retry",
     "RoutingAgent",
     "RoutingNode",
     "RoutingResult",
     "Run",
     "RunError",
+    "SkillStore",
+    "SourceCodeProvider",
     "StateKey",
     "SubflowNode",
+    "ToolCallResult",
+    "ToolSet",
+    "TypedContext",
     "get_llm",
 ]
 

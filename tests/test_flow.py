@@ -62,6 +62,10 @@ def test_the_public_names_are_those_that_are_promised():
         *("FunctionNode", "ConditionNode", "AgentNode", "RoutingNode", "EvaluationNode"),
         *("LoopNode", "MapNode", "SubflowNode", "ApprovalNode"),
         *("Agent", "RoutingAgent", "EvaluationAgent", "get_llm"),
+        *("ContextProvider", "ContextProviderFactory", "ConversationHistoryProvider", "FixedFileProvider"),
+        *("SourceCodeProvider", "ContextCompressorProvider", "ContextFilterProvider", "LongTermMemoryProvider"),
+        *("CustomDataProvider", "RetrievalProvider"),
+        *("TypedContext", "ContextManager", "ToolCallResult", "ToolSet", "SkillStore"),
         *("Context", "NodeResult", "LLMResult", "RoutingResult", "EvaluationResult"),
         *("FlowEngineError", "FlowError", "RunError"),
     }

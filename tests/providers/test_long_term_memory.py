@@ -195,7 +195,10 @@ def test_the_schema_tells_every_setting_with_its_default():
     [
         ({"scop": "channel"}, "memory has no setting 'scop'; did you mean 'scope'?"),
         ({"scope": "galaxy"}, "memory: 'scope': Input should be 'workspace', 'channel' or 'thread', found 'galaxy'"),
-        ({"threshold": 40}, "memory: 'threshold': Input should be less than or equal to 1, found 40; did you mean 0.4?"),
+        (
+            {"threshold": 40},
+            "memory: 'threshold': Input should be less than or equal to 1, found 40; did you mean 0.4?",
+        ),
         ({"limit": 0}, "memory: 'limit': Input should be greater than or equal to 1"),
         ({"scope": "thread", "scope_id": "C1"}, "memory: 'C1' is no thread's scope id: expected 'channel:ts'"),
     ],
