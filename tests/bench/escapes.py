@@ -195,7 +195,8 @@ time.sleep(0.2)
 os._exit(0)
 """,
     "read files of the machine": """
-for path in ("/etc/shadow", "/etc/passwd", "/etc/hostname", given["secret"], given["home"] + "/.ssh", "/root/.bashrc",
+for path in ("/etc/shadow", "/etc/passwd", "/etc/hostname", given["secret"],
+             given["home"] + "/.ssh", given["home"] + "/.bashrc",
              "/var/log", "/home", "/sys/kernel", "/boot", "/run", "/proc/kcore", "/proc/kallsyms_x", "/mnt"):
     got(path, lambda: os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(10))
 """,
@@ -221,7 +222,7 @@ for folder in ("/", "/usr", "/usr/local/bin", "/etc", "/var", "/dev", "/proc", "
 """,
     "follow links out": """
 for number, target in enumerate((given["secret"], "/proc/1/root" + given["secret"], "/proc/1/cwd/../../etc/shadow",
-        "../../../.." + given["secret"], "/proc/self/root/../../etc/shadow", "/skill/../../../etc/shadow")):
+        "../../../.." + given["secret"], "/proc/self/root" + "/../../etc/shadow", "/skill/../../../etc/shadow")):
     got(target, lambda: open(target).read(5))
     got(f"link to {target}", lambda: os.symlink(target, f"/scratch/{number}") or open(f"/scratch/{number}").read(5))
 got("a hard link", lambda: os.link(given["secret"], "/scratch/hard") is None)

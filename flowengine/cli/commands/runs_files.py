@@ -8,10 +8,11 @@ from pathlib import Path
 import anyio
 import click
 
+from flowengine.cli.lines import put_lines
 from flowengine.cli.options import RUN_ID
 from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, store_option
-from flowengine.cli.terminal import Results, complain
+from flowengine.cli.terminal import complain
 from flowengine.errors import StoreUnavailableError
 from flowengine.journal.masked import masked
 from flowengine.journal.parcel import pack_run, store_run, unpack_run
@@ -31,16 +32,8 @@ def export_run(reference: str, output: str | None, hides: bool, store: str | Non
     with journals(chosen_store(store)) as kept:
         events = read(kept, kept.find(reference))
     lines = list(pack_run(list(masked(events)) if hides else events))
-    if output is None:
-        results = Results()
-        for line in lines:
-            results.line(line)
-        return 0
-    try:
-        Path(output).write_text("\n".join([*lines, ""]), "utf-8")
-    except OSError as error:
-        raise StoreUnavailableError(f"{output} cannot be written: {error.strerror}") from error
-    complain(f"wrote {output}: {len(lines) - 1} events")
+    if put_lines(lines, output):
+        complain(f"wrote {output}: {len(lines) - 1} events")
     return 0
 
 

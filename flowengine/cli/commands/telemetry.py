@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
+from flowengine.cli.lines import put_lines
 from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, store_option
-from flowengine.cli.terminal import Results, complain
-from flowengine.errors import StoreUnavailableError
+from flowengine.cli.terminal import complain
 from flowengine.telemetry.jsonl import lines_of
 from flowengine.telemetry.spans import spans_of
 
@@ -36,14 +34,6 @@ def command(references: tuple[str, ...], otlp: str | None, output: str | None, c
         complain(f"sent {sum(map(len, traces))} spans to {otlp}")
         return 0
     lines = [line for spans in traces for line in lines_of(spans)]
-    if output is None:
-        results = Results()
-        for line in lines:
-            results.line(line)
-        return 0
-    try:
-        Path(output).write_text("\n".join([*lines, ""]), "utf-8")
-    except OSError as error:
-        raise StoreUnavailableError(f"{output} cannot be written: {error.strerror}") from error
-    complain(f"wrote {output}: {len(lines)} spans")
+    if put_lines(lines, output):
+        complain(f"wrote {output}: {len(lines)} spans")
     return 0
