@@ -46,10 +46,10 @@ def confined(command: Sequence[str], skill: Path, limits: Limits, seccomp: int, 
     if is_root:
         outer = [*_bwrap(), *_seen(skill), *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
         inner = [*_bwrap(), *_apart(), *("--ro-bind", "/", "/"), *_own(limits, seccomp)]
-        chain = [*outer, "--symlink", SCRATCH, "/tmp", "--", *_as_nobody(), *inner]
+        chain = [*outer, *_short_way(), "--", *_as_nobody(), *inner]
     else:
         chain = [*_bwrap(), *_apart(), *_seen(skill), *_own(limits, seccomp)]
-        chain += ["--symlink", SCRATCH, "/tmp", "--remount-ro", "/"]
+        chain += [*_short_way(), "--remount-ro", "/"]
     return [*_timed(limits), *chain, "--", *limited(limits), *command]
 
 
@@ -116,6 +116,12 @@ def _seen(skill: Path) -> list[str]:
             above = [part for each in reversed(Path(place).parents[:-1]) for part in ("--dir", str(each))]
             places += [*above, "--ro-bind", place, place]  # Folders that are made on the way would be closed to others.
     return [*places, "--ro-bind", os.path.realpath(skill), SKILL]
+
+
+def _short_way() -> list[str]:
+    """`/tmp` leads to the scratch folder, unless this Python itself lives below `/tmp`: then nothing else is there."""
+    is_taken = any(Path(each).is_relative_to("/tmp") for each in _prefixes())
+    return [] if is_taken else ["--symlink", SCRATCH, "/tmp"]
 
 
 def _prefixes() -> Iterator[str]:

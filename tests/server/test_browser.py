@@ -122,7 +122,7 @@ def test_a_flow_is_started_in_its_page_and_the_run_is_cancelled_in_its_own(tab: 
     tab.fill("[name='form.text']", "oh")
     tab.click("button:text('Start')")
     tab.wait("document.querySelector('#status')?.textContent.includes('succeeded')", 10)
-    assert "OH" in tab.inner_html(".folds")
+    tab.wait("document.querySelector('.folds')?.innerHTML.includes('OH')", 10)
     tab.goto(f"{server.url}/flows/sleep")
     tab.click("text=Start it")
     tab.fill("[name=form]", "{}") if tab.query_selector("[name=form]") else None

@@ -93,8 +93,21 @@ class RunPage {
     this.newest.apply(line);
     if (["start", "finish", "fail", "cancel"].includes(line.kind)) this.panel.writing.delete(line.node);
     if (line.kind === "end" && !["waiting", "paused"].includes(line.status)) source.close();
+    if (line.kind === "end") this.showOutcome();
     if (line.node !== undefined && line.node === this.node && line.kind !== "end") this.isStale = true;
     this.paintSoon();
+  }
+
+  // What the run gave, from the same page again: only the server words it.
+  async showOutcome() {
+    try {
+      const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
+      const page = answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+      const fresh = page?.querySelector(".folds");
+      if (fresh) document.querySelector(".folds")?.replaceChildren(...fresh.childNodes);
+    } catch {
+      // The server is away; the page as it is says that the run has ended.
+    }
   }
 
   // --- the place: node and moment, in the address
