@@ -10,6 +10,7 @@ from flowengine.cli.terminal import complain
 from flowengine.engine.events import RunStarted
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
+from flowengine.spec.carried import place_of
 
 __all__ = ["flow_of"]
 
@@ -29,7 +30,8 @@ def flow_of(started: RunStarted, file: str | None, model: Any) -> Flow:
     if started.source is None:
         raise DefinitionError(f"the flow file '{path}' of run {started.run_id} is gone: name it with --flow FILE")
     complain(f"notice: '{path}' is gone; the run goes on with the text that it was started with")
-    return Flow.from_text(started.source, path, model=model, environ=environment())
+    place = place_of(started.path, str(started.settings.get("folder", "")))
+    return Flow.from_text(started.source, place, model=model, environ=environment())
 
 
 def _where(path: str, folder: str) -> str:

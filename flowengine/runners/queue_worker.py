@@ -37,6 +37,7 @@ from flowengine.runners.local import resume
 from flowengine.runners.queue import TASK, close_run, opened
 from flowengine.runners.run import Run
 from flowengine.spec.builder import load_plan
+from flowengine.spec.carried import place_of
 
 __all__ = ["Pace", "work"]
 
@@ -202,12 +203,10 @@ class _Worker:
 
 
 def _plan_of(started: RunStarted, environ: Mapping[str, str]) -> Plan:
-    """The flow as the run has it; what it names beside itself is looked for where the run was submitted, or here."""
+    """The flow as the run has it. What it names beside itself is looked for in the worker's own project."""
     if started.source is None:
         raise RunNotFoundError(f"run {started.run_id} is of a flow built in Python, which no worker has")
-    path = started.path or "flow.yaml"
-    there = os.path.join(str(started.settings.get("folder", "")), path)
-    path = there if os.path.isdir(os.path.dirname(there) or ".") else path
+    path = place_of(started.path or "flow.yaml", str(started.settings.get("folder", "")))
     return load_plan(path, text=started.source, model=started.settings.get("model"), environ=environ)
 
 

@@ -76,6 +76,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker runs the code of the project that it was started in."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def store() -> Iterator[PostgresStore]:
     made = PostgresStore(empty_database(), "full")
