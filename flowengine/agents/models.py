@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from flowengine.agents.readings import Readings
 from flowengine.agents.settings import CallSettings
 from flowengine.agents.surroundings import Surroundings
+from flowengine.errors import ModelConfigError
 from flowengine.llm.detect import default_model, detect, get_llm
 from flowengine.llm.fallback import FallbackModel
 from flowengine.llm.litellm_model import LiteLLMModel
@@ -20,6 +21,7 @@ from flowengine.llm.model import Model
 from flowengine.llm.priced import said_price, with_price
 from flowengine.llm.provider import ProviderSettings
 from flowengine.llm.retrying import RetryingModel
+from flowengine.llm.vendors import needs_key
 
 __all__ = ["open_model", "prepare_model"]
 
@@ -94,8 +96,20 @@ def _named(model: str, max_retries: int, around: Surroundings) -> Model:
     if around.providers:
         provider, _ = detect(model, environ=around.environ)
         said = around.providers.get(provider, said)
+        if said.is_foreign and needs_key(provider):
+            raise ModelConfigError(
+                f"the run asks for {provider} at {said.base_url}, and keys go only to addresses that are named here: "
+                f"write it into `providers` of this machine's project file"
+            )
     address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
-    made = get_llm(model, environ=around.environ, max_retries=max_retries, limits=said.limits, **address)
+    made = get_llm(
+        model,
+        environ=around.environ,
+        max_retries=max_retries,
+        limits=said.limits,
+        limiters=around.limiters,
+        **address,
+    )
     price = said_price(around.prices, model, made.provider, made.name)
     return made if price is None else with_price(made, price)
 

@@ -33,3 +33,5 @@ class ProviderSettings(NamedTuple):
     base_url: str | None = None
     """Its address; None leaves it to the environment."""
     limits: RateLimits | None = None
+    is_foreign: bool = False
+    """Whether the address is one that somebody else named: no key of this machine is sent there."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["ALIASES", "OTHERS", "VENDORS", "Vendor"]
+__all__ = ["ALIASES", "OTHERS", "VENDORS", "Vendor", "needs_key"]
 
 
 class Vendor(NamedTuple):
@@ -121,3 +121,13 @@ ALIASES: Final = {
     "vertex": "vertex_ai",
 }
 """Other spellings, most of them litellm's."""
+
+
+def needs_key(provider: str) -> bool:
+    """Whether a key goes with each call, from a variable or from where a vendor's own library finds it.
+
+    >>> needs_key("ollama"), needs_key("openai"), needs_key("bedrock")
+    (False, True, True)
+    """
+    vendor = VENDORS.get(provider)
+    return vendor is None or bool(vendor.key_variables)

@@ -52,6 +52,8 @@ class Plan:
     """Where they are read from."""
     path: str | None = None
     source: str | None = None
+    baggage: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What another machine needs beside the source to build the plan (`flowengine.spec.baggage`)."""
 
     @cached_property
     def fingerprints(self) -> Mapping[str, str]:

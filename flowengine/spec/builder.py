@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -20,6 +21,8 @@ from flowengine.nodes.node import FlowNode
 from flowengine.nodes.plan import Plan, assemble
 from flowengine.nodes.retry import Retry
 from flowengine.spec.agents import AgentMaker
+from flowengine.spec.baggage import packed
+from flowengine.spec.files import DISK, FlowFiles
 from flowengine.spec.kinds import Kinds
 from flowengine.spec.levels import NodePath, key_path, level_of
 from flowengine.spec.loader import load_flow
@@ -40,14 +43,18 @@ def load_plan(
     text: str | None = None,
     model: str | None = None,
     environ: Mapping[str, str] = os.environ,
+    project: Project | None = None,
+    files: FlowFiles = DISK,
 ) -> Plan:
     """The plan of a flow file, or of its text. `FlowError` holds every problem.
 
-    `environ` goes before the `.env` file of the project's root.
+    `environ` goes before the `.env` file of the project's root. `project`: instead of the one that the file lies in;
+    `files`: where the flows are that it runs as nodes.
     """
-    project = find_project(path)
-    spec = load_flow(path, text=text, project=project)
-    return build(spec, project, model=model, environ=read_environment(project.root, environ))
+    project = project or find_project(path)
+    spec = load_flow(path, text=text, project=project, files=files)
+    plan = build(spec, project, model=model, environ=read_environment(project.root, environ))
+    return replace(plan, baggage=packed(spec, project))
 
 
 def build(

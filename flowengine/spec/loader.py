@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.spec.checks import check
+from flowengine.spec.files import DISK, FlowFiles
 from flowengine.spec.mending import mend
 from flowengine.spec.positions import SourceText
 from flowengine.spec.project import Project
@@ -23,7 +24,7 @@ from flowengine.spec.schema import FlowSpec
 from flowengine.spec.shapes import is_map
 from flowengine.spec.subflows import Subflows
 from flowengine.spec.translate import Problem, problems_of
-from flowengine.spec.yaml_text import MAX_BYTES, decode, parse_yaml
+from flowengine.spec.yaml_text import decode, parse_yaml
 
 __all__ = ["Loaded", "check_file", "check_text", "load_flow"]
 
@@ -36,14 +37,20 @@ class Loaded(NamedTuple):
 
 
 def load_flow(
-    path: str | PathLike[str] | None = None, *, text: str | None = None, project: Project | None = None
+    path: str | PathLike[str] | None = None,
+    *,
+    text: str | None = None,
+    project: Project | None = None,
+    files: FlowFiles = DISK,
 ) -> FlowSpec:
     """The flow of a file, or of a text (then the path only names it). `FlowError` holds all problems.
+
+    `files`: where the flows are that it runs as nodes.
 
     >>> load_flow(text="{flowengine: v1, name: hello, nodes: {greet: {prompt: Say hello.}}}").name
     'hello'
     """
-    loaded = _load(path, text, project, warnings=False)
+    loaded = _load(path, text, project, warnings=False, files=files)
     if loaded.spec is None:
         raise FlowError(loaded.diagnostics)
     return loaded.spec
@@ -61,10 +68,16 @@ def check_text(
     return _load(path, text, project, warnings=True).diagnostics
 
 
-def _load(path: str | PathLike[str] | None, text: str | None, project: Project | None, warnings: bool) -> Loaded:
+def _load(
+    path: str | PathLike[str] | None,
+    text: str | None,
+    project: Project | None,
+    warnings: bool,
+    files: FlowFiles = DISK,
+) -> Loaded:
     """The flow with those that it runs as nodes. Their problems follow its own."""
     where = None if path is None else Path(path)
-    subflows = Subflows(_load_inner, where)
+    subflows = Subflows(_load_inner, where, files)
     spec, problems = _load_one(where, text, project, subflows, warnings)
     if not subflows.problems:
         return Loaded(spec, problems)
@@ -79,7 +92,7 @@ def _load_one(
     where: Path | None, text: str | None, project: Project | None, subflows: Subflows, warnings: bool
 ) -> Loaded:
     file = None if where is None else str(where)
-    read = _text_of(where, text, file)
+    read = _text_of(where, text, subflows.files)
     if isinstance(read, Diagnostic):
         return Loaded(None, [read])
     parsed = parse_yaml(read, file)
@@ -100,19 +113,12 @@ def _load_one(
     return Loaded(None if failed else spec, _sorted(problems))
 
 
-def _text_of(path: Path | None, text: str | None, file: str | None) -> str | Diagnostic:
+def _text_of(path: Path | None, text: str | None, files: FlowFiles) -> str | Diagnostic:
     if text is not None:
-        return decode(text.encode("utf-8", "surrogatepass"), file)
+        return decode(text.encode("utf-8", "surrogatepass"), None if path is None else str(path))
     if path is None:
         raise TypeError("load_flow() needs a path or a text")
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            return Diagnostic("FE102", f"the file has {size:,} bytes; it may have {MAX_BYTES:,}", file, 1, 1)
-        return decode(path.read_bytes(), file)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return Diagnostic("FE101", f"cannot read the file: {reason}", file)
+    return files.text(path)
 
 
 _ROUNDS: Final = 4

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.errors import Diagnostic, ProjectError
+from flowengine.spec.files import FlowFiles
 from flowengine.spec.project import Problem, Project
 from flowengine.spec.schema import FlowSpec
 
@@ -39,8 +40,9 @@ class _File(NamedTuple):
 class Subflows:
     """What one load has opened so far, and the files that it is in the midst of."""
 
-    def __init__(self, load: Load, first: Path | None) -> None:
+    def __init__(self, load: Load, first: Path | None, files: FlowFiles) -> None:
         self.problems: list[Diagnostic] = []
+        self.files = files
         self._load = load
         self._opened: dict[Path, _Opened] = {}
         self._open: list[_File] = []
@@ -58,7 +60,7 @@ class Subflows:
         if circle is not None:
             return Problem("FE226", f"the flows run each other without an end: {circle}")
         if path not in self._opened:
-            problem = _unreadable(path, shown) or self._too_many()
+            problem = self.files.unreadable(path, shown) or self._too_many()
             if problem is not None:
                 return problem
             self._opened[path] = self._loaded(_File(path, shown), project)
@@ -108,16 +110,3 @@ def _resolved(flow: str, base: Path, project: Project) -> Path | Problem:
         return Problem("FE503", str(error))
     except (OSError, ValueError, RuntimeError) as error:
         return Problem("FE225", f"'{flow}' cannot be a path: {error}")
-
-
-def _unreadable(path: Path, shown: Path) -> Problem | None:
-    """Why a file is not even to be opened."""
-    try:
-        if path.is_file():
-            return None
-        if path.exists():
-            return Problem("FE225", f"'{shown}' is no file")
-        near = [each.name for each in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-    except (OSError, ValueError) as error:
-        return Problem("FE225", f"'{shown}' cannot be read: {error}")
-    return Problem("FE225", f"there is no file '{shown}'", did_you_mean(path.name, near))
