@@ -1,4 +1,5 @@
-"""What agents find where they run: the environment with its keys, and what a project says of vendors and prices.
+"""What agents find where they run: the environment with its keys, what a project says of vendors and prices, and
+who keeps the vendors' limits.
 
 Data only. Who runs an agent hands it on; an agent that is given nothing looks at the process's own
 environment, at the time when it needs it.
@@ -13,6 +14,7 @@ from typing import Final
 
 from flowengine.llm.pricing import Price
 from flowengine.llm.provider import ProviderSettings
+from flowengine.llm.rate import Limiters, limiter_for
 
 __all__ = ["PROCESS", "Surroundings"]
 
@@ -29,6 +31,10 @@ class Surroundings:
     """Holds keys, so it is not shown."""
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    limiters: Limiters = field(default=limiter_for, repr=False)
+    """Keep the limits of `providers`."""
+    stand_in: str | None = field(default=None, repr=False)
+    """A model that is asked in place of every other that is given by name."""
 
 
 PROCESS: Final = Surroundings()

@@ -16,7 +16,7 @@ from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.model import Model
 from flowengine.llm.offline import OfflineModel
 from flowengine.llm.provider import RateLimits
-from flowengine.llm.rate import RateLimitedModel, limiter_for
+from flowengine.llm.rate import Limiters, RateLimitedModel, limiter_for
 from flowengine.llm.retrying import RetryingModel
 from flowengine.llm.vendors import ALIASES, OTHERS, VENDORS, Vendor
 
@@ -139,9 +139,10 @@ def get_llm(
     require_key: bool = True,
     max_retries: int = 3,
     limits: RateLimits | None = None,
+    limiters: Limiters = limiter_for,
     **settings: Any,
 ) -> Model:
-    """The model that a name means, with its retries and, where given, the vendor's limits.
+    """The model that a name means, with its retries and, where given, the vendor's limits, which `limiters` keep.
 
     `settings` are further arguments of every call (`api_base`, `api_version`); `environ` is where
     keys and addresses are read from. Raises `ModelConfigError` for an unknown provider, and for a
@@ -155,7 +156,7 @@ def get_llm(
         return OfflineModel()
     made: Model = LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)
     if limits is not None:
-        made = RateLimitedModel(made, limiter_for(vendor.name, limits))
+        made = RateLimitedModel(made, limiters(vendor.name, limits))
     return RetryingModel(made, max_retries) if max_retries else made
 
 

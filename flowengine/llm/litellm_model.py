@@ -51,11 +51,11 @@ class LiteLLMModel:
 
     async def supports_schema(self) -> bool:
         """Whether litellm knows that the vendor follows a JSON Schema by itself."""
-        return self._follows_schemas(await self._litellm())
+        return self._follows_schemas(await self.ready())
 
     async def complete(self, request: Request) -> Reply:
         self._check_outbound(request)
-        litellm = await self._litellm()
+        litellm = await self.ready()
         started = time.perf_counter()
         arguments = self._arguments(litellm, request)
 
@@ -74,7 +74,7 @@ class LiteLLMModel:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         self._check_outbound(request)
-        litellm = await self._litellm()
+        litellm = await self.ready()
         send, receive = anyio.create_memory_object_stream[str | Reply](math.inf)
         post = post_to_this_loop()
         started = time.perf_counter()
@@ -120,7 +120,8 @@ class LiteLLMModel:
     def _check_outbound(self, request: Request) -> None:
         check_outbound(self._full_name, self._settings, request.extra)
 
-    async def _litellm(self) -> Any:
+    async def ready(self) -> Any:
+        """litellm, loaded; a call made from now on goes out at once."""
         silence_warnings()
         return litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
 

@@ -1,8 +1,8 @@
 """Limits that a vendor sets: requests and tokens a minute, calls at once.
 
-One `RateLimiter` a vendor is shared by all nodes of a process (`limiter_for`). Every call reserves
-its place when it asks, so the order is the order of asking, and sleeps just once, until its turn.
-A minute is any 60 seconds. A limit is kept per process, not between machines.
+Every call reserves its place when it asks, so the order is the order of asking, and sleeps just once, until its
+turn. A minute is any 60 seconds. Who gives out turns is a `Limiter`: here one that is shared by all nodes of a
+process (`limiter_for`); those who share limits with other processes hand in their own (`Limiters`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
@@ -23,7 +23,27 @@ from flowengine.llm.schema_support import supports_schema
 from flowengine.llm.slots import Slots
 from flowengine.llm.tokens import estimate_tokens
 
-__all__ = ["RateLimitedModel", "RateLimiter", "limiter_for"]
+__all__ = ["Limiter", "Limiters", "RateLimitedModel", "RateLimiter", "Turn", "limiter_for"]
+
+
+class Turn(Protocol):
+    """A call's turn, which has come."""
+
+    def took(self, tokens: int) -> None:
+        """The call is over, and took so many tokens."""
+        ...
+
+
+class Limiter(Protocol):
+    """Lets calls to one vendor through at the pace of its limits."""
+
+    def turn(self, tokens: int) -> AbstractAsyncContextManager[Turn | None]:
+        """Hold a turn for a call of about so many tokens; None where these are not counted."""
+        ...
+
+
+Limiters: TypeAlias = Callable[[str, RateLimits], Limiter]
+"""The limiter of a vendor with such limits: the same one for all who ask."""
 
 
 @dataclass(slots=True)
@@ -32,6 +52,9 @@ class _Entry:
 
     at: float
     tokens: int
+
+    def took(self, tokens: int) -> None:
+        self.tokens = tokens
 
 
 class _Minute:
@@ -76,8 +99,7 @@ class RateLimiter:
         self._is_timed = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
 
     @asynccontextmanager
-    async def turn(self, tokens: int) -> AsyncGenerator[_Entry | None]:
-        """Hold a turn for a call of about so many tokens; correct the entry once they are known."""
+    async def turn(self, tokens: int) -> AsyncGenerator[Turn | None]:
         async with AsyncExitStack() as stack:
             if self._slots is not None:
                 await stack.enter_async_context(self._slots.taken())
@@ -103,11 +125,15 @@ def limiter_for(provider: str, limits: RateLimits) -> RateLimiter:
 
 
 class RateLimitedModel:
-    """Wraps a model so that its calls wait for their turn. Goes inside of retries: each attempt counts."""
+    """Wraps a model so that its calls wait for their turn. Goes inside of retries: each attempt counts.
 
-    def __init__(self, model: Model, limiter: RateLimiter) -> None:
+    A turn that has come is used at once: a model that has something to load (`ready`) loads it before it asks.
+    """
+
+    def __init__(self, model: Model, limiter: Limiter) -> None:
         self._model = model
         self._limiter = limiter
+        self._ready: Callable[[], Awaitable[Any]] | None = getattr(model, "ready", None)
 
     @property
     def name(self) -> str:
@@ -125,9 +151,11 @@ class RateLimitedModel:
         return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
-        async with self._limiter.turn(_expected_tokens(request)) as entry:
+        if self._ready is not None:
+            await self._ready()
+        async with self._limiter.turn(_expected_tokens(request)) as turn:
             reply = await self._model.complete(request)
-            _correct(entry, reply)
+            _correct(turn, reply)
             return reply
 
     @asynccontextmanager
@@ -135,10 +163,12 @@ class RateLimitedModel:
         async def pieces() -> AsyncGenerator[str | Reply]:
             async for piece in stream:
                 if isinstance(piece, Reply):
-                    _correct(entry, piece)
+                    _correct(turn, piece)
                 yield piece
 
-        async with self._limiter.turn(_expected_tokens(request)) as entry, self._model.stream(request) as stream:
+        if self._ready is not None:
+            await self._ready()
+        async with self._limiter.turn(_expected_tokens(request)) as turn, self._model.stream(request) as stream:
             yield pieces()
 
 
@@ -147,7 +177,7 @@ def _expected_tokens(request: Request) -> int:
     return sum(estimate_tokens(each.content) for each in request.messages) + (request.max_tokens or 0)
 
 
-def _correct(entry: _Entry | None, reply: Reply) -> None:
+def _correct(turn: Turn | None, reply: Reply) -> None:
     prompt, completion, _ = reply.usage
-    if entry is not None and prompt is not None:
-        entry.tokens = prompt + (completion or 0)
+    if turn is not None and prompt is not None:
+        turn.took(prompt + (completion or 0))
