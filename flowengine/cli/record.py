@@ -8,14 +8,17 @@ from typing import Any
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import RunNotFoundError, StoreCorruptError, did_you_mean
+from flowengine.journal.classes import only_looking
 from visualize.progress import Progress
 
 __all__ = ["beginning", "folded", "node_events", "read", "records_of"]
 
 
 def read(store: JournalStore, run_id: str) -> Sequence[Event]:
-    """The events of a run, of which there is at least the first."""
-    events = store.events(run_id)
+    """The events of a run, of which there is at least the first. To look at: values of the flow's own classes
+    come as what they held."""
+    with only_looking():
+        events = store.events(run_id)
     beginning(events)
     return events
 

@@ -11,6 +11,7 @@ from flowengine.cli.plain import event_line
 from flowengine.cli.terminal import Results, complain, has_live_stderr
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
+from flowengine.journal.classes import only_looking
 from visualize.progress import Progress
 
 __all__ = ["Reporting", "follow", "watching"]
@@ -67,7 +68,9 @@ def follow(store: JournalStore, run_id: str, reporting: Reporting, results: Resu
     progress, seen = Progress(), 0
     with watching(progress, reporting, results) as listener, suppress(KeyboardInterrupt):
         while True:
-            for event in store.events(run_id, seen):
+            with only_looking():
+                events = store.events(run_id, seen)
+            for event in events:
                 listener(event)
                 seen += 1
             if progress.finished is not None:

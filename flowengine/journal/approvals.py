@@ -16,6 +16,7 @@ from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, did_you_mean
+from flowengine.journal.classes import only_looking
 from flowengine.records import Answered, Asked
 
 __all__ = ["answer", "open_questions"]
@@ -53,7 +54,9 @@ async def answer(
     at = time() if now is None else now
     journal = store.open(run_id)
     try:
-        path, asked = _question(run_id, journal.read(), node)
+        with only_looking():
+            events = journal.read()
+        path, asked = _question(run_id, events, node)
         _check(path, asked, choice, form, at)
         journal.append(NodeRecorded(path, at, Answered(choice, comment, by, form)))
         waiting = journal.commit(True)

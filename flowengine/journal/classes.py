@@ -1,18 +1,39 @@
 """The names of users' classes: how an instance's class is written down, and how it is found again.
 
 A class is named `module:QualName`. It is looked up among what is loaded already, by plain dictionary
-reads: reading a run imports no module and calls no code that the run's file names.
+reads: reading a run imports no module and calls no code that the run's file names. So whoever goes on with
+a run loads its flow first, and whoever only looks at one takes what a class held in the place of an instance.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from flowengine.errors import JournalError
 
-__all__ = ["class_name", "find_class"]
+__all__ = ["class_name", "find_class", "is_only_looking", "only_looking"]
+
+_looking: Final = ContextVar("only_looking", default=False)
+
+
+@contextmanager
+def only_looking() -> Generator[None]:
+    """For whoever shows a run and does not go on with it: a value whose class is not loaded, or has changed
+    since, comes as what it held (the fields of a model as a dict, the name of an enum's member)."""
+    token = _looking.set(True)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+
+
+def is_only_looking() -> bool:
+    return _looking.get()
 
 
 def class_name(kind: type[Any]) -> str | None:

@@ -23,7 +23,7 @@ from pydantic_core import TzInfo
 
 from flowengine.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import JournalError, StoreCorruptError
-from flowengine.journal.classes import find_class
+from flowengine.journal.classes import find_class, is_only_looking
 from flowengine.journal.pack import TUPLES
 from flowengine.values import FrozenDict, FrozenList
 
@@ -91,6 +91,20 @@ def _our_model(kind: type[BaseModel]) -> Callable[[Any], Any]:
 
 
 # --- instances of users' classes ------------------------------------------------------------------
+
+
+def _instance(read: Callable[..., Any]) -> Callable[[Any], Any]:
+    """An instance, or for those who only look what it held."""
+
+    def reading(parts: Any) -> Any:
+        try:
+            return read(*parts)
+        except JournalError:
+            if is_only_looking():
+                return parts[1]
+            raise
+
+    return reading
 
 
 def _read_enum(name: str, member: str | int) -> Enum:
@@ -173,10 +187,10 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$decimal": Decimal,
     "$uuid": lambda digits: UUID(hex=digits),
     "$path": _spread(_read_path),
-    "$enum": _spread(_read_enum),
-    "$model": _spread(_read_model),
-    "$named": _spread(_read_named),
-    "$dataclass": _spread(_read_dataclass),
+    "$enum": _instance(_read_enum),
+    "$model": _instance(_read_model),
+    "$named": _instance(_read_named),
+    "$dataclass": _instance(_read_dataclass),
     **{f"${kind.__name__}": _our_model(kind) for kind in (LLMResult, RoutingResult, EvaluationResult)},
     **{f"${name}": _spread(kind) for name, kind in TUPLES.items()},
 }

@@ -19,6 +19,7 @@ from flowengine.context import EMPTY
 from flowengine.engine.events import RunFinished
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.journal.classes import only_looking
 from flowengine.journal.parcel import store_run
 from flowengine.journal.postgres import PostgresStore
 from flowengine.nodes.plan import Plan
@@ -100,7 +101,8 @@ async def requeue(
     store: PostgresStore, run_id: str, *, queue: str | None = None, priority: int = 0, at: datetime | None = None
 ) -> None:
     """Let a worker go on with a run that has stopped or waited; `JournalError` where it is in a queue already."""
-    first: Any = store.events(run_id)[0]
+    with only_looking():
+        first: Any = store.events(run_id)[0]
     async with opened(store) as app:
         try:
             await _put(app, run_id, queue or first.settings.get("queue", "default"), priority, at)
@@ -120,7 +122,8 @@ async def cancel(store: PostgresStore, run_id: str) -> Cancelled:
     if found == "asked to stop":
         return found
     if found == "nothing to stop":
-        last = store.events(run_id)[-1]
+        with only_looking():
+            last = store.events(run_id)[-1]
         if not isinstance(last, RunFinished) or last.status != "waiting":
             return found
     await close_run(store, run_id)

@@ -30,6 +30,7 @@ from flowengine.errors import (
     SupersededError,
 )
 from flowengine.journal.approvals import open_questions
+from flowengine.journal.classes import only_looking
 from flowengine.journal.postgres import PostgresStore
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan
@@ -157,7 +158,8 @@ class _Worker:
                 await self._wake(run, context.job)
 
     async def _run(self, run_id: str, if_waiting: bool) -> Run | None:
-        events = self._store.events(run_id)
+        with only_looking():  # Its flow, and with it its classes, is loaded below.
+            events = self._store.events(run_id)
         started, last = events[0], events[-1]
         assert isinstance(started, RunStarted)  # Stores give out no other runs.
         ended = last.status if isinstance(last, RunFinished) else None

@@ -16,6 +16,7 @@ import anyio.to_thread
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import RunNotFoundError
+from flowengine.journal.classes import only_looking
 from visualize.viewer.plot import RunPoint, point_of
 from visualize.viewer.reading import Reading
 
@@ -62,13 +63,18 @@ class Shelf:
         return await anyio.to_thread.run_sync(work, *given, limiter=self._threads)
 
     async def events(self, run_id: str, after: int = 0) -> Sequence[Event]:
-        return await self.do(self.store.events, run_id, after)
+        return await self.do(self._events, run_id, after)
 
     async def runs(self) -> Sequence[RunInfo]:
         return await self.do(self.store.list)
 
     async def reading(self, run_id: str) -> Reading:
         return await self.do(self.read, run_id)
+
+    def _events(self, run_id: str, after: int) -> Sequence[Event]:
+        """To look at: no flow need be loaded."""
+        with only_looking():
+            return self.store.events(run_id, after)
 
     def read(self, run_id: str) -> Reading:
         """The run as it is now; call it on a thread. Raises what the store raises."""
@@ -102,7 +108,7 @@ class Shelf:
 
     def _point(self, info: RunInfo) -> RunPoint:
         try:
-            point = point_of(Reading(self.store.events(info.run_id)).progress)
+            point = point_of(Reading(self._events(info.run_id, 0)).progress)
         except Exception:  # A damaged run is told of on its own page.
             return _rough(info)
         point = point._replace(run_id=info.run_id)
@@ -113,7 +119,7 @@ class Shelf:
     def _renewed(self, run_id: str, kept: _Kept) -> Reading:
         old = kept.reading
         try:
-            events = self.store.events(run_id, 0 if old is None else len(old.events))
+            events = self._events(run_id, 0 if old is None else len(old.events))
         except RunNotFoundError:
             self._forget(run_id)
             raise
