@@ -8,14 +8,16 @@ in production by accident. No file can choose itself: the variable counts in the
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from flowengine.errors import DefinitionError
 
-__all__ = ["parse_dotenv", "read_environment"]
+__all__ = ["is_planted", "parse_dotenv", "read_environment"]
 
 _ASSIGNMENT: Final = re.compile(
     r"""
@@ -31,11 +33,11 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
     """`environ` and, for the names it lacks, the folder's `.env` (or `.env.NAMESPACE`) file.
 
-    The file is read now; `environ` is looked at whenever a name is asked for.
+    A file that somebody else may have put there counts for nothing. It is read now; `environ` is looked at whenever a name is asked for.
     """
     namespace = environ.get(_CHOICE, "")
     file = folder / (f".env.{namespace}" if namespace else ".env")
-    if "/" in namespace or "\\" in namespace or not file.is_file():
+    if "/" in namespace or "\\" in namespace or not file.is_file() or is_planted(file):
         return environ
     try:
         text = file.read_text("utf-8-sig")
@@ -44,6 +46,13 @@ def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, s
     except OSError as error:
         raise DefinitionError(f"{file} cannot be read: {error.strerror}") from error
     return _Merged(environ, {name: value for name, value in parse_dotenv(text).items() if name != _CHOICE})
+
+
+def is_planted(file: Path) -> bool:
+    """Whether somebody else may have put the file there: into a folder that everybody may write to, such as /tmp."""
+    if os.name != "posix":
+        return False
+    return bool(file.parent.stat().st_mode & stat.S_IWOTH) and file.stat().st_uid not in (0, os.geteuid())
 
 
 _CHOICE: Final = "FLOWENGINE_ENV"

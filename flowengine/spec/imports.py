@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-__all__ = ["load_module"]
+__all__ = ["load_module", "plain_name"]
 
 _LOCK: Final = threading.RLock()
 _ROOTS: Final = "_flowengine_"
@@ -41,6 +41,15 @@ def load_module(name: str, file: Path) -> ModuleType:
         module = _load(own, file, folder)
         module.__dict__["__flowengine_changed__"] = changed
         return module
+
+
+def plain_name(name: str) -> str:
+    """A module's name as flows and its own project write it.
+
+    >>> plain_name("_flowengine_0123456789ab.tools"), plain_name("os")
+    ('tools', 'os')
+    """
+    return name.partition(".")[2] if name.startswith(_ROOTS) else name
 
 
 def _folder_of(name: str, file: Path) -> Path:

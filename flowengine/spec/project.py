@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.llm.dotenv import is_planted
 from flowengine.llm.pricing import Price
 from flowengine.llm.provider import ProviderSettings
+from flowengine.spec.code_names import CodeName, code_name, home_of
 from flowengine.spec.defined import names_in
 from flowengine.spec.imports import load_module
 from flowengine.spec.prices import read_prices
@@ -84,26 +86,42 @@ class Project:
 
     def problem_with(self, target: str) -> Problem | None:
         """Why `module:name` cannot be used, as far as that is seen without running code; None: nothing found."""
-        module, _, name = target.partition(":")
-        refused = self.refusal(module)
+        said = code_name(target)
+        if said is None:
+            return _no_name(target)
+        refused = self.refusal(said)
         if refused is not None:
             return refused
-        file = self.module_file(module)
+        file = self.module_file(said.module)
         if file is None:
-            return None if self.file is not None and _is_installed(module) else self._not_found(module)
+            return None if self.file is not None and _is_installed(said.module) else self._not_found(said.module)
         names = names_in(file)
-        if names is None or name in names:
+        if names is None:
             return None
-        return Problem("FE506", f"the module '{module}' defines no '{name}'", did_you_mean(name, names))
+        if said.name not in names:
+            hint = did_you_mean(said.name, names)
+            return Problem("FE506", f"the module '{said.module}' defines no '{said.name}'", hint)
+        source = names[said.name]
+        return None if source is None or self._is_ours(source) else _borrowed(said, source)
 
-    def refusal(self, module: str) -> Problem | None:
-        """Why a module may not be called; None: it may."""
-        if self.file is None:
-            return None if self.module_file(module) else self._not_found(module)
-        if any(module == allowed or module.startswith(allowed + ".") for allowed in self.allow_calls):
-            return None
-        hint = did_you_mean(module, self.allow_calls) or f"; list it in `allow_calls` of {self.file.name}"
-        return Problem("FE504", f"the module '{module}' is not allowed", hint)
+    def refusal(self, said: CodeName) -> Problem | None:
+        """Why code of that name may not be used, whatever it is; None: it may."""
+        module = said.module
+        if self.file is None and self.module_file(module) is None:
+            return self._not_found(module)
+        if self.file is not None and not self._is_allowed(module):
+            hint = did_you_mean(module, self.allow_calls) or f"; list it in `allow_calls` of {self.file.name}"
+            return Problem("FE504", f"the module '{module}' is not allowed", hint)
+        if said.is_private and (said.name.startswith("_") or module not in self.allow_calls):
+            return Problem("FE504", f"'{module}:{said.name}' is private: parts of it begin with an underscore")
+        return None
+
+    def _is_allowed(self, module: str) -> bool:
+        return any(module == allowed or module.startswith(allowed + ".") for allowed in self.allow_calls)
+
+    def _is_ours(self, module: str) -> bool:
+        """Whether what comes from a module may be handed on by one that may be called."""
+        return module.startswith(".") or self._is_allowed(module) or self.module_file(module) is not None
 
     def import_callable(self, target: str) -> Callable[..., Any]:
         """The function or class of `module:name`; `ProjectError` says what is in the way."""
@@ -114,16 +132,34 @@ class Project:
 
     def import_object(self, target: str) -> Any:
         """Whatever `module:name` is. Imports the module; `ProjectError` says what is in the way."""
-        name, _, attribute = target.partition(":")
-        refused = self.refusal(name)
-        if refused is not None:
-            raise refused.error()
-        module = self._module(name)
+        said = code_name(target)
+        refused = _no_name(target) if said is None else self.refusal(said)
+        if said is None or refused is not None:
+            raise cast(Problem, refused).error()
+        module = self._module(said.module)
         try:
-            return getattr(module, attribute)
+            found = getattr(module, said.name)
         except AttributeError:
-            hint = did_you_mean(attribute, vars(module))
-            raise Problem("FE506", f"the module '{name}' defines no '{attribute}'", hint).error() from None
+            hint = did_you_mean(said.name, vars(module))
+            raise Problem("FE506", f"the module '{said.module}' defines no '{said.name}'", hint).error() from None
+        source = self._foreign_source(said, module, found)
+        if source is not None:
+            raise _borrowed(said, source).error()
+        return found
+
+    def _foreign_source(self, said: CodeName, module: ModuleType, found: object) -> str | None:
+        """Where a module has an object from, if it has no right to hand it on; None: it has."""
+        if isinstance(found, ModuleType):
+            return found.__name__
+        file = self.module_file(said.module)
+        names = None if file is None else names_in(file)
+        source = None if names is None else names.get(said.name, said.module)
+        if source is not None and not self._is_ours(source):
+            return source
+        if (names is not None and source is None) or said.name in getattr(module, "__all__", ()):
+            return None
+        home = home_of(found)
+        return None if home is None or home == said.module or self._is_ours(home) else home
 
     def _module(self, name: str) -> ModuleType:
         file = self.module_file(name)
@@ -143,6 +179,15 @@ class Project:
         return Problem("FE505", f"there is no module '{module}' in {places}", did_you_mean(module, known) or also)
 
 
+def _no_name(target: str) -> Problem:
+    return Problem("FE409", f"expected 'module:function', found {target!r:.80}")
+
+
+def _borrowed(said: CodeName, source: str) -> Problem:
+    text = f"the module '{said.module}' only imports '{said.name}', from '{source}', which may not be called"
+    return Problem("FE504", text, f"; define a function in '{said.module}', or list it in its `__all__`")
+
+
 def find_project(path: str | os.PathLike[str] | None = None) -> Project:
     """The project of a flow file or a folder; `ProjectError` lists what is wrong with its file."""
     project, problems = project_of(None if path is None else Path(path))
@@ -152,12 +197,15 @@ def find_project(path: str | os.PathLike[str] | None = None) -> Project:
 
 
 def project_of(path: Path | None) -> tuple[Project, list[Diagnostic]]:
-    """The project of a flow file (or a folder, or the current one) and what is wrong with its file."""
+    """The project of a flow file (or a folder, or the current one) and what is wrong with its file.
+
+    A file that somebody else may have put there, as into /tmp, is passed over.
+    """
     start = (path or Path()).absolute()
     folder = start if start.is_dir() else start.parent
     for each in (folder, *folder.parents):
         for file in (each / "pyproject.toml", each / "flowengine.toml"):
-            if file.is_file():
+            if file.is_file() and not is_planted(file):
                 settings, problems = _settings(file)
                 if settings is not None or problems:
                     return _project(file, settings or {}, problems)
