@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -15,6 +15,7 @@ from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, ProjectError
 from flowengine.ledger import Bounds
 from flowengine.llm.dotenv import read_environment
+from flowengine.llm.rate import Limiters, limiter_for
 from flowengine.nodes.inputs import REQUIRED, InputField
 from flowengine.nodes.limits import FlowLimits, PartLimits
 from flowengine.nodes.node import FlowNode
@@ -45,26 +46,35 @@ def load_plan(
     environ: Mapping[str, str] = os.environ,
     project: Project | None = None,
     files: FlowFiles = DISK,
+    limiters: Limiters = limiter_for,
 ) -> Plan:
     """The plan of a flow file, or of its text. `FlowError` holds every problem.
 
     `environ` goes before the `.env` file of the project's root. `project`: instead of the one that the file lies in;
-    `files`: where the flows are that it runs as nodes.
+    `files`: where the flows are that it runs as nodes; `limiters`: who keeps the limits of the project's providers.
     """
     project = project or find_project(path)
     spec = load_flow(path, text=text, project=project, files=files)
-    plan = build(spec, project, model=model, environ=read_environment(project.root, environ))
+    plan = build(spec, project, model=model, environ=read_environment(project.root, environ), limiters=limiters)
     return replace(plan, baggage=packed(spec, project))
 
 
 def build(
-    spec: FlowSpec, project: Project, *, model: str | None = None, environ: Mapping[str, str] = os.environ
+    spec: FlowSpec,
+    project: Project,
+    *,
+    model: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    limiters: Limiters = limiter_for,
 ) -> Plan:
     """The plan of a checked spec. Imports what `call:` and `output:` name; `FlowError` where that fails.
 
-    `environ`: where keys, addresses and the values of `allow_env` are looked up while the plan runs.
+    `environ`: where keys, addresses and the values of `allow_env` are looked up while the plan runs. `limiters`: who
+    keeps the limits of the project's providers.
     """
-    builder = _Builder(spec, project, model, environ)
+    around = Surroundings(environ, project.providers, project.prices, limiters, stand_in=model)
+    subflow = partial(build, project=project, model=model, environ=environ, limiters=limiters)
+    builder = _Builder(spec, project, model, around, subflow)
     return assemble(
         spec.name,
         builder.nodes(()),
@@ -83,11 +93,17 @@ def build(
 class _Builder:
     """Makes the nodes of one flow, and collects what is wrong with what they import."""
 
-    def __init__(self, spec: FlowSpec, project: Project, model: str | None, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        spec: FlowSpec,
+        project: Project,
+        model: str | None,
+        around: Surroundings,
+        subflow: Callable[[FlowSpec], Plan],
+    ) -> None:
         self._spec = spec
         self._model = model
-        agents = AgentMaker(spec, project, model, Surroundings(environ, project.providers, project.prices))
-        subflow = partial(build, project=project, model=model, environ=environ)
+        agents = AgentMaker(spec, project, model, around)
         self._kinds = Kinds(spec, project, agents, self.nodes, subflow)
 
     def nodes(self, level: NodePath) -> dict[str, FlowNode]:
