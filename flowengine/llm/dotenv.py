@@ -33,7 +33,8 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
     """`environ` and, for the names it lacks, the folder's `.env` (or `.env.NAMESPACE`) file.
 
-    A file that somebody else may have put there counts for nothing. It is read now; `environ` is looked at whenever a name is asked for.
+    A file that somebody else may have put there counts for nothing. It is read now; `environ` is looked at whenever
+    a name is asked for.
     """
     namespace = environ.get(_CHOICE, "")
     file = folder / (f".env.{namespace}" if namespace else ".env")
