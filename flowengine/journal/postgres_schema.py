@@ -6,6 +6,7 @@
     event    the events of each run, counted from 0
     late     what a writer had paid for when the run was another's already; it joins the run when that is opened
     beside   what is kept beside the runs
+    turn     calls to vendors: when the turn of each is, or was, and the tokens that it takes (see `postgres_rates`)
 
 Migrations are only ever added.
 """
@@ -17,6 +18,7 @@ from typing import Any, Final
 import psycopg
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
+from flowengine.journal.postgres_turns import TURNS
 
 __all__ = ["migrate"]
 
@@ -48,6 +50,7 @@ _MIGRATIONS: Final = (
         PRIMARY KEY (kind, key)
     );
     """,
+    TURNS,
 )
 """`fillfactor`: a commit changes the run's row where it lies."""
 

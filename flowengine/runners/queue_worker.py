@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import time
@@ -32,6 +33,8 @@ from flowengine.errors import (
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.classes import only_looking
 from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres_rates import PostgresRates
+from flowengine.llm.rate import Limiters
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan
 from flowengine.runners.local import resume
@@ -75,11 +78,15 @@ async def work(
 ) -> None:
     """Drive the runs of a queue, until SIGTERM or Ctrl-C; without `wait`, until there is none that could begin.
 
-    `tell` hears a line for each run that begins or ends. `environ`: where the flows' keys are looked up.
+    `tell` hears a line for each run that begins or ends. `environ`: where the flows' keys are looked up. The limits
+    of providers are kept by all workers of the store together.
     """
     pace = pace or Pace()
-    async with opened(store) as app:
-        _Worker(app, store, queue, pace, tell, environ)
+    rates = PostgresRates(store.url)
+    async with AsyncExitStack() as stack:
+        stack.callback(rates.close)
+        app = await stack.enter_async_context(opened(store))
+        _Worker(app, store, queue, pace, tell, environ, rates.limiter)
         await _rescue(app, store, queue, pace)
         await app.run_worker_async(
             queues=[queue],
@@ -128,10 +135,17 @@ class _Worker:
     """The tasks of one worker."""
 
     def __init__(
-        self, app: App, store: PostgresStore, queue: str, pace: Pace, tell: Tell, environ: Mapping[str, str]
+        self,
+        app: App,
+        store: PostgresStore,
+        queue: str,
+        pace: Pace,
+        tell: Tell,
+        environ: Mapping[str, str],
+        limiters: Limiters,
     ) -> None:
         self._app, self._store, self._queue, self._pace, self._tell = app, store, queue, pace, tell
-        self._environ = environ
+        self._environ, self._limiters = environ, limiters
         app.task(name=TASK, pass_context=True, retry=_Again(pace.busy))(self._job)
         rescue = app.task(name=RESCUE, queue=queue, queueing_lock=f"{RESCUE} {queue}", priority=1_000)(self._rescue)
         app.periodic(cron=pace.rescue, periodic_id=queue)(rescue)
@@ -167,7 +181,7 @@ class _Worker:
             return None
         self._tell(f"run {run_id} {'begins' if len(events) == 1 else 'goes on'}: {started.flow}")
         try:
-            plan = _plan_of(started, self._environ)
+            plan = _plan_of(started, self._environ, self._limiters)
             return await resume(plan, run_id, self._store, limits=_limits_of(plan, started))
         except StoreUnavailableError:
             raise
@@ -204,12 +218,13 @@ class _Worker:
             return
 
 
-def _plan_of(started: RunStarted, environ: Mapping[str, str]) -> Plan:
+def _plan_of(started: RunStarted, environ: Mapping[str, str], limiters: Limiters) -> Plan:
     """The flow as the run has it. What it names beside itself is looked for in the worker's own project."""
     if started.source is None:
         raise RunNotFoundError(f"run {started.run_id} is of a flow built in Python, which no worker has")
     path = place_of(started.path or "flow.yaml", str(started.settings.get("folder", "")))
-    return load_plan(path, text=started.source, model=started.settings.get("model"), environ=environ)
+    model = started.settings.get("model")
+    return load_plan(path, text=started.source, model=model, environ=environ, limiters=limiters)
 
 
 def _limits_of(plan: Plan, started: RunStarted) -> FlowLimits:

@@ -1,0 +1,275 @@
+"""Vendors' limits through PostgreSQL: the same decisions as in memory, for several processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowengine.errors import StoreUnavailableError
+from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres_rates import PostgresRates
+from flowengine.llm.messages import Message
+from flowengine.llm.model import Reply, Request, Usage
+from flowengine.llm.provider import RateLimits
+from flowengine.llm.rate import Limiter, RateLimitedModel, _Minute
+from flowengine.llm.scripted import ScriptedModel
+from tests.support.postgres import Server, empty_database, server
+
+MINUTE = 30.0
+
+
+@pytest.fixture
+def url() -> str:
+    made = empty_database()
+    store = PostgresStore(made)
+    store.list()  # Makes the tables.
+    store.close()
+    return made
+
+
+@pytest.fixture
+def workers(url: str) -> Iterator[list[PostgresRates]]:
+    """Three, as three processes have them."""
+    made = [PostgresRates(url, minute=MINUTE) for _ in range(3)]
+    yield made
+    for each in made:
+        each.close()
+
+
+def limiters(workers: list[PostgresRates], **limits: Any) -> list[Limiter]:
+    return [each.limiter("openai", RateLimits(**limits)) for each in workers]
+
+
+def rows(url: str, query: str = "SELECT tokens FROM flowengine.turn ORDER BY number") -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+# --- the decision ---------------------------------------------------------------------------------
+
+QUARTERS = st.integers(0, 200).map(lambda number: number / 4)
+CALLS = st.lists(st.tuples(QUARTERS, st.integers(0, 120), st.none() | st.integers(0, 200)), max_size=25)
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[psycopg.Connection[Any]]:
+    store = PostgresStore(server().database())
+    store.list()
+    with psycopg.connect(store.url, autocommit=True) as made:
+        yield made
+    store.close()
+
+
+@settings(deadline=None, max_examples=40)
+@given(calls=CALLS, requests=st.none() | st.integers(1, 5), tokens=st.none() | st.integers(50, 200))
+def test_what_the_server_decides_is_what_is_decided_in_memory(
+    connection: psycopg.Connection[Any],
+    calls: list[tuple[float, int, int | None]],
+    requests: int | None,
+    tokens: int | None,
+) -> None:
+    connection.execute("TRUNCATE flowengine.turn")
+    minute, now = _Minute(requests, tokens, 60.0), 1_700_000_000.0
+    for pause, size, took in calls:
+        now += pause
+        entry = minute.reserve(size, now)
+        asked = ("openai", requests, tokens, 60.0, size, now)
+        query = b"SELECT entry, turn FROM flowengine.turn_at(%s, %s, %s, %s, %s, %s)"
+        ((number, turn),) = connection.execute(query, asked).fetchall()
+        assert turn == entry.at
+        if took is not None:
+            entry.took(took)
+            connection.execute("UPDATE flowengine.turn SET tokens = %s WHERE number = %s", (took, number))
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_waiting_for_it(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("TRUNCATE flowengine.turn")
+    query = b"SELECT turn FROM flowengine.turn_at('openai', 2, NULL, 60, 0, %s)"
+    turns = [connection.execute(query, (now,)).fetchall()[0][0] for now in (5000.0, 5001.0, 1001.0, 1002.0)]
+    assert turns == [5000.0, 5001.0, 1060.0, 1061.0]
+
+
+# --- limits a minute ------------------------------------------------------------------------------
+
+
+async def test_workers_share_one_line(workers: list[PostgresRates], url: str) -> None:
+    one, other, third = limiters(workers, requests_per_minute=2)
+    with anyio.fail_after(10):
+        for each in (one, other):
+            async with each.turn(5):
+                pass
+    with anyio.move_on_after(0.3) as scope:
+        async with third.turn(5):
+            pass
+    assert scope.cancelled_caught
+    ((waits,),) = rows(url, "SELECT max(at) - min(at) FROM flowengine.turn")
+    assert MINUTE <= waits < MINUTE + 1
+
+
+async def test_other_vendors_and_other_limits_have_lines_of_their_own(workers: list[PostgresRates]) -> None:
+    strict, wide = RateLimits(requests_per_minute=1), RateLimits(requests_per_minute=2)
+    with anyio.fail_after(10):
+        for provider, limits in (("openai", strict), ("groq", strict), ("openai", wide), ("openai", wide)):
+            async with workers[0].limiter(provider, limits).turn(0):
+                pass
+
+
+async def test_a_turn_comes_when_the_minute_is_over(url: str) -> None:
+    rates = PostgresRates(url, minute=0.4)
+    limiter = rates.limiter("openai", RateLimits(requests_per_minute=1))
+    times: list[float] = []
+    for _ in range(3):
+        async with limiter.turn(0):
+            times.append(time.monotonic())
+    rates.close()
+    assert 0.39 < times[1] - times[0] < 1.4
+    assert len(rows(url)) == 2  # What is over is not kept.
+
+
+async def test_tokens_are_corrected_for_all_by_what_a_call_took(workers: list[PostgresRates], url: str) -> None:
+    reply = Reply("x", usage=Usage(10, 5))
+    request = Request("m", (Message("user", "hi"),), max_tokens=900)
+    models = [RateLimitedModel(ScriptedModel([reply] * 3), each) for each in limiters(workers, tokens_per_minute=1000)]
+    with anyio.fail_after(10):
+        for model in models:  # 3 x 900 were expected, 3 x 15 taken
+            await model.complete(request)
+            while rows(url)[-1][0] != 15:  # noqa: ASYNC110 - the server's doing
+                await anyio.sleep(0.01)
+
+
+# --- calls at once --------------------------------------------------------------------------------
+
+
+async def test_no_more_than_max_parallel_run_at_once_in_all_workers(workers: list[PostgresRates]) -> None:
+    now, most, done = 0, 0, list[int]()
+
+    async def call(worker: int, limiter: Limiter) -> None:
+        nonlocal now, most
+        async with limiter.turn(0):
+            now += 1
+            most = max(most, now)
+            await anyio.sleep(0.02)
+            now -= 1
+        done.append(worker)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for number, limiter in enumerate(limiters(workers, max_parallel=2)):
+                for _ in range(5):
+                    group.start_soon(call, number, limiter)
+    assert (most, len(done)) == (2, 15)
+    assert set(done[:9]) == {0, 1, 2}  # Nobody is served last of all.
+
+
+async def test_a_cancelled_call_gives_its_slot_back(workers: list[PostgresRates]) -> None:
+    one, other, _ = limiters(workers, max_parallel=1)
+    for pause in (0.0, 0.001, 0.005, 0.1):
+        with anyio.move_on_after(pause):
+            async with one.turn(0):
+                await anyio.sleep_forever()
+        with anyio.fail_after(5):
+            async with other.turn(0):
+                pass
+
+
+async def test_calls_that_wait_ask_seldom(workers: list[PostgresRates]) -> None:
+    one, other, _ = limiters(workers, max_parallel=1)
+    asked = 0
+    done = workers[1].done
+
+    async def counted(work: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await done(work)
+
+    workers[1].done = counted
+    async with one.turn(0), anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(_held_for_ever, other)
+        await anyio.sleep(2)
+        group.cancel_scope.cancel()
+    assert 3 < asked < 60
+
+
+async def _held_for_ever(limiter: Limiter) -> None:
+    async with limiter.turn(0):
+        await anyio.sleep_forever()
+
+
+async def test_a_session_that_was_cut_off_takes_its_slots_again(workers: list[PostgresRates], url: str) -> None:
+    one, other, _ = limiters(workers, max_parallel=1)
+    timed = workers[0].limiter("groq", RateLimits(requests_per_minute=50))
+    async with one.turn(0):
+        rows(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flowengine'")
+        async with timed.turn(0):  # Something is asked by the new session.
+            pass
+        with anyio.move_on_after(0.3) as scope:
+            async with other.turn(0):
+                pass
+        assert scope.cancelled_caught
+    with anyio.fail_after(5):
+        async with other.turn(0):
+            pass
+
+
+# --- a server that is away ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    server()  # Skips where there is none.
+    made = Server()
+    yield made
+    made.stop()
+
+
+async def test_without_its_server_no_call_goes_out_and_with_it_all_do(own_server: Server) -> None:
+    rates = PostgresRates(own_server.database(), patience=20)
+    limiter = rates.limiter("openai", RateLimits(requests_per_minute=100, max_parallel=5))
+    async with limiter.turn(0):
+        own_server.restart()
+    with anyio.fail_after(20):
+        async with limiter.turn(0):
+            pass
+    rates.close()
+
+
+async def test_a_server_that_stays_away_stops_the_run_and_lets_no_call_through(own_server: Server) -> None:
+    rates = PostgresRates(own_server.database(), patience=0.5)
+    limiter = rates.limiter("openai", RateLimits(requests_per_minute=100))
+    async with limiter.turn(0):
+        pass
+    own_server.stop()
+    inner = ScriptedModel(["never"])
+    with pytest.raises(StoreUnavailableError, match="no model is asked without it: .* cannot be reached"):
+        await RateLimitedModel(inner, limiter).complete(Request("m", (Message("user", "hi"),)))
+    assert not inner.requests
+    rates.close()
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+async def test_a_turn_is_one_trip_to_the_server(workers: list[PostgresRates], url: str) -> None:
+    limiter = workers[0].limiter("openai", RateLimits(requests_per_minute=1000, tokens_per_minute=100_000))
+    asked = 0
+    done = workers[0].done
+
+    async def counted(work: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await done(work)
+
+    workers[0].done = counted
+    for _ in range(5):
+        async with limiter.turn(10) as turn:
+            assert turn is not None
+            turn.took(20)
+    assert asked == 5
