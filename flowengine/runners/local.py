@@ -69,6 +69,7 @@ async def start(
     started = beginning(
         plan, inputs, store, run_id=run_id or new_run_id(), session=session, reuse=reuse, settings=settings
     )
+    plan.prepare()
     run_id, kept = started.run_id, started.kept
     plan = _thrifty(plan, store, run_id, reuse)
     journal = store.create(run_id)
@@ -87,9 +88,11 @@ def beginning(
     reuse: str | None = None,
     settings: Mapping[str, Any] = EMPTY,
 ) -> RunStarted:
-    """The first event of a new run, as `start` writes it; a run that has it can be resumed by anybody."""
+    """The first event of a new run, as `start` writes it; a run that has it can be resumed by anybody.
+
+    Whether the plan could run here is not asked.
+    """
     given = checked_inputs(plan.inputs, inputs)
-    plan.prepare()
     kept = load_session(store, session)
     if session is not None:
         settings = {**settings, "session": session}

@@ -2,23 +2,27 @@
 
 Which job is whose turn, who has it, whether its worker lives: all that is procrastinate's, whose tables are in
 the schema `flowengine_queue` of the store's own database. A job says which run it is and nothing more. The run is
-in the store, with its inputs and its flow's text, before the job is in the queue.
+in the store, with its inputs, its flow's text and what that needs beside it, before the job is in the queue.
 
 Needs the extra `queue`, and asyncio.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+import platform
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from time import time
 from typing import Any, Final, Literal
 
+import anyio
+import anyio.to_thread
+
 from flowengine.context import EMPTY
-from flowengine.engine.events import RunFinished
+from flowengine.engine.events import RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError
 from flowengine.journal.classes import only_looking
 from flowengine.journal.parcel import store_run
 from flowengine.journal.postgres import PostgresStore
@@ -29,27 +33,28 @@ try:
     import procrastinate
     import psycopg
     from procrastinate import exceptions
-    from procrastinate.schema import SchemaManager
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from procrastinate.jobs import Job
+
+    from flowengine.runners.queue_tables import address_of, make_tables
 except ImportError as error:
     raise StoreUnavailableError(f"a queue needs its library: pip install 'flowengine[queue]' ({error})") from error
 
 __all__ = [
+    "PYTHON",
     "TASK",
     "Cancelled",
     "cancel",
     "close_run",
-    "make_tables",
     "opened",
     "queue_store",
     "requeue",
     "submit",
+    "submit_many",
 ]
 
 TASK: Final = "flowengine.run"
-_SCHEMA: Final = "flowengine_queue"
-_LOCK: Final = 0x464C4F58
-"""One process at a time makes the tables."""
+PYTHON: Final = ".".join(platform.python_version_tuple()[:2])
+"""Functions look different to each Python."""
 
 Cancelled = Literal["before it began", "asked to stop", "nothing to stop"]
 
@@ -62,12 +67,19 @@ def queue_store(store: JournalStore) -> PostgresStore:
 
 
 @asynccontextmanager
-async def opened(store: PostgresStore) -> AsyncGenerator[procrastinate.App]:
+async def opened(store: PostgresStore, connections: int = 4) -> AsyncGenerator[procrastinate.App]:
     """The queue beside a store, whose tables are made by whoever comes first."""
-    make_tables(store)
-    connector = procrastinate.PsycopgConnector(conninfo=_address(store), min_size=1)
+    await anyio.to_thread.run_sync(make_tables, store)
+    connector = procrastinate.PsycopgConnector(
+        conninfo=address_of(store), min_size=1, max_size=connections, configure=_statement_by_statement
+    )
     async with procrastinate.App(connector=connector).open_async() as app:
         yield app
+
+
+async def _statement_by_statement(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Each of the library's statements stands alone; a transaction round it takes three ways to the server."""
+    await connection.set_autocommit(True)
 
 
 async def submit(
@@ -86,26 +98,60 @@ async def submit(
     The greater its priority, the sooner.
     """
     run_id = run_id or new_run_id()
-    first = beginning(plan, inputs, store, run_id=run_id, settings={**settings, "queue": queue})
-    async with opened(store) as app:
-        await store_run(store, [first])
-        try:
-            await _put(app, run_id, queue, priority, at)
-        except BaseException:
-            store.remove(run_id)
-            raise
+    await submit_many(store, plan, {run_id: inputs}, queue=queue, priority=priority, at=at, settings=settings)
     return run_id
 
 
-async def requeue(
-    store: PostgresStore, run_id: str, *, queue: str | None = None, priority: int = 0, at: datetime | None = None
+async def submit_many(
+    store: PostgresStore,
+    plan: Plan,
+    runs: Mapping[str, Mapping[str, Any]],
+    *,
+    queue: str = "default",
+    priority: int = 0,
+    at: datetime | None = None,
+    settings: Mapping[str, Any] = EMPTY,
 ) -> None:
-    """Let a worker go on with a run that has stopped or waited; `JournalError` where it is in a queue already."""
-    with only_looking():
-        first: Any = store.events(run_id)[0]
+    """As `submit`, for many runs of a flow at once: id → inputs. All of them are in the queue, or none is."""
+    if plan.source is None:
+        raise DefinitionError(f"flow '{plan.name}' is made of Python objects, which no worker has: write it as a file")
+    here = {"queue": queue, "priority": priority, "python": PYTHON, "baggage": plan.baggage}
+    begun = [
+        beginning(plan, inputs, store, run_id=run_id, settings={**settings, **here}) for run_id, inputs in runs.items()
+    ]
     async with opened(store) as app:
         try:
-            await _put(app, run_id, queue or first.settings.get("queue", "default"), priority, at)
+            await _stored(store, begun)
+            await _put(app, runs, queue, priority, at)
+        except BaseException:
+            for each in begun:
+                with suppress(JournalError):  # It is not there yet; the first error counts.
+                    store.remove(each.run_id)
+            raise
+
+
+async def requeue(
+    store: PostgresStore,
+    run_id: str,
+    *,
+    queue: str | None = None,
+    priority: int | None = None,
+    at: datetime | None = None,
+    allow_changed: bool = False,
+) -> None:
+    """Let a worker go on with a run that has stopped or waited; `JournalError` where it is in a queue already.
+
+    Its queue and its priority are those of its start, unless given anew. `allow_changed`: also a worker whose
+    functions are not those that the run was submitted with.
+    """
+    with only_looking():
+        first: Any = store.events(run_id)[0]
+    settings: Mapping[str, Any] = first.settings
+    place = queue or settings.get("queue", "default")
+    rank = settings.get("priority", 0) if priority is None else priority
+    async with opened(store) as app:
+        try:
+            await _put(app, [run_id], place, rank, at, **({"allow_changed": True} if allow_changed else {}))
         except exceptions.AlreadyEnqueued:
             raise JournalError(f"run {run_id} is in a queue already") from None
 
@@ -139,29 +185,30 @@ async def close_run(store: PostgresStore, run_id: str) -> None:
         await journal.close()
 
 
-async def _put(app: procrastinate.App, run_id: str, queue: str, priority: int, at: datetime | None) -> None:
-    """One job of a run waits at a time, and one is worked on at a time."""
-    task = app.configure_task(
-        TASK, queue=queue, priority=priority, schedule_at=at, lock=run_id, queueing_lock=run_id, allow_unknown=True
-    )
-    await task.defer_async(run_id=run_id)
-
-
-def make_tables(store: PostgresStore) -> None:
-    """Procrastinate's own tables, in one transaction."""
+async def _stored(store: PostgresStore, begun: Iterable[RunStarted]) -> None:
+    """Written down, together; what goes wrong comes out alone."""
     try:
-        with psycopg.connect(_address(store)) as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            query = "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'procrastinate_jobs'"
-            if not connection.execute(query, (_SCHEMA,)).fetchall():
-                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}".encode())
-                connection.execute(SchemaManager.get_schema())
-    except psycopg.Error as error:
-        store.list()  # Says it better, and without a password.
-        raise StoreUnavailableError(f"the queue's tables cannot be made ({error})") from error
+        async with anyio.create_task_group() as tasks:
+            for each in begun:
+                tasks.start_soon(store_run, store, [each])
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
 
 
-def _address(store: PostgresStore) -> str:
-    """The store's, with the queue's schema as the one that is looked into."""
-    given = str(conninfo_to_dict(store.url).get("options", ""))
-    return make_conninfo(store.url, options=f"{given} -c search_path={_SCHEMA}".strip())
+async def _put(
+    app: procrastinate.App, run_ids: Iterable[str], queue: str, priority: int, at: datetime | None, **how: Any
+) -> None:
+    """One job of a run waits at a time, and one is worked on at a time."""
+    jobs = [
+        Job(
+            queue=queue,
+            priority=priority,
+            scheduled_at=at,
+            lock=run_id,
+            queueing_lock=run_id,
+            task_name=TASK,
+            task_kwargs={"run_id": run_id, **how},
+        )
+        for run_id in run_ids
+    ]
+    await app.job_manager.batch_defer_jobs_async(jobs)

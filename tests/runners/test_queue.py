@@ -24,7 +24,8 @@ from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import cancel, make_tables, queue_store, requeue, submit
+from flowengine.runners.queue import cancel, queue_store, requeue, submit
+from flowengine.runners.queue_tables import make_tables
 from flowengine.runners.queue_worker import Pace, work
 from tests.support.postgres import empty_database
 
