@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowengine.errors import TemplateSyntaxError
 from flowengine.templating.parse import Parsed, parse_expression, parse_template
-from tests.support.pace import quickest, slowness
+from tests.support.pace import refused_within, slowness
 
 
 def paths(parsed: Parsed) -> list[tuple[str, ...]]:
@@ -211,7 +211,7 @@ HOSTILE_TEMPLATES = {
     + [pytest.param(parse_template, source, id=name) for name, source in HOSTILE_TEMPLATES.items()],
 )
 def test_a_hostile_source_is_refused_in_time(parse: Callable[[str], Parsed], source: str) -> None:
-    assert quickest(TemplateSyntaxError, lambda: parse(source)) < 0.5 * slowness()
+    assert refused_within(0.5, TemplateSyntaxError, lambda: parse(source))
 
 
 @pytest.mark.parametrize(
