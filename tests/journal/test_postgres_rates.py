@@ -248,7 +248,7 @@ async def test_a_server_that_stays_away_stops_the_run_and_lets_no_call_through(o
         pass
     own_server.stop()
     inner = ScriptedModel(["never"])
-    with pytest.raises(StoreUnavailableError, match="no model is asked without it: .* cannot be reached"):
+    with pytest.raises(StoreUnavailableError, match=r"no model is asked without it: .* cannot be reached"):
         await RateLimitedModel(inner, limiter).complete(Request("m", (Message("user", "hi"),)))
     assert not inner.requests
     rates.close()
