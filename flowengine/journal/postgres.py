@@ -112,12 +112,16 @@ class PostgresJournal:
 class PostgresStore:
     """Many runs in the schema `flowengine` of a database; the tables are made by whoever comes first.
 
-    `patience`: seconds for which a server that went away is waited for before the runs stop.
+    `patience`: seconds for which a server that went away is waited for before the runs stop. `role`: what kind of
+    process this is, for those who find a run in its hands.
     """
 
-    def __init__(self, url: str, durability: Durability = "process", *, patience: float = 10.0) -> None:
+    def __init__(
+        self, url: str, durability: Durability = "process", *, patience: float = 10.0, role: str = "process"
+    ) -> None:
         self.url = url
         self.durability: Durability = durability
+        self.role = role
         self._patience = patience
         self._lock = threading.Lock()
         self._parts: dict[int, tuple[Writer, Tables]] = {}
@@ -172,6 +176,24 @@ class PostgresStore:
         finally:
             release()
 
+    def wait_for(self, seconds: float) -> None:
+        """From now on, a server that went away is waited for so long."""
+        with self._lock:
+            self._patience = seconds
+            for writer, _ in self._parts.values():
+                writer.database.patience = seconds
+
+    def take_from(self, role: str, run_id: str) -> None:
+        """Whoever writes the run in that role is superseded: for those who know that it is dead or hangs."""
+        self._tables.take_from(role, run_id)
+
+    def claim(self, key: int, settled: float) -> bool:
+        """Be the only one that does something, until `unclaim`; not before the server is up for `settled` seconds."""
+        return self._tables.claim(key, settled)
+
+    def unclaim(self, key: int) -> None:
+        self._tables.unclaim(key)
+
     def recall(self, kind: str, key: str, /) -> Any:
         return self._tables.recall(kind, key)
 
@@ -205,7 +227,7 @@ class PostgresStore:
         with self._lock:
             parts = self._parts.get(process)
             if parts is None or parts[0].failure is not None:
-                database = Database(self.url, self.durability, migrate, patience=self._patience)
+                database = Database(self.url, self.durability, migrate, patience=self._patience, role=self.role)
                 parts = self._parts[process] = Writer(database), Tables(database)
             return parts
 

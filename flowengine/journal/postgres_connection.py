@@ -45,16 +45,23 @@ class Database:
     """Used by one thread at a time; `run` sees to that. `prepare` is called with each new connection."""
 
     def __init__(
-        self, url: str, durability: Durability, prepare: Callable[[Connection, str], None], *, patience: float = 10.0
+        self,
+        url: str,
+        durability: Durability,
+        prepare: Callable[[Connection, str], None],
+        *,
+        patience: float = 10.0,
+        role: str = "process",
     ) -> None:
         self._parameters = _parsed(url)
         self.name = _shown(self._parameters)
         """The server and the database, for messages."""
         self.key = random.SystemRandom().getrandbits(62)
-        self.owner = f"process {os.getpid()} on {socket.gethostname()}"
+        self.owner = f"{role} {os.getpid()} on {socket.gethostname()}"
         self._durability: Durability = durability
         self._prepare = prepare
-        self._patience = patience
+        self.patience = patience
+        """Seconds for which a server that went away is waited for; also of those who wait already."""
         self._lock = RLock()
         self._connection: Connection | None = self._guarded(self._connected)
 
@@ -98,15 +105,16 @@ class Database:
         return connection
 
     def _connected_again(self) -> Connection:
-        """A server that is restarted is back after a while."""
-        end = time.monotonic() + self._patience
+        """A server that is restarted is back after a while. Who waits for it asks ever less often, and not in step."""
+        begun, pause = time.monotonic(), 0.1
         while True:
             try:
                 return self._connected()
             except psycopg.OperationalError:
-                if time.monotonic() > end:
+                if time.monotonic() - begun > self.patience:
                     raise
-                time.sleep(0.2)
+                time.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 1.5, 2.0)
 
     def _guarded(self, work: Callable[[], T]) -> T:
         try:

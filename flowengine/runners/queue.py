@@ -67,10 +67,12 @@ def queue_store(store: JournalStore) -> PostgresStore:
 
 
 @asynccontextmanager
-async def opened(store: PostgresStore, connections: int = 4) -> AsyncGenerator[procrastinate.App]:
+async def opened(
+    store: PostgresStore, connections: int = 4, kind: type[procrastinate.PsycopgConnector] | None = None
+) -> AsyncGenerator[procrastinate.App]:
     """The queue beside a store, whose tables are made by whoever comes first."""
     await anyio.to_thread.run_sync(make_tables, store)
-    connector = procrastinate.PsycopgConnector(
+    connector = (kind or procrastinate.PsycopgConnector)(
         conninfo=address_of(store), min_size=1, max_size=connections, configure=_statement_by_statement
     )
     async with procrastinate.App(connector=connector).open_async() as app:

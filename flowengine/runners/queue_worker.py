@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from time import time
-from typing import Final
 
 import anyio
 from procrastinate import App, JobContext, RetryDecision
 from procrastinate.exceptions import AlreadyEnqueued, JobAborted
 from procrastinate.job_context import AbortReason
-from procrastinate.jobs import Job, Status
+from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
 from flowengine.engine.events import RunFinished, RunStarted
@@ -38,29 +38,32 @@ from flowengine.llm.rate import Limiters
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan
 from flowengine.runners.local import resume
-from flowengine.runners.queue import TASK, close_run, opened
+from flowengine.runners.queue import TASK, opened
+from flowengine.runners.queue_connection import PatientConnector
+from flowengine.runners.queue_rescue import WORKER, Rescue
+from flowengine.runners.queue_staying import Staying
 from flowengine.runners.run import Run
 from flowengine.spec.builder import load_plan
 from flowengine.spec.carried import place_of
 
 __all__ = ["Pace", "work"]
 
-RESCUE: Final = "flowengine.rescue"
-
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds; of the library, but for `grace`."""
+    """Seconds. A worker that died is heard of no more after `stalled`; its runs go on elsewhere within ten."""
 
     grace: float = 20.0
     """That runs have to end when the worker is told to stop; then they are interrupted and put back."""
-    heartbeat: float = 10.0
-    stalled: float = 30.0
+    heartbeat: float = 2.0
+    stalled: float = 6.0
     """After the last heartbeat of a worker, its runs are another's."""
-    rescue: str = "*/10 * * * * *"
-    """When it is looked for such runs: cron's columns, and one for seconds."""
+    rescue: float = 1.0
+    """Between two looks for such runs."""
+    patience: float = 600.0
+    """For a server that went away, before runs are given up for later."""
     poll: float = 5.0
     busy: float = 5.0
     """Until a run is tried again that somebody else writes."""
@@ -82,35 +85,36 @@ async def work(
     of providers are kept by all workers of the store together.
     """
     pace = pace or Pace()
+    store.role = WORKER
+    store.wait_for(pace.patience)
     rates = PostgresRates(store.url)
     async with AsyncExitStack() as stack:
         stack.callback(rates.close)
-        app = await stack.enter_async_context(opened(store))
-        _Worker(app, store, queue, pace, tell, environ, rates.limiter)
-        await _rescue(app, store, queue, pace)
-        await app.run_worker_async(
-            queues=[queue],
-            concurrency=concurrency,
-            wait=wait,
-            shutdown_graceful_timeout=pace.grace,
-            update_heartbeat_interval=pace.heartbeat,
-            stalled_worker_timeout=pace.stalled,
-            fetch_job_polling_interval=pace.poll,
-            abort_job_polling_interval=pace.poll,
-            delete_jobs="successful",
-        )
+        app = await stack.enter_async_context(opened(store, kind=PatientConnector))
+        worker = _Worker(app, store, queue, pace, tell, environ, rates.limiter)
+        rescue = Rescue(app, store, queue, stalled=pace.stalled, pause=pace.rescue)
+        await rescue.look()
+        options = {
+            "queues": [queue],
+            "concurrency": concurrency,
+            "wait": wait,
+            "shutdown_graceful_timeout": pace.grace,
+            "update_heartbeat_interval": pace.heartbeat,
+            "stalled_worker_timeout": pace.stalled,
+            "fetch_job_polling_interval": pace.poll,
+            "abort_job_polling_interval": pace.poll,
+            "delete_jobs": "successful",
+        }
+        staying = Staying(app, rescue, pause=pace.rescue, in_hand=worker.in_hand, tell=tell, options=options)
+        staying.on_stop(partial(_hurry, app, store, pace))
+        await staying.run()
 
 
-async def _rescue(app: App, store: PostgresStore, queue: str, pace: Pace) -> None:
-    """Put back the runs of workers that are heard of no more, but for those that somebody wants to stop."""
-    jobs = app.job_manager
-    stopped = set(await jobs.list_jobs_to_abort_async(queue=queue))
-    for job in await jobs.get_stalled_jobs(queue=queue, seconds_since_heartbeat=pace.stalled):
-        if job.id in stopped:
-            await jobs.finish_job(job, Status.ABORTED, delete_job=False)
-            await close_run(store, str(job.task_kwargs.get("run_id")))
-        else:
-            await jobs.retry_job(job)
+def _hurry(app: App, store: PostgresStore, pace: Pace) -> None:
+    """A worker that is told to stop waits no longer than its runs may for a server that is away."""
+    store.wait_for(pace.grace)
+    if isinstance(app.connector, PatientConnector):
+        app.connector.stop_waiting(2 * pace.grace)
 
 
 class _PutBackError(Exception):
@@ -147,13 +151,18 @@ class _Worker:
         self._app, self._store, self._queue, self._pace, self._tell = app, store, queue, pace, tell
         self._environ, self._limiters = environ, limiters
         app.task(name=TASK, pass_context=True, retry=_Again(pace.busy))(self._job)
-        rescue = app.task(name=RESCUE, queue=queue, queueing_lock=f"{RESCUE} {queue}", priority=1_000)(self._rescue)
-        app.periodic(cron=pace.rescue, periodic_id=queue)(rescue)
-
-    async def _rescue(self, timestamp: int) -> None:
-        await _rescue(self._app, self._store, self._queue, self._pace)
+        self.in_hand: set[int] = set()
+        """Jobs that are worked on."""
 
     async def _job(self, context: JobContext, run_id: str, if_waiting: bool = False) -> None:
+        assert context.job.id is not None  # It comes from the queue.
+        self.in_hand.add(context.job.id)
+        try:
+            await self._worked(context, run_id, if_waiting)
+        finally:
+            self.in_hand.discard(context.job.id)
+
+    async def _worked(self, context: JobContext, run_id: str, if_waiting: bool) -> None:
         """One job: the run goes on until it ends, waits, or is stopped."""
         try:
             run = await self._run(run_id, if_waiting)

@@ -56,7 +56,7 @@ nodes:
   stop: {type: function, call: "naps:sleep", with: {delay: 0, result: stopped}}
   after: {type: function, call: "naps:sleep", with: {delay: 0, result: done}}
 """
-QUICK = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue="* * * * * *", poll=0.2, busy=1)
+QUICK = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue=0.5, poll=0.2, busy=1)
 WORKER = """
 import sys
 import anyio
@@ -64,7 +64,7 @@ from flowengine.journal.postgres import PostgresStore
 from flowengine.runners.queue_worker import Pace, work
 async def main():
     store = PostgresStore(sys.argv[1], "full")
-    pace = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, poll=0.2)
+    pace = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue=0.5, poll=0.2)
     await work(store, pace=pace, tell=lambda line: print(line, flush=True))
     store.close()
 anyio.run(main)
