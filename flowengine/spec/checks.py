@@ -53,7 +53,11 @@ def check(
 
 def _check_texts(spec: FlowSpec, report: Report) -> None:
     for text, error in reads_of(spec).errors:
-        report.in_text("FE301", error.message, text, error.line, error.column)
+        if text.kind == "expression" and text.text.lstrip().startswith("{{"):
+            inner = text.text.strip().removeprefix("{{").removesuffix("}}").strip()
+            report.in_text("FE301", "an expression stands without braces", text, 1, 1, f"; did you mean '{inner}'?")
+        else:
+            report.in_text("FE301", error.message, text, error.line, error.column)
     too_much = reads_of(spec).too_much
     if too_much is not None:
         told = "with this node the texts of shared agents are looked up too often; name fewer values in them"

@@ -18,6 +18,9 @@ STAND_IN_CODE: Final = "unnamed:unnamed"
 STAND_IN_FLOW: Final = "unnamed:"
 """A file that nobody named."""
 
+_STAND_IN_INPUT: Final[Mapping[str, Any]] = {"schema": {}}
+"""An input of any type: what reads it reads something that there is."""
+
 _STAND_INS: Final[Mapping[str, Any]] = {
     "flowengine": "v1",
     "name": "unnamed",
@@ -39,6 +42,9 @@ def mend(data: Mapping[str, Any], problems: Sequence[Problem], drop_nodes: bool)
     mended = dict(data)
     for problem in problems:
         path = (*problem.path, problem.lacks) if problem.lacks else problem.path
+        if path[:1] == ("inputs",) and len(path) > 1:
+            mended = cast("dict[str, Any]", _put(mended, path[:2], _STAND_IN_INPUT))
+            continue
         node = key_path(node_at(path))
         if node and (drop_nodes or path == node):
             mended = cast("dict[str, Any]", _put(mended, node, {"prompt": "-"}))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -122,7 +122,15 @@ class Limits(NodeLimits):
 
 
 _Map = BeforeValidator(without_notes)
-Inputs = Annotated[dict[Identifier, InputSpec], _Map]
+
+
+def _as_input(value: Any) -> Any:
+    if isinstance(value, str) and value in get_args(JsonType):
+        raise refuse("FE401", f"expected a map, found {found(value)}", hint=f"; did you mean {{type: {value}}}?")
+    return value
+
+
+Inputs = Annotated[dict[Identifier, Annotated[InputSpec, BeforeValidator(_as_input)]], _Map]
 States = Annotated[dict[Identifier, StateSpec], _Map]
 Agents = Annotated[dict[Identifier, AgentSpec], _Map]
 Nodes = Annotated[dict[Identifier, NodeSpec], _Map]

@@ -300,6 +300,10 @@ CASES: dict[str, list[tuple[str, str]]] = {
     "FE301": [
         ("nodes:\n  a:\n    prompt: |\n      Hello\n      dear {{ inputs.x", "FE301"),
         ("nodes: {a: {prompt: x, when: '1 >'}}", "FE301 node 'a'"),
+        (
+            "nodes: {a: {prompt: x, when: '{{ 1 > 2 }}'}}",
+            "FE301 node 'a': an expression stands without braces; did you mean '1 > 2'?",
+        ),
         ("nodes: {a: {prompt: '{% include \"x\" %}'}}", "3:25: FE301 node 'a'"),
     ],
     "FE302": [
@@ -411,6 +415,10 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("nodes: {a: {prompt: x, needs: b}}", "3:31: FE401 node 'a': expected a list, found 'b'"),
         ("nodes: {a: {prompt: x, retry: often}}", "3:31: FE401 node 'a': expected a map, found 'often'"),
         ("nodes: [a]", "3:8: FE401 expected a map, found a list"),
+        (
+            "inputs: {i: string}\nnodes: {a: {prompt: '{{ inputs.i }}'}}",
+            "3:13: FE401 expected a map, found 'string'; did you mean {type: string}?",
+        ),
         ("nodes: {a: just text}", "3:12: FE401 node 'a': expected a map, found 'just text'"),
         ("nodes: {a: {prompt: x, temperature: true}}", "expected a number, found true"),
         ("nodes: {a: {prompt: x, temperature: .nan}}", "expected a finite number, found nan"),

@@ -106,6 +106,11 @@ def test_all_problems_come_in_one_pass_sorted_by_position() -> None:
     assert str(found[1]) == "f.yaml:7:11: FE203 node 'pick': unknown target 'publsh'; did you mean 'publish'?"
 
 
+def test_an_input_that_is_written_wrongly_is_still_there_for_what_reads_it() -> None:
+    text = "flowengine: v1\nname: a\ninputs: {n: string}\nnodes: {a: {prompt: '{{ inputs.n }}'}}"
+    assert [each.code for each in check_text(text)] == ["FE401"]
+
+
 def test_a_bad_expression_deep_in_a_block_has_its_own_line_and_column() -> None:
     text = (
         "flowengine: v1\nname: deep\nnodes:\n  a:\n    prompt: |\n"
