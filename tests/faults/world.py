@@ -1,0 +1,181 @@
+"""What is disturbed: a PostgreSQL, a model server that counts, and workers in processes of their own.
+
+Each worker is `flowengine worker` as a user starts it, and asks the model server at an address of its own, so
+that every request says whose it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import psycopg
+
+from flowengine.flow import Flow
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue import submit_many
+from tests.faults import story
+from tests.support.model_server import ModelServer, Received, Responder
+from tests.support.postgres import Server
+
+__all__ = ["Worker", "World", "until"]
+
+
+class Worker:
+    """A process that works on the queue."""
+
+    def __init__(self, number: int, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.number = number
+        self.process = process
+        self.log = log
+        self.ended_at: float | None = None
+        """When it was killed."""
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        self.ended_at = time.time()
+        self.process.kill()
+        self.process.wait(30)
+
+    def send(self, how: signal.Signals) -> None:
+        self.process.send_signal(how)
+
+    def memory(self) -> int:
+        """Bytes that are its own, resident."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+
+class World:
+    """Made and taken down by `with`."""
+
+    def __init__(
+        self,
+        *,
+        latency: float = 0.1,
+        concurrency: int = 8,
+        responder: Responder = story.answer,
+        flow: Path = story.FLOW,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.workers: list[Worker] = []
+        self.concurrency = concurrency
+        self.options = options
+        self.models = ModelServer(responder, latency=latency)
+        self._source = flow
+        self._stack = ExitStack()
+        self._submitted = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flowengine-faults-")))
+            self.server = Server()
+            stack.callback(self.server.stop)
+            self.url = self.server.database()
+            stack.enter_context(self.models)
+            stack.callback(self._end_workers)
+            self.flow = Path(shutil.copy(self._source, self.folder / "flow.yaml"))
+            self.plan = Flow.from_yaml(self.flow, environ=self._environ(0)).plan
+            self.store = PostgresStore(self.url, "process", patience=60)
+            stack.callback(self.store.close)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def start(self, count: int = 1) -> list[Worker]:
+        """New workers."""
+        return [self._start() for _ in range(count)]
+
+    def submit(self, count: int, **options: Any) -> list[str]:
+        """New runs, each with a topic of its own; their ids."""
+        first, self._submitted = self._submitted, self._submitted + count
+        names = [f"r{number:05}" for number in range(first, first + count)]
+        anyio.run(self._submit, names, options)
+        return names
+
+    def statuses(self) -> dict[str, str]:
+        return {run.run_id: run.status for run in self.store.list()}
+
+    def unfinished(self) -> list[str]:
+        return [run_id for run_id, status in self.statuses().items() if status != "succeeded"]
+
+    def requests(self) -> list[Received]:
+        return list(self.models.requests)
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return connection.execute(statement.encode()).fetchall()
+
+    def jobs(self) -> list[tuple[Any, ...]]:
+        """What is in the queue, or was not done with success."""
+        return self.ask(
+            "SELECT id, status::text, lock, attempts, worker_id FROM flowengine_queue.procrastinate_jobs "
+            "WHERE task_name = 'flowengine.run' ORDER BY id"
+        )
+
+    async def _submit(self, names: Sequence[str], options: dict[str, Any]) -> None:
+        await submit_many(self.store, self.plan, {name: {"topic": f"story-{name}"} for name in names}, **options)
+
+    def _environ(self, number: int) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "FLOWENGINE_STORE": getattr(self, "url", ""),
+            "OPENAI_API_KEY": "local",
+            "OPENAI_BASE_URL": f"http://{self.models.host}:{self.models.port}/w{number}/v1",
+            "FLOWENGINE_DEFAULT_MODEL": "openai/gpt-4o-mini",
+        }
+
+    def _start(self) -> Worker:
+        number = len(self.workers) + 1
+        log = self.folder / f"worker{number}.log"
+        command = [sys.executable, "-m", "flowengine", "worker", "--concurrency", str(self.concurrency), *self.options]
+        with open(log, "wb") as file:
+            process = subprocess.Popen(command, cwd=self.folder, env=self._environ(number), stdout=file, stderr=file)
+        worker = Worker(number, process, log)
+        self.workers.append(worker)
+        return worker
+
+    def _end_workers(self) -> None:
+        for worker in self.workers:
+            if worker.is_alive:
+                worker.process.kill()
+            worker.process.wait(30)
+
+
+def until(holds: Callable[[], bool], seconds: float, what: str = "") -> float:
+    """Wait for something; how long it took. `AssertionError` where it does not come."""
+    begun = time.monotonic()
+    while not holds():
+        if time.monotonic() - begun > seconds:
+            raise AssertionError(f"not within {seconds:g} s: {what or holds}")
+        time.sleep(0.05)
+    return time.monotonic() - begun
+
+
+@contextmanager
+def lasting(seconds: float) -> Iterator[Callable[[], bool]]:
+    """Whether it is still to go on."""
+    end = time.monotonic() + seconds
+    yield lambda: time.monotonic() < end
