@@ -57,8 +57,8 @@ class Pace:
 
     grace: float = 20.0
     """That runs have to end when the worker is told to stop; then they are interrupted and put back."""
-    heartbeat: float = 2.0
-    stalled: float = 6.0
+    heartbeat: float = 1.0
+    stalled: float = 5.0
     """After the last heartbeat of a worker, its runs are another's."""
     rescue: float = 1.0
     """Between two looks for such runs."""
