@@ -19,10 +19,10 @@ from typing import Any
 
 import anyio
 
-from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted
+from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError, SupersededError
-from flowengine.journal.codec import encode
+from flowengine.journal.codec import decode, encode
 from flowengine.journal.database import Durability
 from flowengine.journal.postgres_batch import Begin, Entry, Hold
 from flowengine.journal.postgres_connection import Database
@@ -41,9 +41,18 @@ class PostgresJournal:
     flush_interval: float | None = 0.1
 
     def __init__(
-        self, hold: Hold, length: int, commits: Commits, tables: Tables, waits: bool, release: Callable[[], None]
+        self,
+        hold: Hold,
+        length: int,
+        commits: Commits,
+        tables: Tables,
+        waits: bool,
+        release: Callable[[], None],
+        first: str | None = None,
     ) -> None:
+        """`first`: the text of the first event, where it is known already."""
         self._hold = hold
+        hold.written = length
         self._length = length
         self._is_ours = length > 0
         """Whether the run's row names us as its writer."""
@@ -52,6 +61,9 @@ class PostgresJournal:
         self._tables = tables
         self._waits = waits
         self._release: Callable[[], None] | None = release
+        self._first = first
+        self.is_careful = False
+        """Whether it is written which node is run before it is: for a run whose writers keep dying."""
 
     def append(self, event: Event, /) -> None:
         body = encode(event)
@@ -71,6 +83,8 @@ class PostgresJournal:
         self._writer.entries.append(
             Entry(self._hold, self._length, body, status, finished, self._is_ours, begin, is_paid)
         )
+        if self.is_careful and type(event) is NodeStarted:
+            self._writer.write()
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
         return self._commits.share(self._hold) if self._waits else None
@@ -87,6 +101,8 @@ class PostgresJournal:
     def read(self, after: int = 0, /) -> Sequence[Event]:
         if after >= self._length:
             return []
+        if self._length == 1 and self._first is not None:
+            return [decode(self._first)]
         self._writer.write()
         self._writer.refuse(self._hold)
         return self._tables.events(self._hold.run_id, self._hold.number, after)
@@ -98,6 +114,9 @@ class PostgresJournal:
         try:
             if self._is_ours and self._hold.failure is None:
                 self._writer.entries.append(Entry(self._hold, self._length, None, owns=False))
+            elif self._hold.written == self._length:
+                self._writer.refuse(self._hold)
+                return
             with anyio.CancelScope(shield=True):
                 await self._commits.share(self._hold)
         finally:
@@ -123,6 +142,7 @@ class PostgresStore:
         self.durability: Durability = durability
         self.role = role
         self._patience = patience
+        self._is_leaving = False
         self._lock = threading.Lock()
         self._parts: dict[int, tuple[Writer, Tables]] = {}
         """By process: a forked child has no use for its parent's."""
@@ -155,6 +175,21 @@ class PostgresStore:
             release()
             raise
 
+    async def take(self, run_id: str) -> PostgresJournal:
+        """As `open`, beside the event loop, and in one statement with others who do so now."""
+        release = self._reserve(run_id)
+        try:
+            writer, tables = self._current()
+            taken = await self._commits_of(writer).take(run_id)
+            hold = Hold(run_id, taken.number, taken.epoch)
+            return self._journal(hold, taken.length, writer, tables, release, taken.first)
+        except KeyError:
+            release()
+            raise self._no_such_run(run_id) from None
+        except BaseException:
+            release()
+            raise
+
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         writer, tables = self._current()
         writer.settle()
@@ -182,6 +217,13 @@ class PostgresStore:
             self._patience = seconds
             for writer, _ in self._parts.values():
                 writer.database.patience = seconds
+
+    def hand_back(self) -> None:
+        """Let nothing more begin here, no node and no call; what is on its way ends, and is written."""
+        with self._lock:
+            self._is_leaving = True
+            for writer, _ in self._parts.values():
+                writer.is_leaving = True
 
     def take_from(self, role: str, run_id: str) -> None:
         """Whoever writes the run in that role is superseded: for those who know that it is dead or hangs."""
@@ -229,13 +271,24 @@ class PostgresStore:
             if parts is None or parts[0].failure is not None:
                 database = Database(self.url, self.durability, migrate, patience=self._patience, role=self.role)
                 parts = self._parts[process] = Writer(database), Tables(database)
+                parts[0].is_leaving = self._is_leaving
             return parts
 
     def _journal(
-        self, hold: Hold, length: int, writer: Writer, tables: Tables, release: Callable[[], None]
+        self,
+        hold: Hold,
+        length: int,
+        writer: Writer,
+        tables: Tables,
+        release: Callable[[], None],
+        first: str | None = None,
     ) -> PostgresJournal:
-        commits = self._commits.setdefault((threading.get_ident(), writer), Commits(writer))
-        return PostgresJournal(hold, length, commits, tables, self.durability != "memory", release)
+        waits = self.durability != "memory"
+        return PostgresJournal(hold, length, self._commits_of(writer), tables, waits, release, first)
+
+    def _commits_of(self, writer: Writer) -> Commits:
+        """Those of this thread's event loop."""
+        return self._commits.setdefault((threading.get_ident(), writer), Commits(writer))
 
     def _no_such_run(self, run_id: str) -> RunNotFoundError:
         writer, tables = self._current()

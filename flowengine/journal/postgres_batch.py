@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from flowengine.engine.events import RunStarted
@@ -27,6 +28,10 @@ class Hold:
     """Grows with each writer."""
     failure: JournalError | None = None
     """Why nothing more is written of this run."""
+    written: int = 0
+    """Its length in the store, as far as this writer knows."""
+    confirmed: float = -inf
+    """When it was last written as ours, until somebody has relied on it."""
 
 
 class Begin(NamedTuple):

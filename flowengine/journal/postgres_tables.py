@@ -34,12 +34,26 @@ FROM run WHERE held.number = run.number
 """What came late joins the run's events."""
 
 
+_TAKE: Final = b"""
+WITH taken AS (
+    UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1
+    WHERE run_id = ANY(%s) AND owner IS NULL
+    AND NOT EXISTS (SELECT FROM flowengine.late WHERE late.number = run.number)
+    RETURNING run_id, number, epoch, length
+)
+SELECT run_id, number, epoch, length, body FROM taken JOIN flowengine.event USING (number) WHERE position = 0
+"""
+"""Runs that are free, with nothing beside them that came late; all others are taken over one by one."""
+
+
 class Taken(NamedTuple):
     """A run that has a new writer."""
 
     number: int
     epoch: int
     length: int
+    first: str | None = None
+    """The text of its first event, where it was read with it."""
 
 
 class Tables:
@@ -65,6 +79,12 @@ class Tables:
     def take_over(self, run_id: str) -> Taken | None:
         """The run with us as its writer; None where there is none, an error where its writer lives."""
         return self._database.run(partial(self._take_over, run_id))
+
+    def take(self, run_ids: Sequence[str]) -> dict[str, Taken]:
+        """Those of the runs that could be taken at once, in one statement, with us as their writer."""
+        values = (self._database.key, self._database.owner, list(run_ids))
+        rows = self._database.run(lambda connection: connection.execute(_TAKE, values).fetchall())
+        return {run_id: Taken(*rest) for run_id, *rest in rows}
 
     def remove(self, run_id: str) -> bool:
         """Delete a run with its events; whether there was one. An error where its writer lives."""

@@ -11,9 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from math import inf
 from threading import RLock
-from typing import Final
+from time import monotonic
+from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -22,11 +25,25 @@ from anyio.lowlevel import checkpoint
 from flowengine.errors import JournalError, StoreUnavailableError, SupersededError
 from flowengine.journal.postgres_batch import CHECK, LATE, WRITE, Entry, Hold, columns_of, late_columns_of
 from flowengine.journal.postgres_connection import Connection, Database, Row
+from flowengine.journal.postgres_tables import Tables, Taken
 
 __all__ = ["Commits", "Writer"]
 
+T = TypeVar("T")
+
 _FULL: Final = 8_000_000
 """Characters after which a statement takes no further entry."""
+_FRESH: Final = 0.05
+"""Seconds; a question to a server that is busy takes as long."""
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """Somebody's wish to be a run's writer."""
+
+    run_id: str
+    taken: Taken | None = None
+    failure: JournalError | None = None
 
 
 class Writer:
@@ -37,8 +54,11 @@ class Writer:
         self.entries: deque[Entry] = deque()
         self.questions: deque[Hold] = deque()
         """Runs that `check` is to look after."""
+        self.takings: deque[Taking] = deque()
         self.failure: JournalError | None = None
         """Why this writer writes no more."""
+        self.is_leaving = False
+        """Whether others are to go on with all runs."""
         self._lock = RLock()
         self._beside: ThreadPoolExecutor | None = None
         self._soon: Future[None] | None = None
@@ -64,15 +84,28 @@ class Writer:
 
     def check(self) -> None:
         """Find out which of the runs that were asked about are others' by now."""
-        asked: list[Hold] = []
-        with suppress(IndexError):
-            while True:
-                asked.append(self.questions.popleft())
+        asked = _emptied(self.questions)
         numbers = [hold.number for hold in asked]
         epochs = dict(self.database.run(lambda connection: connection.execute(CHECK, (numbers,)).fetchall()))
         for hold in asked:
             if epochs.get(hold.number, hold.epoch) != hold.epoch:
                 hold.failure = hold.failure or _not_ours(hold, False, self.database.name)
+
+    def take(self) -> None:
+        """Become the writer of the runs that were asked for."""
+        asked = _emptied(self.takings)
+        tables = Tables(self.database)
+        try:
+            taken = tables.take([each.run_id for each in asked])
+        except JournalError as error:
+            for each in asked:
+                each.failure = type(error)(str(error))
+            return
+        for each in asked:
+            try:
+                each.taken = taken.get(each.run_id) or tables.take_over(each.run_id)
+            except JournalError as error:
+                each.failure = error
 
     def write_soon(self) -> None:
         """`write` beside the caller, who waits for nothing."""
@@ -105,10 +138,16 @@ class Writer:
         """What is lost of it and was paid for is kept beside the run."""
         mine = [entry for entry in batch if entry.hold.failure is None]
         values, runs = columns_of(mine, self.database.key, self.database.owner)
+        now = monotonic()
         written = {number for (number,) in self.database.run(partial(_written, values))} if mine else set[int]()
         for hold, begins in runs:
-            if hold.number not in written:
+            if hold.number in written:
+                hold.confirmed = now
+            else:
                 hold.failure = _not_ours(hold, begins, self.database.name)
+        for entry in mine:
+            if entry.hold.failure is None:
+                entry.hold.written = entry.length
         late = late_columns_of(entry for entry in batch if isinstance(entry.hold.failure, SupersededError))
         if late[0]:
             self.database.run(lambda connection: connection.execute(LATE, late))
@@ -131,6 +170,15 @@ class Writer:
         self.database.close()  # Nothing is written after this: others may go on.
 
 
+def _emptied(queue: deque[T]) -> list[T]:
+    """What was in it; others may add to it meanwhile."""
+    found: list[T] = []
+    with suppress(IndexError):
+        while True:
+            found.append(queue.popleft())
+    return found
+
+
 def _written(values: list[object], connection: Connection) -> list[Row]:
     return connection.execute(WRITE, values).fetchall()
 
@@ -148,6 +196,7 @@ class Commits:
         self.writer = writer
         self._writing = _Together(writer.write)
         self._checking = _Together(writer.check)
+        self._taking = _Together(writer.take)
 
     async def share(self, hold: Hold) -> None:
         """Commit together with others that finish now."""
@@ -155,11 +204,28 @@ class Commits:
         self.writer.refuse(hold)
 
     async def check(self, hold: Hold) -> None:
-        """Raise where the run is another's by now, or nothing can be written of it."""
+        """Raise where the run is another's by now, or nothing can be written of it.
+
+        A commit has asked that too: what it was told a moment ago is relied upon, once.
+        """
         self.writer.refuse(hold)
+        is_known, hold.confirmed = monotonic() - hold.confirmed < _FRESH, -inf
+        if is_known:
+            return
         self.writer.questions.append(hold)
         await self._checking()
         self.writer.refuse(hold)
+
+    async def take(self, run_id: str) -> Taken:
+        """Become the writer of a run, together with others; raises what `Tables.take_over` raises, or KeyError."""
+        taking = Taking(run_id)
+        self.writer.takings.append(taking)
+        await self._taking()
+        if taking.failure is not None:
+            raise taking.failure
+        if taking.taken is None:
+            raise KeyError(run_id)
+        return taking.taken
 
 
 class _Together:
