@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from flowengine.ledger import Usage
 
 __all__ = [
+    "PREPARING",
     "RECORDS",
     "Answered",
     "Asked",
@@ -44,7 +45,7 @@ class ModelCall(NamedTuple):
     model: str
     provider: str
     purpose: str
-    """`generation`, `evaluation`, `improvement` or `routing`."""
+    """`generation`, `evaluation`, `improvement` or `routing`; for what goes into a prompt `summary` or `embedding`."""
     messages: Sequence[Mapping[str, Any]]
     """Role-separated chat messages, as sent."""
     content: str
@@ -68,6 +69,8 @@ class ModelCall(NamedTuple):
     request: Mapping[str, Any] = {}
     """What shaped the answer beside the messages: the model as it was asked for, temperature, schema, tools;
     `extra` without its secrets."""
+    vectors: Sequence[str] = ()
+    """Of embeddings: a vector for each message (32-bit floats in base64)."""
 
 
 class ToolCall(NamedTuple):
@@ -230,6 +233,11 @@ RECORDS: Final[dict[str, type[Any]]] = {
     )
 }
 """Class name → class, for the journal's codec."""
+
+
+PREPARING: Final = frozenset({"summary", "embedding"})
+"""Purposes of calls that prepare a prompt: they tell nothing of what the node itself will ask, and nobody reads them
+while they are written."""
 
 
 def tool_key(name: str, arguments: Mapping[str, Any]) -> str:

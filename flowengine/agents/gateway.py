@@ -159,4 +159,5 @@ def model_call(
         finish_reason=reply.finish_reason,
         error=error,
         request=plain_request(request),
+        vectors=reply.vectors,
     )

@@ -25,6 +25,7 @@ from flowengine.contexts.manager import ContextManager
 from flowengine.contexts.result import ToolCallResult
 from flowengine.errors import GuardrailError, RunError
 from flowengine.llm.messages import Message
+from flowengine.llm.named import Models
 from flowengine.providers.brought import brought_of, entries_of
 from flowengine.providers.chain import gather
 from flowengine.providers.packer import Entry
@@ -41,20 +42,21 @@ async def open_material(
     agent: str,
     words: Catalogue,
     gateway: Gateway,
+    models: Models,
     kept: Mapping[str, Any] | None,
     scope: RunScope | None,
     recorded: Sequence[Any],
 ) -> Material:
-    """The material of one run. `kept`: what the ancestors of its node keep; None for an agent that stands alone.
-    `recorded`: what an interrupted attempt of the node has told.
+    """The material of one run. `models`: those that its sources know by name. `kept`: what the ancestors of its node
+    keep; None for an agent that stands alone. `recorded`: what an interrupted attempt of the node has told.
     """
     skills = await open_skills(sources, words.locale, gateway, kept or {}, scope)
     memories = await begin_remembering(sources.providers, kept, gateway)
     if kept is None:
-        return Material(sources, memories, sources.contexts, skills, agent, words, gateway)
+        return Material(sources, memories, sources.contexts, skills, agent, words, gateway, models)
     contexts = sources.contexts.fresh()
     contexts.load(kept)
-    return Material(sources, memories, contexts, skills, agent, words, gateway, is_run=True, recorded=recorded)
+    return Material(sources, memories, contexts, skills, agent, words, gateway, models, is_run=True, recorded=recorded)
 
 
 class Material:
@@ -69,6 +71,7 @@ class Material:
         agent: str,
         words: Catalogue,
         gateway: Gateway,
+        models: Models,
         *,
         is_run: bool = False,
         recorded: Sequence[Any] = (),
@@ -78,7 +81,12 @@ class Material:
         self._memories = memories
         self._contexts = contexts
         self._skills = skills
-        self._facts: dict[str, Any] = {"agent_name": agent, "locale": words.locale, "gateway": gateway}
+        self._facts: dict[str, Any] = {
+            "agent_name": agent,
+            "locale": words.locale,
+            "gateway": gateway,
+            "models": models,
+        }
         self._words = words
         self._gateway = gateway
         self._recorded = recorded

@@ -15,6 +15,7 @@ from flowengine.agents.settings import CallSettings
 from flowengine.agents.surroundings import Surroundings
 from flowengine.errors import ModelConfigError
 from flowengine.llm.detect import default_model, detect, get_llm
+from flowengine.llm.embedding import get_embedding
 from flowengine.llm.fallback import FallbackModel
 from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.model import Model
@@ -23,7 +24,7 @@ from flowengine.llm.provider import ProviderSettings
 from flowengine.llm.retrying import RetryingModel
 from flowengine.llm.vendors import needs_key
 
-__all__ = ["open_model", "prepare_model"]
+__all__ = ["NamedModels", "open_model", "prepare_model"]
 
 
 def open_model(settings: CallSettings) -> tuple[Model, str | None]:
@@ -92,6 +93,16 @@ def _opened(model: str | Model, max_retries: int, around: Surroundings) -> Model
 
 def _named(model: str, max_retries: int, around: Surroundings) -> Model:
     """The model of a name, with what is said of its vendor and its price. All models of a vendor share its limits."""
+    return _priced(get_llm(model, max_retries=max_retries, **_said(model, around)), model, around)
+
+
+def _priced(made: Model, written: str, around: Surroundings) -> Model:
+    price = said_price(around.prices, written, made.provider, made.name)
+    return made if price is None else with_price(made, price)
+
+
+def _said(model: str, around: Surroundings) -> dict[str, Any]:
+    """What there is to say of a model's vendor: address, keys, limits and who keeps them."""
     said = _NOTHING
     if around.providers:
         provider, _ = detect(model, environ=around.environ)
@@ -102,16 +113,28 @@ def _named(model: str, max_retries: int, around: Surroundings) -> Model:
                 f"write it into `providers` of this machine's project file"
             )
     address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
-    made = get_llm(
-        model,
-        environ=around.environ,
-        max_retries=max_retries,
-        limits=said.limits,
-        limiters=around.limiters,
-        **address,
-    )
-    price = said_price(around.prices, model, made.provider, made.name)
-    return made if price is None else with_price(made, price)
+    return {"environ": around.environ, "limits": said.limits, "limiters": around.limiters, **address}
 
 
 _NOTHING: Final = ProviderSettings()
+
+
+class NamedModels:
+    """Models that an agent's context providers name, opened as the agent's own (`flowengine.llm.named.Models`).
+
+    >>> NamedModels(Surroundings({}, stand_in="offline")).model("openai/gpt-4o").name
+    'offline'
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def model(self, name: str) -> Model:
+        return open_model(CallSettings(self._around.stand_in or name, surroundings=self._around))[0]
+
+    def embedding(self, name: str) -> Model | None:
+        """What stands in for models that answer makes no vectors; where nobody is to be asked, this is not either."""
+        around = self._around
+        if around.stand_in is not None and detect(around.stand_in, environ=around.environ)[0] == "offline":
+            return None
+        return _priced(get_embedding(name, **_said(name, around)), name, around)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.guardrails import check_guardrails
+from flowengine.agents.models import NamedModels
 from flowengine.agents.prompt import chat_of
 from flowengine.agents.settings import CallSettings
+from flowengine.agents.surroundings import Surroundings
 from flowengine.agents.tooling import Admit
 from flowengine.agents.turn import Turn
 from flowengine.context import EMPTY
@@ -50,8 +52,9 @@ async def open_turn(agent: Agent, opening: Opening) -> AsyncGenerator[Turn]:
     async with AsyncExitStack() as stack:
         with naming(agent.name):
             settings = await admitted(agent, opening)
-            material = None if agent.sources is None else await _material(agent, agent.sources, opening)
-            environ = settings.surroundings.environ
+            around = settings.surroundings
+            material = None if agent.sources is None else await _material(agent, agent.sources, opening, around)
+            environ = around.environ
             tools = agent.tooling.open(agent.words, environ, scope=opening.scope, admit=opening.admit, bringer=material)
             loop = await stack.enter_async_context(tools)
             caller = await open_caller(settings, opening.gateway, agent.words, loop)
@@ -83,12 +86,19 @@ def turn_of(agent: Agent, opening: Opening, caller: Caller) -> Turn:
     )
 
 
-async def _material(agent: Agent, sources: Sources, opening: Opening) -> Material:
+async def _material(agent: Agent, sources: Sources, opening: Opening, around: Surroundings) -> Material:
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
     from flowengine.agents.material import open_material
 
     return await open_material(
-        sources, agent.name, agent.words, opening.gateway, opening.kept, opening.scope, opening.recorded
+        sources,
+        agent.name,
+        agent.words,
+        opening.gateway,
+        NamedModels(around),
+        opening.kept,
+        opening.scope,
+        opening.recorded,
     )
 
 

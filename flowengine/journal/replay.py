@@ -92,6 +92,7 @@ def reply_of(call: ModelCall) -> Reply:
         provider=call.provider,
         attempts=call.attempts,
         seconds=call.seconds,
+        vectors=tuple(call.vectors),
     )
 
 

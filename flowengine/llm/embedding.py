@@ -1,24 +1,34 @@
 """Embeddings of all vendors, through litellm: texts in, vectors out.
 
-What vectors are for is not known here. Errors and the import are those of `litellm_model`'s neighbours.
+A model for embeddings is a `Model` like any other, whose replies hold vectors instead of text. So it is limited,
+priced, tried again and recorded as all models are. What vectors are for is not known here.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
-
-import anyio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias
 
 from flowengine.errors import ModelConfigError, TransientModelError
 from flowengine.llm import litellm_import
-from flowengine.llm.detect import connection_to
+from flowengine.llm.detect import connection_to, detect
 from flowengine.llm.litellm_errors import as_model_error
 from flowengine.llm.litellm_import import LITELLM_LOOP, mute_background_logging, silence_warnings, wait_for_litellm
+from flowengine.llm.litellm_reply import read_vectors
+from flowengine.llm.messages import Message
+from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.outbound import check_outbound
+from flowengine.llm.provider import RateLimits
+from flowengine.llm.rate import Limiters, RateLimitedModel, limiter_for
+from flowengine.llm.retrying import RetryingModel
+from flowengine.llm.vectors import vectors_of
 
-__all__ = ["LiteLLMEmbedder", "embedder"]
+__all__ = ["LiteLLMEmbedding", "ModelEmbedder", "check_embedding", "embedder", "get_embedding"]
+
+Ask: TypeAlias = Callable[[Model, Request], Awaitable[Reply]]
+"""Asks a model."""
 
 _BATCH: Final = 64
 """Texts of one request."""
@@ -26,80 +36,115 @@ _LONGEST: Final = 20_000
 """Characters of a text that count; no model takes more than some thousand tokens."""
 _TIMEOUT: Final = 60.0
 """Seconds that one request may take."""
+_REFUSED: Final = "the offline stand-in makes no embeddings: name a model that does, or leave it out"
 
 
-def embedder(model: str, *, environ: Mapping[str, str] | None = None, **settings: Any) -> LiteLLMEmbedder:
-    """The embedder that a name means: `openai/text-embedding-3-small`, `ollama/nomic-embed-text`.
+def check_embedding(model: str) -> None:
+    """Refuse a name that no model for embeddings can have, whatever the environment is."""
+    if detect(model, environ={})[0] == "offline":
+        raise ModelConfigError(_REFUSED)
 
-    The vendor, its key and its address are found as `get_llm` finds them.
+
+def get_embedding(
+    model: str,
+    *,
+    environ: Mapping[str, str] | None = None,
+    max_retries: int = 2,
+    limits: RateLimits | None = None,
+    limiters: Limiters = limiter_for,
+    **settings: Any,
+) -> Model:
+    """The model for embeddings that a name means: `openai/text-embedding-3-small`, `ollama/nomic-embed-text`.
+
+    The vendor, its key and its address are found as `get_llm` finds them; so are its limits.
     """
     vendor, name, found = connection_to(model, environ=environ, **settings)
     if vendor.name == "offline":
-        raise ModelConfigError("the offline stand-in makes no embeddings: name a model that does, or leave it out")
-    return LiteLLMEmbedder(name, vendor.name, prefix=vendor.prefix.removesuffix("_chat"), settings=found)
+        raise ModelConfigError(_REFUSED)
+    made: Model = LiteLLMEmbedding(name, vendor.name, prefix=vendor.prefix.removesuffix("_chat"), settings=found)
+    if limits is not None:
+        made = RateLimitedModel(made, limiters(vendor.name, limits))
+    return RetryingModel(made, max_retries) if max_retries else made
 
 
-class LiteLLMEmbedder:
-    """One vendor's model for embeddings. `prefix` and `settings` as for `LiteLLMModel`."""
+def embedder(model: str, *, environ: Mapping[str, str] | None = None, **settings: Any) -> ModelEmbedder:
+    """What makes vectors with the model that a name means, for an index of one's own."""
+    return ModelEmbedder(get_embedding(model, environ=environ, **settings))
 
-    def __init__(
-        self,
-        name: str,
-        provider: str,
-        *,
-        prefix: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-        max_retries: int = 2,
-        first_wait: float = 1.0,
-    ) -> None:
-        self.name = f"{provider}/{name}"
-        self._model = f"{prefix or provider}/{name}"
-        self._provider = provider
-        self._settings = dict(settings or {})
-        self._max_retries = max_retries
-        self._first_wait = first_wait
+
+class ModelEmbedder:
+    """Texts to vectors, as retrievers want it. `ask` is how the model is asked: by default, directly."""
+
+    def __init__(self, model: Model, ask: Ask | None = None) -> None:
+        self.name = f"{model.provider}/{model.name}"
+        self._model = model
+        self._ask: Ask = ask or _directly
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A vector a text, in their order. What fails for the moment is tried again.
-
-        litellm's client for OpenAI takes a 0 for its own 2 retries here, so that vendor is asked more often.
-        """
-        check_outbound(self.name, self._settings)
+        """A vector a text, in their order."""
         vectors: list[list[float]] = []
-        for at in range(0, len(texts), _BATCH):
-            # Some vendors refuse a text that is empty.
-            batch = [text[:_LONGEST] if text.strip() else "." for text in texts[at : at + _BATCH]]
-            vectors += await self._with_retries(batch)
+        for request in _requests(self._model.name, texts):
+            reply = await self._ask(self._model, request)
+            vectors += vectors_of(reply.vectors)
         return vectors
 
-    async def _with_retries(self, batch: Sequence[str]) -> list[list[float]]:
-        import tenacity
 
-        attempts = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(TransientModelError),
-            stop=tenacity.stop_after_attempt(self._max_retries + 1),
-            wait=tenacity.wait_random_exponential(multiplier=self._first_wait, max=60),
-            sleep=anyio.sleep,
-            reraise=True,
-        )
-        return await attempts(self._embed, batch)
+async def _directly(model: Model, request: Request) -> Reply:
+    return await model.complete(request)
 
-    async def _embed(self, batch: Sequence[str]) -> list[list[float]]:
+
+def _requests(model: str, texts: Sequence[str]) -> Iterator[Request]:
+    for at in range(0, len(texts), _BATCH):
+        # Some vendors refuse a text that is empty.
+        batch = [text[:_LONGEST] if text.strip() else "." for text in texts[at : at + _BATCH]]
+        messages = tuple(Message("user", text) for text in batch)
+        yield Request(model, messages, max_tokens=0, timeout=_TIMEOUT, extra={"embedding": True})
+
+
+class LiteLLMEmbedding:
+    """One vendor's model. `prefix` and `settings` as for `LiteLLMModel`.
+
+    litellm's client for OpenAI takes a 0 for its own 2 retries here, so that vendor is asked more often.
+    """
+
+    def __init__(
+        self, name: str, provider: str, *, prefix: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self._full_name = f"{provider}/{name}"
+        self._model = f"{prefix or provider}/{name}"
+        self._settings = dict(settings or {})
+
+    async def ready(self) -> Any:
+        """litellm, loaded; a call made from now on goes out at once."""
         silence_warnings()
-        litellm = litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
+        return litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
+
+    async def complete(self, request: Request) -> Reply:
+        """A vector for each of the messages."""
+        check_outbound(self._full_name, self._settings)
+        litellm = await self.ready()
+        texts = [each.content for each in request.messages]
+        started = time.perf_counter()
 
         async def call() -> Any:
             mute_background_logging(litellm)
-            async with asyncio.timeout(_TIMEOUT):
-                return await litellm.aembedding(model=self._model, input=list(batch), max_retries=0, **self._settings)
+            return await litellm.aembedding(model=self._model, input=texts, max_retries=0, **self._settings)
 
         try:
-            response = await LITELLM_LOOP.call(call)
+            response = await LITELLM_LOOP.call(call, request.timeout)
         except TimeoutError as error:
-            raise TransientModelError(f"{self.name} did not answer within {_TIMEOUT:g} s") from error
+            raise TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s") from error
         except Exception as error:  # foreign code
-            raise as_model_error(error, self._provider, self.name) from error
-        ordered = sorted(response.data, key=lambda each: each["index"])
-        if len(ordered) != len(batch):
-            raise TransientModelError(f"{self.name} gave {len(ordered)} vectors for {len(batch)} texts")
-        return [[float(number) for number in each["embedding"]] for each in ordered]
+            raise as_model_error(error, self.provider, self.name) from error
+        return read_vectors(response, self.provider, self.name, len(texts), time.perf_counter() - started)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        """Vectors come at once or not at all."""
+
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            yield await self.complete(request)
+
+        yield pieces()

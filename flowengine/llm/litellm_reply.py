@@ -10,8 +10,9 @@ from typing import Any
 from flowengine.errors import PermanentModelError, TransientModelError
 from flowengine.llm.messages import ToolRequest
 from flowengine.llm.model import Reply, Usage
+from flowengine.llm.vectors import texts_of
 
-__all__ = ["PieceCollector", "read_reply"]
+__all__ = ["PieceCollector", "read_reply", "read_vectors"]
 
 
 def read_reply(response: Any, provider: str, name: str, seconds: float) -> Reply:
@@ -30,6 +31,22 @@ def read_reply(response: Any, provider: str, name: str, seconds: float) -> Reply
         seconds=seconds,
     )
     return _unless_refused(reply, fields.get("refusal"))
+
+
+def read_vectors(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
+    """The vectors of so many texts, in their order."""
+    ordered = sorted(response.data, key=lambda each: each["index"])
+    if len(ordered) != count:
+        raise TransientModelError(f"{provider}/{name} gave {len(ordered)} vectors for {count} texts")
+    return Reply(
+        content="",
+        usage=(usage := _usage(getattr(response, "usage", None))),
+        cost_usd=_known_cost(response._hidden_params.get("response_cost"), usage),
+        model=response.model or name,
+        provider=provider,
+        seconds=seconds,
+        vectors=texts_of(each["embedding"] for each in ordered),
+    )
 
 
 class PieceCollector:

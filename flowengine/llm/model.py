@@ -109,6 +109,8 @@ class Reply(NamedTuple):
     attempts: int = 1
     """Requests sent, transient failures included."""
     seconds: float = 0.0
+    vectors: tuple[str, ...] = ()
+    """Of a model for embeddings: a vector for each message, as `llm.vectors` writes it."""
 
 
 class Model(Protocol):

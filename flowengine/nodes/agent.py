@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import subject_of
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.models import prepare_model
+from flowengine.agents.models import NamedModels, prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import settles_late
@@ -42,11 +42,13 @@ class Templated(Generic[A]):
 
 
 def _prepare(agent: A | Templated[A] | None) -> None:
-    """Open every model that an agent will ask, the judge's and the router's included."""
+    """Open every model that an agent will ask, those of judge, router and context providers included."""
     found = agent.prototype if isinstance(agent, Templated) else agent
     if isinstance(found, Agent):
         _prepare(found.evaluator)
         _prepare(found.router)
+        for provider in () if found.sources is None else found.sources.providers:
+            provider.prepare_models(NamedModels(found.settings.surroundings))
     if found is not None:
         prepare_model(found.settings)
 

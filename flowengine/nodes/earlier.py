@@ -33,7 +33,7 @@ from flowengine.nodes.container import file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.plan import Plan
-from flowengine.records import ModelCall
+from flowengine.records import PREPARING, ModelCall
 
 __all__ = ["Earlier"]
 
@@ -75,7 +75,7 @@ class Earlier:
                 self._requests.pop(node, None)
             case NodeFinished(node=node, result=result):
                 self._results[node] = result
-            case NodeRecorded(node=node, record=ModelCall(key=key)):
+            case NodeRecorded(node=node, record=ModelCall(key=key, purpose=purpose)) if purpose not in PREPARING:
                 self._requests.setdefault(node, key)
             case _:
                 pass

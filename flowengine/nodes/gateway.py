@@ -14,7 +14,7 @@ from flowengine.ledger import Ledger
 from flowengine.llm.bounded import BoundedModel
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.telling import heard
-from flowengine.records import Gateway, Notice
+from flowengine.records import PREPARING, Gateway, Notice
 from flowengine.run_scope import Fence
 from flowengine.tools.tool import Tool, ToolResult
 
@@ -41,16 +41,17 @@ def telling_gateway_of(context: Context) -> Gateway:
 
 
 class _AskingGateway:
-    """Tells of the first request before it is sent; what that raises ends the node."""
+    """Tells of the node's first request before it is sent; what that raises ends the node."""
 
     def __init__(self, inner: Gateway, ask: AskFirst) -> None:
         self._inner = inner
         self._ask: AskFirst | None = ask
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        ask, self._ask = self._ask, None
-        if ask is not None:
-            ask(request.key())
+        if purpose not in PREPARING:
+            ask, self._ask = self._ask, None
+            if ask is not None:
+                ask(request.key())
         return await self._inner.complete(model, request, purpose=purpose)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
@@ -68,7 +69,8 @@ class _TellingGateway:
         self._tell = tell
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        asked = heard(model, self._tell) if request.response_schema is None else model
+        is_read = request.response_schema is None and purpose not in PREPARING
+        asked = heard(model, self._tell) if is_read else model
         return await self._inner.complete(asked, request, purpose=purpose)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:

@@ -16,8 +16,9 @@ from anyio import to_thread
 
 from flowengine.catalogue import Catalogue, catalogue
 from flowengine.context import Fragment
-from flowengine.llm.detect import get_llm
+from flowengine.llm.detect import detect
 from flowengine.llm.model import Model
+from flowengine.llm.named import PROCESS_MODELS, Models
 from flowengine.llm.tokens import count_tokens
 from flowengine.providers.compression import Compression
 from flowengine.providers.parameters import ParameterError
@@ -77,7 +78,9 @@ class ContextCompressorProvider(ContextProvider):
         self.compression_ratio = compression_ratio
         self.locale = locale
         self.timeout = 30.0 if model is None else 30.0 + _PATIENCE
-        self._model = get_llm(model) if isinstance(model, str) else model
+        self._model = model
+        if isinstance(model, str):
+            detect(model, environ={})  # An unknown vendor is told at once.
         self._remembered = _Remembered()
         if locale is not None:
             catalogue(locale)
@@ -121,8 +124,13 @@ class ContextCompressorProvider(ContextProvider):
         if work is None:
             return previous
         if self._model is not None and not work.is_enough:
-            await self._summarise(work, self._model, query, words, kwargs.get("gateway"))
+            model = self._opened(self._model, kwargs.get("models", PROCESS_MODELS))
+            await self._summarise(work, model, query, words, kwargs.get("gateway"))
         return await to_thread.run_sync(partial(_finished, work))
+
+    def prepare_models(self, models: Models) -> None:
+        if self._model is not None:
+            self._opened(self._model, models)
 
     def fresh(self) -> ContextCompressorProvider:
         return ContextCompressorProvider(self.max_tokens, self.compression_ratio, self._model, self.locale)
@@ -136,6 +144,9 @@ class ContextCompressorProvider(ContextProvider):
 
     def load(self, value: Any) -> None:
         self._remembered = _Remembered(tuple(value["covered"]), value["text"])
+
+    def _opened(self, model: str | Model, models: Models) -> Model:
+        return models.model(model) if isinstance(model, str) else model
 
     def _begun(self, query: str, previous: Sequence[Fragment], words: Catalogue) -> Compression | None:
         """The work after its gentle stages; None where there is nothing to do."""

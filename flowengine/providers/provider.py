@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar, cast
 from anyio import to_thread
 
 from flowengine.context import Fragment
+from flowengine.llm.named import Models
 from flowengine.providers.parameters import schema_of_constructor
 
 __all__ = ["ContextProvider", "at_once", "called", "fragments_of", "joined", "settled"]
@@ -102,8 +103,9 @@ class ContextProvider:
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str | Awaitable[str]:
         """Its section for a query; of a transform, what takes the place of `previous_context`.
 
-        `kwargs` carry `agent_name`, the agent's `locale`, and `gateway`, through which a model is asked so that the
-        call is on record. The empty text is no section.
+        `kwargs` carry `agent_name`, the agent's `locale`, `models`, which opens models by name as the agent's own are
+        opened, and `gateway`, through which a model is asked so that the call is on record, is paid from the run's
+        limits, and is not made again by a run that is resumed. The empty text is no section.
         """
         if type(self).fragments is ContextProvider.fragments:
             raise NotImplementedError(f"{type(self).__name__} has to define get_context")
@@ -123,6 +125,9 @@ class ContextProvider:
         By default made from `get_context`; pinned fragments pass a transform by.
         """
         return self._fragments_of_text(query, previous, kwargs)
+
+    def prepare_models(self, models: Models) -> None:
+        """Say now what would fail later (a model whose key is missing), before anything is paid."""
 
     def fresh(self) -> ContextProvider:
         """One with the same settings and nothing remembered: each run and agent node has its own.

@@ -13,14 +13,15 @@ from typing import Any, ClassVar, Self
 from anyio import to_thread
 
 from flowengine.context import Fragment
-from flowengine.llm.embedding import embedder
+from flowengine.llm.named import PROCESS_MODELS, Models
 from flowengine.llm.slots import Slots
 from flowengine.providers.documents import DocumentSource
+from flowengine.providers.embedding import NamedEmbedder
 from flowengine.providers.parameters import ParameterError
 from flowengine.providers.paths import MissingFileError, located
 from flowengine.providers.provider import ContextProvider
 from flowengine.retrieval.registry import open_retriever
-from flowengine.retrieval.retriever import Hit, Retriever
+from flowengine.retrieval.retriever import Embedder, Hit, Retriever
 
 __all__ = ["RetrievalProvider"]
 
@@ -52,7 +53,9 @@ class RetrievalProvider(ContextProvider):
         self.max_results = max_results
         self._where = where
         self._source = None if documents is None else _source_at(Path(documents).expanduser(), os.fspath(documents))
-        self._retriever = _made(retriever, store, settings, embedding) if isinstance(retriever, str) else retriever
+        self._embedder = None if embedding is None else NamedEmbedder(embedding)
+        named = isinstance(retriever, str)
+        self._retriever = _made(retriever, store, settings, self._embedder) if named else retriever
         self._turn = Slots(1)
 
     @classmethod
@@ -115,13 +118,24 @@ class RetrievalProvider(ContextProvider):
         return cls(**given)
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
-        if self._source is not None:
-            await self._catch_up(self._source)
-        hits = await self._retriever.search(query, self.max_results, self._where)
+        if self._embedder is None:
+            hits = await self._found(query)
+        else:
+            with self._embedder.asked_by(kwargs.get("models", PROCESS_MODELS), kwargs.get("gateway")):
+                hits = await self._found(query)
         return [_shown(hit)._replace(source=self.provider_name, priority=-rank) for rank, hit in enumerate(hits)]
+
+    def prepare_models(self, models: Models) -> None:
+        if self._embedder is not None:
+            models.embedding(self._embedder.written)
 
     def fresh(self) -> RetrievalProvider:
         return self  # It remembers nothing but what the documents say.
+
+    async def _found(self, query: str) -> Sequence[Hit]:
+        if self._source is not None:
+            await self._catch_up(self._source)
+        return await self._retriever.search(query, self.max_results, self._where)
 
     async def _catch_up(self, source: DocumentSource) -> None:
         """Bring the index up to the files: one at a time, so that nobody searches what is half there."""
@@ -151,9 +165,9 @@ def _source_at(path: Path, given: str) -> DocumentSource:
 
 
 def _made(
-    name: str, store: str | os.PathLike[str] | None, settings: Mapping[str, Any] | None, embedding: str | None
+    name: str, store: str | os.PathLike[str] | None, settings: Mapping[str, Any] | None, embed: Embedder | None
 ) -> Retriever:
     further: dict[str, Any] = {} if store is None else {"path": os.fspath(store)}
-    if embedding is not None:
-        further["embed"] = embedder(embedding)
+    if embed is not None:
+        further["embed"] = embed
     return open_retriever(name, **{**(settings or {}), **further})

@@ -6,22 +6,41 @@ import pytest
 from model_server import Failure, ModelServer, letters
 
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
-from flowengine.llm.embedding import LiteLLMEmbedder, embedder
+from flowengine.llm.embedding import LiteLLMEmbedding, ModelEmbedder, embedder
+from flowengine.llm.messages import Message
+from flowengine.llm.model import Reply, Request
+from flowengine.llm.retrying import RetryingModel
+from flowengine.llm.vectors import vectors_of
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document
 
 OPENAI = {"OPENAI_API_KEY": "secret"}
 
 
-def embedder_of(server: ModelServer, **options: int) -> LiteLLMEmbedder:
-    settings = {"api_base": server.url, "api_key": "secret"}
-    return LiteLLMEmbedder("text-embedding-3-small", "openai", settings=settings, first_wait=0.001, **options)
+def model_of(server: ModelServer) -> LiteLLMEmbedding:
+    return LiteLLMEmbedding("text-embedding-3-small", "openai", settings={"api_base": server.url, "api_key": "secret"})
+
+
+def embedder_of(server: ModelServer, max_retries: int = 2) -> ModelEmbedder:
+    return ModelEmbedder(RetryingModel(model_of(server), max_retries, first_wait=0.001))
 
 
 async def test_each_text_has_its_vector_in_order(server: ModelServer) -> None:
     texts = [f"text number {chr(97 + number % 26) * number}" for number in range(150)]
     assert await embedder_of(server).embed(texts) == [letters(text) for text in texts]
     assert [len(request.body["input"]) for request in server.requests] == [64, 64, 22]
+
+
+async def test_a_reply_tells_what_the_call_took_and_cost(server: ModelServer) -> None:
+    request = Request("text-embedding-3-small", (Message("user", "a"), Message("user", "b")))
+    reply = await model_of(server).complete(request)
+    assert (reply.content, vectors_of(reply.vectors)) == ("", [letters("a"), letters("b")])
+    assert (reply.usage.prompt_tokens, reply.provider) == (2, "openai")
+    assert reply.cost_usd == pytest.approx(2 * 0.02 / 1_000_000)
+    async with model_of(server).stream(request) as pieces:
+        (whole,) = [piece async for piece in pieces]
+    assert isinstance(whole, Reply)
+    assert whole.vectors == reply.vectors
 
 
 async def test_no_text_is_no_request(server: ModelServer) -> None:
