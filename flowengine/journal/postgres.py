@@ -142,7 +142,8 @@ class PostgresStore:
         self.durability: Durability = durability
         self.role = role
         self._patience = patience
-        self._is_leaving = False
+        self.is_leaving = False
+        """Whether others are to go on with all runs."""
         self._lock = threading.Lock()
         self._parts: dict[int, tuple[Writer, Tables]] = {}
         """By process: a forked child has no use for its parent's."""
@@ -221,7 +222,7 @@ class PostgresStore:
     def hand_back(self) -> None:
         """Let nothing more begin here, no node and no call; what is on its way ends, and is written."""
         with self._lock:
-            self._is_leaving = True
+            self.is_leaving = True
             for writer, _ in self._parts.values():
                 writer.is_leaving = True
 
@@ -271,7 +272,7 @@ class PostgresStore:
             if parts is None or parts[0].failure is not None:
                 database = Database(self.url, self.durability, migrate, patience=self._patience, role=self.role)
                 parts = self._parts[process] = Writer(database), Tables(database)
-                parts[0].is_leaving = self._is_leaving
+                parts[0].is_leaving = self.is_leaving
             return parts
 
     def _journal(

@@ -204,11 +204,13 @@ class Commits:
         self.writer.refuse(hold)
 
     async def check(self, hold: Hold) -> None:
-        """Raise where the run is another's by now, or nothing can be written of it.
+        """Raise where the run is another's by now, or is to be, or nothing can be written of it.
 
         A commit has asked that too: what it was told a moment ago is relied upon, once.
         """
         self.writer.refuse(hold)
+        if self.writer.is_leaving:
+            raise SupersededError(f"run '{hold.run_id}' is handed back: another process is to go on with it")
         is_known, hold.confirmed = monotonic() - hold.confirmed < _FRESH, -inf
         if is_known:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from time import monotonic
 from typing import Any, Final
 
@@ -43,18 +43,14 @@ class Staying:
     ) -> None:
         self._app, self._rescue, self._pause, self._in_hand = app, rescue, pause, in_hand
         self._tell, self._options = tell, options
-        self._tell_stop: Callable[[], None] = lambda: None
         self._worker: Worker | None = None
         self._stopped = anyio.Event()
 
-    def on_stop(self, tell: Callable[[], None]) -> None:
-        """Is called when a signal came."""
-        self._tell_stop = tell
-
-    async def run(self) -> None:
+    async def run(self, when_stopped: Callable[[], Awaitable[None]]) -> None:
+        """`when_stopped` is called when a signal came, beside what ends then."""
         async with anyio.create_task_group() as beside:
             if threading.current_thread() is threading.main_thread():
-                beside.start_soon(self._obey)
+                beside.start_soon(self._obey, when_stopped)
             beside.start_soon(self._look_again_and_again)
             await self._work_again_and_again()
             beside.cancel_scope.cancel()
@@ -94,12 +90,12 @@ class Staying:
             for run_id in rescued:
                 self._tell(f"run {run_id} was left by a worker that is gone")
 
-    async def _obey(self) -> None:
+    async def _obey(self, when_stopped: Callable[[], Awaitable[None]]) -> None:
         """The first signal stops the worker; the next ones do what they do to any process."""
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 break
         self._stopped.set()
-        self._tell_stop()
         if self._worker is not None:
             self._worker.stop()
+        await when_stopped()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from time import time
+from typing import NoReturn
 
 import anyio
 from procrastinate import App, JobContext, RetryDecision
@@ -56,7 +57,8 @@ class Pace:
     """Seconds. A worker that died is heard of no more after `stalled`; its runs go on elsewhere within ten."""
 
     grace: float = 20.0
-    """That runs have to end when the worker is told to stop; then they are interrupted and put back."""
+    """That runs have when the worker is told to stop. For the first half they go on, in the second they begin nothing
+    more: calls that are on their way end, so that they are not paid for twice. Then runs are interrupted."""
     heartbeat: float = 1.0
     stalled: float = 5.0
     """After the last heartbeat of a worker, its runs are another's."""
@@ -106,15 +108,16 @@ async def work(
             "delete_jobs": "successful",
         }
         staying = Staying(app, rescue, pause=pace.rescue, in_hand=worker.in_hand, tell=tell, options=options)
-        staying.on_stop(partial(_hurry, app, store, pace))
-        await staying.run()
+        await staying.run(partial(_hurry, app, store, pace))
 
 
-def _hurry(app: App, store: PostgresStore, pace: Pace) -> None:
+async def _hurry(app: App, store: PostgresStore, pace: Pace) -> None:
     """A worker that is told to stop waits no longer than its runs may for a server that is away."""
     store.wait_for(pace.grace)
     if isinstance(app.connector, PatientConnector):
         app.connector.stop_waiting(2 * pace.grace)
+    await anyio.sleep(pace.grace / 2)
+    store.hand_back()
 
 
 class _PutBackError(Exception):
@@ -167,18 +170,23 @@ class _Worker:
         try:
             run = await self._run(run_id, if_waiting)
         except (SupersededError, RunNotFoundError) as error:  # There is nothing left to do here.
+            if self._store.is_leaving and isinstance(error, SupersededError):
+                self._put_back(run_id)
             self._tell(f"run {run_id}: {error}")
             return
         except anyio.get_cancelled_exc_class():
             if context.abort_reason() is AbortReason.SHUTDOWN:
-                self._tell(f"run {run_id} is put back")
-                raise _PutBackError(run_id) from None
+                self._put_back(run_id)
             self._tell(f"run {run_id} was cancelled")
             raise JobAborted from None
         if run is not None:
             self._tell(f"run {run_id} {run.status}{f': {run.error.message}' if run.error else ''}")
             if run.status == "waiting":
                 await self._wake(run, context.job)
+
+    def _put_back(self, run_id: str) -> NoReturn:
+        self._tell(f"run {run_id} is put back")
+        raise _PutBackError(run_id) from None
 
     async def _run(self, run_id: str, if_waiting: bool) -> Run | None:
         with only_looking():  # Its flow, and with it its classes, is loaded below.
