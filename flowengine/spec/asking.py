@@ -84,7 +84,7 @@ class Asking:
         settings = settings_of(self._spec, node)
         judging = node.improve or node.evaluate or settings.improve or settings.evaluate
         prompt, answer = self._prompt(path, node, sizes), Size(self.answer(path))
-        drafts, added, total = 1, NOTHING, self._summaries(settings)
+        drafts, added, total = 1, NOTHING, self._sources(settings)
         if judging is not None:
             models = self._models(settings, judging.model)
             judgement = Size(self._longest(models, None))
@@ -109,14 +109,21 @@ class Asking:
             asked = asked.and_(answer).and_(Size(_REMARKS))
         return most_of_calls(drafts * (calls + rounds), _slack(asked), answer.tokens, self._models(settings))
 
-    def _summaries(self, settings: AgentSpec) -> Most:
-        """Context providers that have a model of their own ask it once in a run of the node."""
+    def _sources(self, settings: AgentSpec) -> Most:
+        """Context providers that have a model of their own ask it once in a run of the node; those with embeddings
+        as often as there are batches of documents, which nobody knows."""
         total = NONE
         for entry in settings.context or ():
-            for model in _models_in(entry):
+            for model in _named_in(entry, "model"):
                 known = [self._facts.of(self._model or model)]
                 total = total.and_(most_of_calls(1, None, self._longest(known, None), known))
+            for model in () if self._is_offline else _named_in(entry, "embedding"):
+                total = total.and_(most_of_calls(1, None, 0, [self._facts.of(model)]).times(None))
         return total
+
+    @property
+    def _is_offline(self) -> bool:
+        return self._model is not None and self._facts.of(self._model).provider == "offline"
 
     def _prompt(self, path: NodePath, node: AgentNodeSpec, sizes: OutputSizes) -> Size:
         """The first prompt of an agent node."""
@@ -196,15 +203,16 @@ def _has(settings: AgentSpec, names: Iterable[str]) -> bool:
     return any(getattr(settings, name, None) for name in names)
 
 
-def _models_in(entry: Any) -> Iterator[str]:
-    """The models that an entry of `context` names, in either of its notations.
+def _named_in(entry: Any, parameter: str) -> Iterator[str]:
+    """The models that an entry of `context` names in a parameter, in either of its notations.
 
-    >>> [*_models_in({"compressor": {"model": "m"}}), *_models_in({"type": "compressor", "model": "n"})]
+    >>> entries = {"compressor": {"model": "m"}}, {"type": "compressor", "model": "n"}
+    >>> [model for entry in entries for model in _named_in(entry, "model")]
     ['m', 'n']
     """
     if is_map(entry):
         for given in (entry, *entry.values()):
-            model = given.get("model") if is_map(given) else None
+            model = given.get(parameter) if is_map(given) else None
             if isinstance(model, str):
                 yield model
 

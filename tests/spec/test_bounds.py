@@ -41,6 +41,16 @@ def calls_of(found: FlowBound) -> dict[str, int | None]:
 # --- one node
 
 
+def test_what_documents_cost_to_embed_is_not_known_unless_a_stand_in_embeds_none() -> None:
+    node = (
+        "  a: {prompt: x, model: ours, context: [{retrieval: {store: i, embedding: openai/text-embedding-3-small}}]}"
+    )
+    found = bound(node).most
+    assert (found.calls, found.tokens, found.cost_usd, found.unpriced) == (None, None, None, frozenset())
+    assert bound(node, model="offline").most.calls == 2
+    assert bound(node, top="limits: {model_calls: 5, tokens: 900}").most[:2] == (5, 900)
+
+
 @pytest.mark.parametrize(
     ("node", "calls"),
     [
@@ -52,6 +62,9 @@ def calls_of(found: FlowBound) -> dict[str, int | None]:
         ("{prompt: x, tools: ['math:sqrt'], max_tool_rounds: 3, output: {type: object}}", 7),
         ("{prompt: x, mcp_servers: [{name: s, command: s}], max_tool_rounds: 1, max_retries: 0}", 2),
         ("{prompt: x, contexts: ['math:tau'], max_tool_rounds: 4}", 6),
+        ("{prompt: x, context: [{compressor: {model: ours}}, {compressor: {max_tokens: 9}}]}", 2 + 1),
+        ("{prompt: x, context: [{retrieval: {store: i.db}}]}", 2),
+        ("{prompt: x, context: [{retrieval: {store: i.db, embedding: ours}}]}", None),
         ("{prompt: x, evaluate: {}}", 2 + 4),
         ("{prompt: x, improve: {}}", 4 * 2 + 4 * 4),
         ("{prompt: x, improve: {max_iterations: 1}, max_retries: 0}", 2 + 2),
@@ -67,7 +80,7 @@ def calls_of(found: FlowBound) -> dict[str, int | None]:
         ("{type: approval, message: m, routes: {a: {}}}", 0),
     ],
 )
-def test_the_calls_of_one_node(node: str, calls: int, tmp_path: Path) -> None:
+def test_the_calls_of_one_node(node: str, calls: int | None, tmp_path: Path) -> None:
     (tmp_path / "flowengine.toml").write_text("allow_calls = ['math']\nallow_mcp = ['s']")
     (tmp_path / "f.yaml").write_text(f"{HEAD}nodes:\n  a: {node}\n")
     spec = load_flow(tmp_path / "f.yaml", project=find_project(tmp_path / "f.yaml"))
