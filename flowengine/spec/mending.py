@@ -5,6 +5,7 @@ can look at the rest in the same pass. What is wrong, and where, was found befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final, cast
 
 from flowengine.spec.levels import key_path, node_at
@@ -39,30 +40,40 @@ _STAND_INS: Final[Mapping[str, Any]] = {
 
 def mend(data: Mapping[str, Any], problems: Sequence[Problem], drop_nodes: bool) -> dict[str, Any]:
     """A copy in which the offending values are left out or stood in for; whole nodes, where that did not help."""
-    mended = dict(data)
+    mended = _Copy(data)
     for problem in problems:
         path = (*problem.path, problem.lacks) if problem.lacks else problem.path
         if path[:1] == ("inputs",) and len(path) > 1:
-            mended = cast("dict[str, Any]", _put(mended, path[:2], _STAND_IN_INPUT))
+            mended.put(path[:2], _STAND_IN_INPUT)
             continue
         node = key_path(node_at(path))
         if node and (drop_nodes or path == node):
-            mended = cast("dict[str, Any]", _put(mended, node, {"prompt": "-"}))
+            mended.put(node, {"prompt": "-"})
         elif path:
-            mended = cast("dict[str, Any]", _put(mended, path, _STAND_INS.get(str(path[-1]))))
-    return mended
+            mended.put(path, _STAND_INS.get(str(path[-1])))
+    return mended.data
 
 
-def _put(value: Any, path: Sequence[str | int], new: Any) -> Any:
-    """A copy of a value with another one at a path; without the key, where the new one is None."""
-    if not isinstance(value, dict):
-        return new if not path else None
-    copy = dict(cast("dict[str | int, Any]", value))
-    key = path[0]
-    if len(path) == 1:
-        copy[key] = new
-    elif key in copy:
-        copy[key] = _put(copy[key], path[1:], new)
-    if copy.get(key) is None:
-        copy.pop(key, None)
-    return copy
+class _Copy:
+    """A copy of maps in maps that can be changed; each is copied when it is changed first, however often it is."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data: dict[Any, Any] = dict(data)
+        self._copied: set[tuple[str | int, ...]] = set()
+
+    def put(self, path: Sequence[str | int], new: Any) -> None:
+        """Another value at a path, or none, where the new one is None; what is no map on the way there goes."""
+        value = self.data
+        for depth, key in enumerate(path[:-1], 1):
+            inner: Any = value.get(key)
+            if not isinstance(inner, dict):
+                value.pop(key, None)
+                return
+            if (at := tuple(path[:depth])) not in self._copied:
+                self._copied.add(at)
+                inner = value[key] = dict(cast("dict[Any, Any]", inner))
+            value = cast("dict[Any, Any]", inner)
+        if new is None:
+            value.pop(path[-1], None)
+        else:
+            value[path[-1]] = deepcopy(new)
