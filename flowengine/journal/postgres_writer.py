@@ -27,7 +27,7 @@ from flowengine.journal.postgres_batch import CHECK, LATE, WRITE, Entry, Hold, c
 from flowengine.journal.postgres_connection import Connection, Database, Row
 from flowengine.journal.postgres_tables import Tables, Taken
 
-__all__ = ["Commits", "Writer"]
+__all__ = ["Commits", "HandedBackError", "Writer"]
 
 T = TypeVar("T")
 
@@ -44,6 +44,10 @@ class Taking:
     run_id: str
     taken: Taken | None = None
     failure: JournalError | None = None
+
+
+class HandedBackError(SupersededError):
+    """Nothing more begins in this process, though the run is still its own."""
 
 
 class Writer:
@@ -210,7 +214,7 @@ class Commits:
         """
         self.writer.refuse(hold)
         if self.writer.is_leaving:
-            raise SupersededError(f"run '{hold.run_id}' is handed back: another process is to go on with it")
+            raise HandedBackError(f"run '{hold.run_id}' is handed back: another process is to go on with it")
         is_known, hold.confirmed = monotonic() - hold.confirmed < _FRESH, -inf
         if is_known:
             return

@@ -126,6 +126,7 @@ async def resume(
     assume_done: Collection[str] = (),
     limits: FlowLimits | None = None,
     live: Live | None = None,
+    journal: Journal | None = None,
 ) -> Run:
     """Go on with a run that was interrupted or failed; what had finished is not run again.
 
@@ -134,8 +135,10 @@ async def resume(
 
     `EffectPendingError` where nobody saw how a call to an external tool ended: the nodes in
     `retry_effects` make theirs again, those in `assume_done` take them as done.
+
+    `journal`: the run's, where the caller has become its writer already; it is closed in any case.
     """
-    journal = store.open(run_id)
+    journal = journal or store.open(run_id)
     try:
         events = journal.read()
         started = _first(run_id, events)

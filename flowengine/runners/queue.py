@@ -124,7 +124,7 @@ async def submit_many(
     async with opened(store) as app:
         try:
             await _stored(store, begun)
-            await _put(app, runs, queue, priority, at)
+            await _put(app, runs, queue, priority, at, after=1)
         except BaseException:
             for each in begun:
                 with suppress(JournalError):  # It is not there yet; the first error counts.
@@ -147,13 +147,14 @@ async def requeue(
     functions are not those that the run was submitted with.
     """
     with only_looking():
-        first: Any = store.events(run_id)[0]
-    settings: Mapping[str, Any] = first.settings
+        events: Any = store.events(run_id)
+    settings: Mapping[str, Any] = events[0].settings
     place = queue or settings.get("queue", "default")
     rank = settings.get("priority", 0) if priority is None else priority
     async with opened(store) as app:
         try:
-            await _put(app, [run_id], place, rank, at, **({"allow_changed": True} if allow_changed else {}))
+            how = {"allow_changed": True} if allow_changed else {}
+            await _put(app, [run_id], place, rank, at, after=len(events), **how)
         except exceptions.AlreadyEnqueued:
             raise JournalError(f"run {run_id} is in a queue already") from None
 

@@ -86,7 +86,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _adopt(connection: Connection) -> None:
-    """Tables without a version: they are as good as those of the installed library where they have all its functions."""
+    """Tables without a version: they are those of the installed library where they have all its functions."""
     wanted = set(re.findall(r"CREATE FUNCTION (\w+)", SchemaManager.get_schema()))
     query = "SELECT proname FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace WHERE nspname = %s"
     lacking = wanted - {name for (name,) in connection.execute(query, (SCHEMA,)).fetchall()}
@@ -116,4 +116,6 @@ def _migrations() -> list[Path]:
 
 
 def _text(script: Path) -> LiteralString:
-    return cast("LiteralString", script.read_text("utf-8"))  # As the library's own schema: part of an installed package.
+    return cast(
+        "LiteralString", script.read_text("utf-8")
+    )  # As the library's own schema: part of an installed package.

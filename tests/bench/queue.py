@@ -55,8 +55,8 @@ anyio.run(main)
 """
 BARE = """
 import sys, anyio, procrastinate
-connector = procrastinate.PsycopgConnector(conninfo=sys.argv[1], min_size=1)
-app = procrastinate.App(connector=connector)
+connector = procrastinate.PsycopgConnector(conninfo=sys.argv[1], min_size=1, max_size=int(sys.argv[2]))
+app = procrastinate.App(connector=connector, import_paths=[])
 @app.task(name="five")
 async def five(run):
     for number in range(5):

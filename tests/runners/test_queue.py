@@ -218,18 +218,6 @@ async def test_a_question_that_expires_is_decided_by_a_worker(store: PostgresSto
     assert status(store, run_id) == "succeeded"
 
 
-async def test_a_run_whose_flow_cannot_be_loaded_says_why(store: PostgresStore, tmp_path: Path) -> None:
-    run_id = await submit(store, flow(tmp_path).plan, {})
-    with psycopg.connect(store.url, autocommit=True) as connection:
-        connection.execute("UPDATE flowengine.event SET body = replace(body, 'naps:sleep', 'naps:sleeep')")
-    told = await drain(store)
-    finished = store.events(run_id)[-1]
-    assert isinstance(finished, RunFinished)
-    assert finished.error is not None
-    assert "sleeep" in finished.error.message
-    assert f"run {run_id} failed" in told[-1]
-
-
 def worker(store: PostgresStore) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", WORKER, store.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
