@@ -32,6 +32,7 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from flowengine.private import make_private
 
 __all__ = ["MemoryDatabase"]
 
@@ -115,7 +116,7 @@ class MemoryDatabase:
     def _opened(self) -> sqlite3.Connection:
         try:
             if self.path != ":memory:":
-                Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+                make_private(Path(self.path))
         except OSError as error:
             raise StoreUnavailableError(f"the folder of {self.path} cannot be made: {error.strerror}") from error
         connection = sqlite3.connect(

@@ -7,6 +7,7 @@ Source of the rules: row C4 of the requirements.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -140,7 +141,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [each.value for each, _ in node.value if isinstance(each.value, str)]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
+        twice = next((key for key, count in Counter(keys).items() if count > 1), None)
         if twice is not None:
             raise yaml.constructor.ConstructorError(None, None, f"the key '{twice}' is there twice", node.start_mark)
         return super().construct_mapping(node, deep)

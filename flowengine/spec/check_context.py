@@ -24,6 +24,8 @@ __all__ = ["check_context", "sources_of"]
 def check_context(spec: FlowSpec, project: Project, report: Report) -> None:
     """Each provider that is unknown, wrongly set, or without its file; each folder of skills that is not there."""
     for path, entry in sources_of(spec):
+        if report.is_enough:
+            return
         if isinstance(entry, MemorySpec):
             _check_memory(entry, path, project, report)
         elif "skills" in path[-2:]:

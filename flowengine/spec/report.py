@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from flowengine.errors import Diagnostic
 from flowengine.spec.fields import shortened
 from flowengine.spec.levels import NodePath, node_at
@@ -12,6 +14,8 @@ from flowengine.spec.schema import FlowSpec
 from flowengine.spec.texts import Text
 
 __all__ = ["Report"]
+
+_ENOUGH: Final = 200
 
 
 class Report:
@@ -24,6 +28,11 @@ class Report:
         self._source = spec.source
         self._file = None if spec.path is None else str(spec.path)
         self._told: set[Diagnostic] = set()
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether so much is wrong already that files and packages need not be looked through for more."""
+        return sum(each.severity == "error" for each in self.found[:_ENOUGH]) >= _ENOUGH
 
     @property
     def failed(self) -> bool:
