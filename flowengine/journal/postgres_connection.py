@@ -38,6 +38,9 @@ _SETTINGS: Final[dict[str, Any]] = {
 }
 """Unless the URL says otherwise: a server that is gone is noticed within half a minute."""
 
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+
 _SYNCHRONOUS: Final[dict[Durability, str]] = {"full": "on", "process": "off", "memory": "off"}
 
 
@@ -61,26 +64,29 @@ class Database:
         self._durability: Durability = durability
         self._prepare = prepare
         self.patience = patience
-        """Seconds for which a server that went away is waited for; also of those who wait already."""
+        """Seconds for which a server that went away, or is full, is waited for; also of those who wait already."""
         self._lock = RLock()
         self._connection: Connection | None = self._guarded(self._connected)
 
     def run(self, work: Callable[[Connection], T]) -> T:
-        """What `work` makes of the connection. It is done anew, once, where the connection broke meanwhile: so it
-        has to be a transaction that may be done twice."""
+        """What `work` makes of the connection. It is done anew where the connection broke meanwhile, or the disk was
+        full, as soon as that is over: so it has to be a transaction that may be done twice."""
         with self._lock:
-            if self._connection is None:
-                raise StoreUnavailableError(f"the store {self.name} is closed")
-            connection = self._connection
-            try:
-                return work(connection)
-            except psycopg.Error as error:
-                if not connection.closed:
-                    raise self._told(error) from error
-            except UnicodeError as error:
-                raise self._told(error) from error
-            self._connection = self._guarded(self._connected_again)
-            return self._guarded(lambda: work(self._connection))  # type: ignore[arg-type] # it has just been made
+            begun, pause = time.monotonic(), _FIRST_PAUSE
+            while True:
+                connection = self._connection
+                if connection is None:
+                    raise StoreUnavailableError(f"the store {self.name} is closed")
+                try:
+                    if connection.closed:
+                        connection = self._connection = self._connected()
+                    return work(connection)
+                except (psycopg.Error, UnicodeError) as error:
+                    if not _passes(error, connection) or time.monotonic() - begun > self.patience:
+                        raise self._told(error) from error
+                if pause > _FIRST_PAUSE:  # The first time at once: most often only the connection was lost.
+                    time.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     def query(self, statement: str, *values: Any) -> list[Row]:
         """The rows of one statement, a transaction of its own."""
@@ -104,18 +110,6 @@ class Database:
             raise
         return connection
 
-    def _connected_again(self) -> Connection:
-        """A server that is restarted is back after a while. Who waits for it asks ever less often, and not in step."""
-        begun, pause = time.monotonic(), 0.1
-        while True:
-            try:
-                return self._connected()
-            except psycopg.OperationalError:
-                if time.monotonic() - begun > self.patience:
-                    raise
-                time.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 1.5, 2.0)
-
     def _guarded(self, work: Callable[[], T]) -> T:
         try:
             return work()
@@ -130,6 +124,12 @@ class Database:
         if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)):
             return StoreCorruptError(f"{self.name} lacks a part of its tables ({said}): restore it from a copy")
         return StoreUnavailableError(f"{self.name} {_reason(error, said)} ({said})")
+
+
+def _passes(error: Exception, connection: Connection) -> bool:
+    """Whether it is worth waiting. Whoever waits asks ever less often, and not in step with others."""
+    is_away = connection.closed and isinstance(error, psycopg.OperationalError)
+    return is_away or isinstance(error, psycopg.errors.DiskFull)
 
 
 def _parsed(url: str) -> dict[str, Any]:

@@ -55,7 +55,13 @@ class Server:
 
     def restart(self) -> None:
         """At once, as after a crash: every connection is lost."""
+        self.crash()
+        self.start_again()
+
+    def crash(self) -> None:
         self._end(signal.SIGQUIT)
+
+    def start_again(self) -> None:
         self._process = self._started()
 
     def stop(self) -> None:
