@@ -10,12 +10,14 @@ two-column key costs 15 (measured). It knows tables and bytes, not events.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from pathlib import Path
 from typing import Final, Literal
 
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
+from flowengine.private import make_private
 
 __all__ = ["SPAN", "SQLITE_ERRORS", "Durability", "connect", "grow_log", "store_error"]
 
@@ -72,7 +74,7 @@ _LOG_LIMIT: Final = 64 * 2**20
 def connect(path: Path, durability: Durability, patience: float) -> sqlite3.Connection:
     """An open, checked and configured store; made where there is none. `patience` is in seconds."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path)
         connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     except OSError as error:
         raise StoreUnavailableError(f"the folder of {path} cannot be made: {error.strerror}") from error
@@ -128,6 +130,7 @@ def grow_log(path: Path, connection: sqlite3.Connection) -> None:
     """Make the log long enough: a write that is too large for the cache spills into it and is rolled back.
 
     Its last pages stay in the cache, so a little more is written than is wanted: 1 MiB fell short of 1 MiB.
+    Where the disk has no room for that, commits are slower and nothing else.
     """
     try:
         if os.path.getsize(f"{path}-wal") >= _GROWN:
@@ -136,15 +139,19 @@ def grow_log(path: Path, connection: sqlite3.Connection) -> None:
         pass
     try:
         kept = _number(connection, "PRAGMA cache_size")
-        connection.executescript(f"""
-            PRAGMA synchronous = OFF;
-            PRAGMA cache_size = 10;
-            BEGIN IMMEDIATE;
-            INSERT INTO event VALUES (-1, zeroblob({_GROWN + 2**14}));
-            ROLLBACK;
-            PRAGMA cache_size = {kept};
-            PRAGMA synchronous = FULL;
-        """)
+        try:
+            connection.executescript(f"""
+                PRAGMA synchronous = OFF;
+                PRAGMA cache_size = 10;
+                BEGIN IMMEDIATE;
+                INSERT INTO event VALUES (-1, zeroblob({_GROWN + 2**14}));
+            """)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+        finally:
+            connection.rollback()
+            connection.executescript(f"PRAGMA cache_size = {kept}; PRAGMA synchronous = FULL")
     except SQLITE_ERRORS as error:
         raise store_error(path, error) from error
 
@@ -159,14 +166,29 @@ def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError
         return StoreCorruptError(f"{path} is damaged ({error}): restore it from a copy")
     if primary == sqlite3.SQLITE_ERROR and "no such" in str(error):
         return StoreCorruptError(f"{path} lacks a part of its tables ({error}): restore it from a copy")
+    if primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _is_full(path):
+        primary = sqlite3.SQLITE_FULL
     return StoreUnavailableError(f"{path} {_REASONS.get(primary, 'cannot be used')} ({error})")
 
+
+def _is_full(path: Path) -> bool:
+    """Whether the disk has no room even for the store's smallest file; not every error of SQLite's says so."""
+    try:
+        return shutil.disk_usage(path.parent).free < _SMALLEST
+    except OSError:
+        return False
+
+
+_SMALLEST: Final = 2**16
+"""Bytes that any use of a store needs: those of the index of its log."""
 
 _REASONS: Final[dict[int | None, str]] = {
     sqlite3.SQLITE_BUSY: "is locked by another process; wait until it ends, or give another path",
     sqlite3.SQLITE_LOCKED: "is locked by another process; wait until it ends, or give another path",
-    sqlite3.SQLITE_READONLY: "is read-only; make the file and its folder writable, or give another path",
+    sqlite3.SQLITE_READONLY: (
+        "is read-only; make the file, those beside it (-wal, -shm) and their folder writable, or give another path"
+    ),
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; the file and its folder must be readable and writable",
-    sqlite3.SQLITE_FULL: "cannot grow, the disk is full; free some space and resume the run",
+    sqlite3.SQLITE_FULL: "cannot grow, the disk is full; free some space, then resume the run, or begin it again",
     sqlite3.SQLITE_IOERR: "cannot be read or written; check the disk",
 }

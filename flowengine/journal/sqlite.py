@@ -184,7 +184,7 @@ class SQLiteStore:
         return self._writer().tables.events(run_id, held.number, after)
 
     def list(self) -> Sequence[RunInfo]:
-        return self._writer().tables.runs() if self.path.exists() else ()
+        return self._writer().tables.runs() if self._is_there() else ()
 
     def remove(self, run_id: str, /) -> None:
         held, before = self._known(run_id)
@@ -199,7 +199,7 @@ class SQLiteStore:
             release()
 
     def recall(self, kind: str, key: str, /) -> Any:
-        return self._writer().tables.recall(kind, key) if self.path.exists() else None
+        return self._writer().tables.recall(kind, key) if self._is_there() else None
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
         self._writer().tables.revise(kind, key, change)
@@ -229,6 +229,14 @@ class SQLiteStore:
             writer = self._writers[key] = Writer(Tables(self.path, connection))
         return writer
 
+    def _is_there(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"{self.path} cannot be reached: {error.strerror}; check its folders"
+            ) from error
+
     def _journal(
         self, run_id: str, held: Held | None, length: int, writer: Writer, owner: str, release: Callable[[], None]
     ) -> SQLiteJournal:
@@ -237,10 +245,10 @@ class SQLiteStore:
         return SQLiteJournal(run_id, held, length, writer, owner, self.durability != "memory", release)
 
     def _run_ids(self) -> Sequence[str]:
-        return self._writer().tables.run_ids() if self.path.exists() else ()
+        return self._writer().tables.run_ids() if self._is_there() else ()
 
     def _known(self, run_id: str) -> tuple[Held, str | None]:
-        known = self._writer().tables.held(run_id) if self.path.exists() else None
+        known = self._writer().tables.held(run_id) if self._is_there() else None
         if known is None:
             raise no_such_run(run_id, self._run_ids(), str(self.path))
         return known

@@ -26,6 +26,9 @@ __all__ = ["Change", "Held", "Row", "Tables", "finishing", "releasing", "resumin
 Change: TypeAlias = tuple[str, Sequence[Any]]
 """A statement on a run's row. It finds none, and that is an error, where another writer has taken the run."""
 
+_INFO: Final = (str, str, str, float)
+"""Types of the first columns of a run's line."""
+
 Row: TypeAlias = tuple[int, str]
 """Position and body of a row of events."""
 
@@ -82,6 +85,8 @@ class Tables:
         """The run, and the name of the writer that it has or had; None where there is no such run."""
         query = "SELECT number, CAST(epoch AS INTEGER), CAST(owner AS TEXT) FROM run WHERE run_id = ?"
         for number, epoch, owner in self._query(query, run_id):
+            if type(number) is not int or type(epoch) is not int:
+                raise StoreCorruptError(f"{self.path} is damaged: run '{run_id}' has no number")
             return Held(number, epoch), owner
         return None
 
@@ -107,6 +112,8 @@ class Tables:
         query = "SELECT position, CAST(body AS BLOB) FROM event WHERE position >= ? AND position < ? ORDER BY position"
         events: list[Event] = []
         for position, body in self._query(query, first + after, first + SPAN):
+            if body is None:
+                raise StoreCorruptError(f"{self.path} is damaged: an event of run '{run_id}' is empty")
             lines = body.split(b"\n")
             begin, expected = position - first - len(lines) + 1, after + len(events)
             if begin > expected or (events and begin < expected):
@@ -120,17 +127,21 @@ class Tables:
     def runs(self) -> list[RunInfo]:
         """All runs, the newest first; no event is decoded."""
         rows = self._query(f"""
-            SELECT run_id, flow, status, started, finished,
+            SELECT CAST(run_id AS TEXT), CAST(flow AS TEXT), CAST(status AS TEXT), started, finished,
                 coalesce((SELECT max(position) + 1 - number * {SPAN} FROM event
                  WHERE position >= number * {SPAN} AND position < (number + 1) * {SPAN}), 0),
-                path
+                CAST(path AS TEXT)
             FROM run ORDER BY started DESC, number DESC
         """)
+        for row in rows:
+            if not all(type(each) is kind for each, kind in zip(row, _INFO, strict=False)):
+                raise StoreCorruptError(f"{self.path} is damaged: its list of runs holds {row!r:.200}")
         return [RunInfo(*row) for row in rows]
 
     def run_ids(self) -> list[str]:
         """All runs, the newest first."""
-        return [run_id for (run_id,) in self._query("SELECT run_id FROM run ORDER BY started DESC, number DESC")]
+        query = "SELECT CAST(run_id AS TEXT) FROM run WHERE run_id NOTNULL ORDER BY started DESC, number DESC"
+        return [run_id for (run_id,) in self._query(query)]
 
     def recall(self, kind: str, key: str) -> Any:
         """What is kept beside the runs under a key; None where nothing is."""

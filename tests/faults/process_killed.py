@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted
+from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished
 from flowengine.flow import Flow
 from flowengine.journal.approvals import answer, open_questions
 from flowengine.journal.classes import only_looking
@@ -30,11 +30,21 @@ from flowengine.journal.writer import Writer
 from flowengine.llm.messages import as_dict
 from flowengine.llm.model import Reply, Request
 from flowengine.llm.offline import OfflineModel
-from flowengine.records import Answered, ModelCall
+from flowengine.records import ModelCall
 from flowengine.runners.run import Run
 from tests.faults.process_nursery import ROOT, Nursery, command
 
-__all__ = ["MOMENTS", "SAMPLES", "Whole", "check_position", "check_relay", "load_all", "rows", "whole"]
+__all__ = [
+    "MOMENTS",
+    "SAMPLES",
+    "check_commands",
+    "check_position",
+    "check_relay",
+    "die",
+    "load_all",
+    "rows",
+    "whole",
+]
 
 MOMENTS: Final = ("appended", "committed")
 
@@ -126,7 +136,7 @@ def listen() -> None:
 
     async def told(self: OfflineModel, request: Request) -> Reply:
         reply = await complete(self, request)
-        with open("asked", "a") as file:
+        with open("asked", "a") as file:  # noqa: ASYNC230 -- what is written must be there when the process dies
             file.write(f"{key_of([as_dict(each) for each in request.messages])}\n")
         return reply
 
@@ -252,3 +262,79 @@ def asked(folder: Path) -> Counter[str]:
     """Keys of the requests that the model has answered."""
     file = folder / "asked"
     return Counter(file.read_text().split() if file.exists() else ())
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def rows() -> Iterator[tuple[str, Callable[[Path], str]]]:
+    """Each row's name, and what tries it in a folder and says what was seen."""
+    yield "kill -9 after every event, and after every commit, of every sample flow", every_event
+    yield "kill -9 of one process after the other, ten times each sample flow", relays
+    yield "kill -9 of `flowengine run`, `resume` and `approve` at every event of every sample flow", every_command
+
+
+def every_event(folder: Path) -> str:
+    positions = 0
+    with Nursery(load_all) as nursery:
+        for name in SAMPLES:
+            undisturbed = whole(nursery, folder / name, name)
+            for moment in MOMENTS:
+                for at in range(1, undisturbed.events + 1):
+                    check_position(nursery, folder / f"{name}-{moment}-{at}", name, undisturbed, moment, at)
+                    positions += 1
+    return f"{positions} positions"
+
+
+def relays(folder: Path) -> str:
+    died = 0
+    with Nursery(load_all) as nursery:
+        for name in SAMPLES:
+            undisturbed = whole(nursery, folder / name, name)
+            for seed in range(10):
+                died += check_relay(nursery, folder / f"{name}-{seed}", name, undisturbed, seed)
+    return f"{died} processes killed"
+
+
+def every_command(folder: Path) -> str:
+    positions = 0
+    with Nursery(load_all) as ready, Nursery() as bare:
+        for name in SAMPLES:
+            undisturbed = whole(ready, folder / name, name)
+            for at in range(1, undisturbed.events + 1):
+                place = folder / f"{name}-{at}"
+                check_commands(bare, place, name, undisturbed, MOMENTS[at % 2], at)
+                positions += 1
+    return f"{positions} positions"
+
+
+def check_commands(nursery: Nursery, folder: Path, name: str, undisturbed: Whole, moment: str, at: int) -> None:
+    """Kill the command that is at work at one moment; whoever types the next ones comes to the same end."""
+    folder.mkdir()
+    folder.joinpath("form.json").write_text(json.dumps(FORM))
+    killed = False
+    for _ in range(6):
+        left = 0 if killed else at - len(events_of(folder))
+        ended = nursery.run(by_command, folder, argv=next_words(folder, name), moment=moment, at=left)
+        killed = killed or ended.status == -signal.SIGKILL
+        assert ended.status in (-signal.SIGKILL, 0, 3), f"{name}, killed after event {at} was {moment}: {ended}"
+        if ended.status == 0:
+            break
+    assert killed
+    told = json.loads(ended.out)
+    states = {node: each["status"] for node, each in told["nodes"].items()}
+    check_end(folder, undisturbed, told["outputs"], states, f"{name}, killed after event {at} was {moment}")
+    shutil.rmtree(folder)
+
+
+def next_words(folder: Path, name: str) -> list[str]:
+    """What a person types who sees the run as it is."""
+    options = ["--store", "runs.db", "--json"]
+    events = events_of(folder)
+    if not events:
+        given = [word for key, value in SAMPLES[name].items() for word in ("-i", f"{key}={value}")]
+        return ["run", str(ROOT / "flows" / f"{name}.yaml"), "--run-id", "r1", *given, *options]
+    if isinstance(events[-1], RunFinished) and open_questions(events):
+        answer = ["--choice", "ship", "--form", "form.json", "--by", "Ann", "--comment", "fine"]
+        return ["approve", "r1", *answer, *options]
+    return ["resume", "r1", *options]

@@ -12,6 +12,7 @@ one thread, so that no lock is forked in a locked state, and never runs an event
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -21,10 +22,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Child", "Ended", "Nursery", "command"]
+__all__ = ["ROOT", "Child", "Ended", "Nursery", "command", "shared", "speak_into"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +54,7 @@ class Child:
         """Wait for its end."""
         status = self._nursery.ask({"wait": self.pid})
         out, err, value = (Path(f"{self._file}.{suffix}") for suffix in ("out", "err", "json"))
-        told = json.loads(value.read_text()) if value.exists() else None
+        told = json.loads(value.read_text() or "null")
         return Ended(status, out.read_text(errors="replace"), err.read_text(errors="replace"), told)
 
     def is_running(self) -> bool:
@@ -106,6 +108,14 @@ class Nursery:
             answer = self._server.stdout.readline()
         assert answer, "the nursery has died"
         return json.loads(answer)
+
+
+@cache
+def shared(*prepare: Callable[[], object]) -> Nursery:
+    """One for all tests of this process that want the same; it ends with the process."""
+    nursery = Nursery(*prepare).__enter__()
+    atexit.register(nursery.__exit__)
+    return nursery
 
 
 def command(argv: Sequence[str], environ: Mapping[str, str] = {}) -> None:
@@ -186,8 +196,8 @@ def _forked(order: Mapping[str, Any]) -> int:
     code = 70
     try:
         _become(Path(order["folder"]), order["name"])
-        value = _function(order["call"])(**order["arguments"])
-        Path(order["folder"], f"{order['name']}.json").write_text(json.dumps(value))
+        with open(f"{order['name']}.json", "w") as file:  # the work may leave the folder, or its rights
+            file.write(json.dumps(_function(order["call"])(**order["arguments"])))
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -202,9 +212,14 @@ def _become(folder: Path, name: str) -> None:
     os.setpgid(0, 0)
     os.chdir(folder)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    speak_into(folder / name)
+
+
+def speak_into(file: Path) -> None:
+    """Let this process's streams be files that begin with that name."""
     for number, suffix in ((1, "out"), (2, "err")):
-        os.dup2(os.open(folder / f"{name}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), number)
-    # Those that Python has open may hold what the server said.
+        os.dup2(os.open(f"{file}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), number)
+    # Those that Python has open may hold what was said before.
     sys.stdout = sys.__stdout__ = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sys.stderr = sys.__stderr__ = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")
 

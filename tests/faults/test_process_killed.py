@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.process_killed import MOMENTS, SAMPLES, check_position, check_relay, load_all, whole
-from tests.faults.process_nursery import ROOT, Nursery
+from tests.faults.process_nursery import ROOT, Nursery, shared
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery(load_all) as found:
-        yield found
+def nursery() -> Nursery:
+    return shared(load_all)
 
 
 def test_every_sample_is_killed() -> None:
