@@ -43,6 +43,11 @@ class DocumentSource:
         self._known: dict[str, tuple[Stamp, tuple[str, ...]]] = {}
         """File → what it looked like, and the ids of what was in it."""
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the next `changes` tell of all that there is."""
+        return not self._known
+
     def changes(self) -> Changes:
         """What is new, changed or gone since this was asked last. The first time, everything is new."""
         changes = Changes([], [])

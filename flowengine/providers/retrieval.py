@@ -21,7 +21,7 @@ from flowengine.providers.parameters import ParameterError
 from flowengine.providers.paths import MissingFileError, located
 from flowengine.providers.provider import ContextProvider
 from flowengine.retrieval.registry import open_retriever
-from flowengine.retrieval.retriever import Embedder, Hit, Retriever
+from flowengine.retrieval.retriever import Embedder, Hit, Retriever, SourcedRetriever
 
 __all__ = ["RetrievalProvider"]
 
@@ -56,6 +56,7 @@ class RetrievalProvider(ContextProvider):
         self._embedder = None if embedding is None else NamedEmbedder(embedding)
         named = isinstance(retriever, str)
         self._retriever = _made(retriever, store, settings, self._embedder) if named else retriever
+        self._place = "" if documents is None else _place_of(documents, store)
         self._turn = Slots(1)
 
     @classmethod
@@ -140,8 +141,13 @@ class RetrievalProvider(ContextProvider):
     async def _catch_up(self, source: DocumentSource) -> None:
         """Bring the index up to the files: one at a time, so that nobody searches what is half there."""
         async with self._turn.taken():
-            changes = await to_thread.run_sync(source.changes)
+            is_all = source.is_new
             try:
+                changes = await to_thread.run_sync(source.changes)
+                if isinstance(self._retriever, SourcedRetriever):
+                    if is_all or any(changes):
+                        await self._retriever.synchronise(self._place, *changes, is_all=is_all)
+                    return
                 if changes.removed:
                     await self._retriever.remove(changes.removed)
                 if changes.added:
@@ -162,6 +168,12 @@ def _source_at(path: Path, given: str) -> DocumentSource:
     if not path.exists():
         raise MissingFileError(f"the documents '{given}' are not there", "documents")
     return DocumentSource(path)
+
+
+def _place_of(documents: str | os.PathLike[str], store: str | os.PathLike[str] | None) -> str:
+    """What a store knows documents by: their way from the store, so that both may move together."""
+    place = Path(documents).expanduser().absolute()
+    return str(place) if store is None else os.path.relpath(place, Path(store).expanduser().absolute().parent)
 
 
 def _made(

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import anyio.to_thread
 
 from flowengine.errors import DefinitionError, RunError
+from flowengine.private import make_private
 from flowengine.retrieval import vectors
 from flowengine.retrieval.matching import TOKENIZER, indexed
 from flowengine.retrieval.terms import VERSION
@@ -35,9 +36,13 @@ CREATE TABLE documents (
     row INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     text TEXT NOT NULL,
-    metadata TEXT NOT NULL
+    metadata TEXT NOT NULL,
+    source TEXT,
+    hash BLOB NOT NULL DEFAULT x''
 )
 """
+"""`source`: where a document is kept up with; NULL for one that was added by hand."""
+_BY_HASH: Final = "CREATE INDEX by_hash ON documents (hash)"
 _WORDS: Final = f"""CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize="{TOKENIZER}")"""
 
 
@@ -78,7 +83,7 @@ class IndexDatabase:
 
     def _opened(self) -> sqlite3.Connection:
         if self.path != ":memory:":
-            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            make_private(Path(self.path))
         connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         self._closing = weakref.finalize(self, connection.close)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -93,17 +98,42 @@ class IndexDatabase:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application == 0 and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            for statement in (_DOCUMENTS, vectors.SCHEMA, _WORDS, f"PRAGMA application_id = {_APPLICATION}"):
+            identity = f"PRAGMA application_id = {_APPLICATION}"
+            for statement in (_DOCUMENTS, _BY_HASH, vectors.SCHEMA, _WORDS, identity):
                 connection.execute(statement)
         elif application != _APPLICATION:
             raise DefinitionError(f"'{self.path}' is an SQLite file of something else, so it is no index")
-        elif version != VERSION:
-            connection.execute("DROP TABLE words")
-            connection.execute(_WORDS)
-            texts = connection.execute("SELECT row, text FROM documents").fetchall()
-            rows = ((row, indexed(text)) for row, text in texts)
-            connection.executemany("INSERT INTO words (rowid, terms) VALUES (?, ?)", rows)
+        else:
+            _bring_up(connection, version)
         connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _bring_up(connection: sqlite3.Connection, version: int) -> None:
+    """What an earlier version made, as this one wants it."""
+    if not any(name == "hash" for _, name, *_ in connection.execute("PRAGMA table_info(documents)")):
+        _key_vectors_by_text(connection)
+    if version != VERSION:
+        connection.execute("DROP TABLE words")
+        connection.execute(_WORDS)
+        texts = connection.execute("SELECT row, text FROM documents").fetchall()
+        rows = ((row, indexed(text)) for row, text in texts)
+        connection.executemany("INSERT INTO words (rowid, terms) VALUES (?, ?)", rows)
+
+
+def _key_vectors_by_text(connection: sqlite3.Connection) -> None:
+    """Vectors once belonged to documents. None of them is lost."""
+    connection.execute("ALTER TABLE documents ADD COLUMN source TEXT")
+    connection.execute("ALTER TABLE documents ADD COLUMN hash BLOB NOT NULL DEFAULT x''")
+    texts = connection.execute("SELECT row, text FROM documents").fetchall()
+    hashes = [(vectors.digest(text), row) for row, text in texts]
+    connection.executemany("UPDATE documents SET hash = ? WHERE row = ?", hashes)
+    connection.execute(_BY_HASH)
+    connection.execute("ALTER TABLE vectors RENAME TO former")
+    connection.execute(vectors.SCHEMA)
+    connection.execute(
+        "INSERT OR IGNORE INTO vectors SELECT hash, model, signs, vector FROM former JOIN documents ON row = document"
+    )
+    connection.execute("DROP TABLE former")
 
 
 @contextmanager

@@ -34,8 +34,9 @@ _logger: Final = logging.getLogger(__name__)
 class FtsRetriever:
     """Full-text search in an SQLite file, or in memory; any script, words of one character included.
 
-    With an embedder, rankings by words and by meaning are fused. Where it fails, words alone have to do: that is
-    logged, and the documents that lack vectors get them at the next call that works.
+    With an embedder, rankings by words and by meaning are fused. A text is embedded once for each model, as long as
+    a document has it. Where the embedder fails, words alone have to do: that is logged, and the documents that lack
+    vectors get them at the next call that works.
 
     >>> import anyio
     >>> async def asked():
@@ -51,13 +52,15 @@ class FtsRetriever:
         self._embed = embed
 
     async def add(self, documents: Sequence[Document]) -> None:
-        rows = [_Row(each.id, _plain(each.text), json.dumps(dict(each.metadata))) for each in documents]
-        await self._database.write(partial(_add, rows=rows))
-        if self._embed is not None:
-            await self._embed_missing(self._embed)
+        await self._change(_Change(_rows(documents, None)))
 
     async def remove(self, ids: Sequence[str]) -> None:
-        await self._database.write(partial(_remove, ids=list(ids)))
+        await self._database.write(partial(_changed, change=_Change([], list(ids))))
+
+    async def synchronise(
+        self, source: str, added: Sequence[Document], removed: Sequence[str] = (), *, is_all: bool = False
+    ) -> None:
+        await self._change(_Change(_rows(added, source), list(removed), source if is_all else None))
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
         match = match_any(query)
@@ -72,6 +75,11 @@ class FtsRetriever:
     def close(self) -> None:
         """Let go of the file; a retriever that is used again opens it again."""
         self._database.close()
+
+    async def _change(self, change: _Change) -> None:
+        await self._database.write(partial(_changed, change=change))
+        if self._embed is not None:
+            await self._embed_missing(self._embed)
 
     async def _vector(self, query: str) -> Sequence[float] | None:
         """The query's vector; None without an embedder, and where it fails."""
@@ -106,6 +114,25 @@ class _Row(NamedTuple):
     id: str
     text: str
     metadata: str
+    source: str | None
+    hash: bytes
+
+
+def _rows(documents: Sequence[Document], source: str | None) -> list[_Row]:
+    texts = [_plain(each.text) for each in documents]
+    return [
+        _Row(each.id, text, json.dumps(dict(each.metadata)), source, vectors.digest(text))
+        for each, text in zip(documents, texts, strict=True)
+    ]
+
+
+class _Change(NamedTuple):
+    """What becomes of an index at once."""
+
+    rows: Sequence[_Row]
+    removed: Sequence[str] = ()
+    all_of: str | None = None
+    """A source of which there are these rows and no others."""
 
 
 class _Asked(NamedTuple):
@@ -119,27 +146,46 @@ class _Asked(NamedTuple):
     values: Sequence[object]
 
 
-def _add(connection: sqlite3.Connection, rows: Sequence[_Row]) -> None:
-    for row in rows:
-        _remove(connection, [row.id])
-        added = connection.execute("INSERT INTO documents (id, text, metadata) VALUES (?, ?, ?)", row)
-        connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (added.lastrowid, indexed(row.text)))
+def _changed(connection: sqlite3.Connection, change: _Change) -> None:
+    """Texts that only moved keep their vectors: these are looked through at the end."""
+    left = {hash for row in change.rows for hash in _put(connection, row)}
+    removed = set(change.removed)
+    if change.all_of is not None:
+        known = connection.execute("SELECT id FROM documents WHERE source = ?", (change.all_of,)).fetchall()
+        removed |= {id for (id,) in known} - {row.id for row in change.rows}
+    left.update(hash for id in removed for hash in _remove(connection, id))
+    vectors.forget(connection, left)
 
 
-def _remove(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
-    for id in ids:
-        found = connection.execute("SELECT row, text FROM documents WHERE id = ?", (id,)).fetchone()
-        if found is not None:
-            forget = "INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)"
-            connection.execute(forget, (found[0], indexed(found[1])))
-            connection.execute("DELETE FROM documents WHERE row = ?", (found[0],))
+def _put(connection: sqlite3.Connection, row: _Row) -> list[bytes]:
+    """Have a document be so; the digest of the text that it had, if that was another."""
+    found = connection.execute("SELECT hash FROM documents WHERE id = ?", (row.id,)).fetchone()
+    if found is not None and found[0] == row.hash:
+        values = (row.metadata, row.source, row.id)
+        connection.execute("UPDATE documents SET metadata = ?, source = ? WHERE id = ?", values)
+        return []
+    left = _remove(connection, row.id)
+    added = connection.execute("INSERT INTO documents (id, text, metadata, source, hash) VALUES (?, ?, ?, ?, ?)", row)
+    connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (added.lastrowid, indexed(row.text)))
+    return left
+
+
+def _remove(connection: sqlite3.Connection, id: str) -> list[bytes]:
+    """Take a document out; the digest of its text, if there was one."""
+    found = connection.execute("SELECT row, text, hash FROM documents WHERE id = ?", (id,)).fetchone()
+    if found is None:
+        return []
+    row, text, hash = found
+    connection.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (row, indexed(text)))
+    connection.execute("DELETE FROM documents WHERE row = ?", (row,))
+    return [hash]
 
 
 def _store(
-    connection: sqlite3.Connection, model: str, pending: Sequence[tuple[int, str]], made: Sequence[Sequence[float]]
+    connection: sqlite3.Connection, model: str, pending: Sequence[tuple[bytes, str]], made: Sequence[Sequence[float]]
 ) -> None:
-    for (row, text), vector in zip(pending, made, strict=True):
-        vectors.store(connection, model, row, text, vector)
+    for (hash, _), vector in zip(pending, made, strict=True):
+        vectors.store(connection, model, hash, vector)
 
 
 def _search(connection: sqlite3.Connection, asked: _Asked) -> list[Hit]:

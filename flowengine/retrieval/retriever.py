@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["Document", "Embedder", "Hit", "Retriever"]
+__all__ = ["Document", "Embedder", "Hit", "Retriever", "SourcedRetriever"]
 
 
 class Document(NamedTuple):
@@ -48,6 +48,21 @@ class Retriever(Protocol):
 
         `where`: only documents whose metadata have these values; of a list, any of its values. A query in
         which there is nothing to search for finds nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class SourcedRetriever(Retriever, Protocol):
+    """A retriever that knows where its documents are from, so that those go that are there no more."""
+
+    async def synchronise(
+        self, source: str, added: Sequence[Document], removed: Sequence[str] = (), *, is_all: bool = False
+    ) -> None:
+        """Bring the documents of a source up to date, all or nothing.
+
+        `is_all`: these are all that there are; whatever else it has of the source goes. What has not changed is
+        left alone.
         """
         ...
 

@@ -1,5 +1,8 @@
 """Vectors in SQLite and the nearest of them, without an extension and without numpy.
 
+A vector belongs to a text and a model, not to a document: a text that moved, or that stands in several places, has
+been paid for. It is kept for as long as a document has the text.
+
 Few vectors are compared one by one. Of many, those are compared whose signs agree with the query's the most: an
 exclusive-or of two integers tells, at a thousandth of the price. It knows rows and numbers; who made the vectors
 is not known here.
@@ -10,20 +13,21 @@ from __future__ import annotations
 import math
 import sqlite3
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from heapq import nlargest, nsmallest
 from operator import itemgetter, mul
 from typing import Final
 
-__all__ = ["SCHEMA", "missing", "nearest", "store"]
+__all__ = ["SCHEMA", "digest", "forget", "missing", "nearest", "store"]
 
 SCHEMA: Final = """
 CREATE TABLE vectors (
-    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    hash BLOB NOT NULL,
     model TEXT NOT NULL,
     signs BLOB NOT NULL,
     vector BLOB NOT NULL,
-    PRIMARY KEY (document, model)
+    PRIMARY KEY (hash, model)
 ) WITHOUT ROWID
 """
 
@@ -31,21 +35,33 @@ _EXACT: Final = 500
 """Vectors up to which all are compared, and candidates that are taken of more by their signs."""
 
 
-def missing(connection: sqlite3.Connection, model: str, most: int) -> list[tuple[int, str]]:
-    """(row, text) of documents that have no vector of a model yet."""
+def digest(text: str) -> bytes:
+    """What a text is known by."""
+    return sha256(text.encode()).digest()[:16]
+
+
+def missing(connection: sqlite3.Connection, model: str, most: int) -> list[tuple[bytes, str]]:
+    """(digest, text) of texts that have no vector of a model yet."""
     return connection.execute(
-        "SELECT row, text FROM documents WHERE row NOT IN (SELECT document FROM vectors WHERE model = ?) LIMIT ?",
+        "SELECT hash, text FROM documents WHERE hash NOT IN (SELECT hash FROM vectors WHERE model = ?) "
+        "GROUP BY hash ORDER BY min(row) LIMIT ?",
         (model, most),
     ).fetchall()
 
 
-def store(connection: sqlite3.Connection, model: str, row: int, text: str, vector: Sequence[float]) -> None:
-    """Keep the vector of a document, unless its text is another one by now. One without a direction finds nothing."""
+def store(connection: sqlite3.Connection, model: str, hash: bytes, vector: Sequence[float]) -> None:
+    """Keep the vector of a text, unless no document has it any more. One without a direction finds nothing."""
     unit = _unit(vector) or array("f")
     connection.execute(
-        "INSERT OR REPLACE INTO vectors SELECT row, ?, ?, ? FROM documents WHERE row = ? AND text = ?",
-        (model, _signs(unit), unit.tobytes(), row, text),
+        "INSERT OR REPLACE INTO vectors SELECT hash, ?, ?, ? FROM documents WHERE hash = ? LIMIT 1",
+        (model, _signs(unit), unit.tobytes(), hash),
     )
+
+
+def forget(connection: sqlite3.Connection, hashes: Iterable[bytes]) -> None:
+    """Drop the vectors of those texts that no document has any more."""
+    unused = "DELETE FROM vectors WHERE hash = ? AND NOT EXISTS (SELECT 1 FROM documents WHERE hash = ?)"
+    connection.executemany(unused, [(each, each) for each in hashes])
 
 
 def nearest(
@@ -62,8 +78,8 @@ def nearest(
         return []
     signs, size = _signs(unit), 4 * len(unit)
     asked = int.from_bytes(signs, "little")
-    of_model = f"vectors JOIN documents ON row = document WHERE model = ? AND length(vector) = {size} AND {condition}"
-    rows = connection.execute(f"SELECT document, signs FROM {of_model}", (model, *values)).fetchall()
+    of_model = f"vectors JOIN documents USING (hash) WHERE model = ? AND length(vector) = {size} AND {condition}"
+    rows = connection.execute(f"SELECT row, signs FROM {of_model} ORDER BY row", (model, *values)).fetchall()
     if len(rows) > _EXACT:
         differing = ((int.from_bytes(each, "little") ^ asked).bit_count() for _, each in rows)
         rows = [row for _, row in nsmallest(_EXACT, zip(differing, rows, strict=True), key=itemgetter(0))]
@@ -72,7 +88,8 @@ def nearest(
 
 
 def _vector_of(connection: sqlite3.Connection, model: str, row: int) -> array[float]:
-    (blob,) = connection.execute("SELECT vector FROM vectors WHERE document = ? AND model = ?", (row, model)).fetchone()
+    query = "SELECT vector FROM documents JOIN vectors USING (hash) WHERE row = ? AND model = ?"
+    (blob,) = connection.execute(query, (row, model)).fetchone()
     return array("f", blob)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -249,6 +250,51 @@ async def test_a_text_is_embedded_once(colours: Colours) -> None:
     await retriever.search("red")
     await retriever.add([Document("1", "lime")])
     assert colours.asked == ["crimson", "navy", "red", "lime"]
+
+
+async def test_a_text_that_is_added_again_as_it_was_is_not_embedded_again(colours: Colours) -> None:
+    retriever = await holding("crimson", "navy", embed=colours)
+    await retriever.add([Document("0", "crimson", {"shop": "a"}), Document("2", "navy")])
+    assert colours.asked == ["crimson", "navy"]
+    assert await found(retriever, "red", shop="a") == ["0"]
+    await retriever.remove(["1"])
+    assert sorted(await found(retriever, "blue")) == ["0", "2"]
+    await retriever.remove(["2"])
+    await retriever.add([Document("3", "navy")])  # Nobody had it any more.
+    assert colours.asked.count("navy") == 2
+
+
+async def test_an_index_of_an_earlier_version_loses_no_vectors(tmp_path: Path, colours: Colours) -> None:
+    path = tmp_path / "index.db"
+    retriever = FtsRetriever(path, embed=colours)
+    await retriever.add([Document("a", "crimson"), Document("b", "navy")])
+    retriever.close()
+    with closing(sqlite3.connect(path)) as connection:  # As it was once.
+        connection.executescript(FORMER)
+    colours.asked.clear()
+    again = FtsRetriever(path, embed=colours)
+    assert (await found(again, "red"))[0] == "a"
+    assert colours.asked == ["red"]
+    await again.add([Document("a", "lime")])
+    assert colours.asked == ["red", "lime"]
+
+
+FORMER = """
+CREATE TABLE kept AS SELECT row AS document, model, signs, vector FROM documents JOIN vectors USING (hash);
+DROP TABLE vectors;
+CREATE TABLE vectors (
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    model TEXT NOT NULL,
+    signs BLOB NOT NULL,
+    vector BLOB NOT NULL,
+    PRIMARY KEY (document, model)
+) WITHOUT ROWID;
+INSERT INTO vectors SELECT * FROM kept;
+DROP TABLE kept;
+DROP INDEX by_hash;
+ALTER TABLE documents DROP COLUMN hash;
+ALTER TABLE documents DROP COLUMN source;
+"""
 
 
 async def test_an_embedder_that_fails_leaves_the_words(colours: Colours, caplog: pytest.LogCaptureFixture) -> None:
