@@ -7,6 +7,7 @@ guessed in silence: a provider that is named but unknown, and a key that is not 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -31,6 +32,10 @@ class _Question(NamedTuple):
 
 _Found: TypeAlias = tuple[str, str] | None
 """(provider, the model's name there), or None where a rule does not decide."""
+
+
+_NO_NAME: Final = re.compile(r"://|\.\.|[?#\\]|[\x00-\x1f\x7f]")
+"""What makes an address, or another place at an address, of a name: some libraries send requests, and keys, there."""
 
 
 # --- the rules --------------------------------------------------------------------------------
@@ -95,6 +100,10 @@ def detect(model: str, provider: str | None = None, environ: Mapping[str, str] |
     question = _Question(model.strip(), provider, os.environ if environ is None else environ)
     if not question.model:
         raise ModelConfigError("the model's name is empty")
+    if _NO_NAME.search(question.model):
+        raise ModelConfigError(
+            f"'{question.model:.80}' is no model's name: where a provider is, its `base_url` in the project file says"
+        )
     return next(found for rule in ORDER if (found := rule(question)) is not None)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from flowengine.errors import ModelConfigError, TransientModelError
 from flowengine.llm import litellm_import
 from flowengine.llm.detect import connection_to, detect
-from flowengine.llm.litellm_errors import as_model_error
+from flowengine.llm.litellm_errors import as_model_error, tellable
 from flowengine.llm.litellm_import import LITELLM_LOOP, mute_background_logging, silence_warnings, wait_for_litellm
 from flowengine.llm.litellm_reply import read_vectors
 from flowengine.llm.messages import Message
@@ -137,7 +137,8 @@ class LiteLLMEmbedding:
         except TimeoutError as error:
             raise TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s") from error
         except Exception as error:  # foreign code
-            raise as_model_error(error, self.provider, self.name) from error
+            key: str | None = self._settings.get("api_key")
+            raise as_model_error(error, self.provider, self.name, key) from tellable(error, key)
         return read_vectors(response, self.provider, self.name, len(texts), time.perf_counter() - started)
 
     @asynccontextmanager

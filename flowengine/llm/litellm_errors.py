@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
 
-__all__ = ["as_model_error"]
+__all__ = ["as_model_error", "tellable"]
 
 _TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
 """HTTP statuses after which the same request may work. litellm gives a failed connection a 500."""
@@ -21,16 +21,31 @@ _SPENT: Final = re.compile(r"insufficient_quota|exceeded your current quota", re
 _CLASS_NAMES: Final = re.compile(r"^(?:(?:litellm\.)?[A-Za-z_]*(?:Error|Timeout)(?: Error)?: |[A-Za-z]+Exception - )+")
 
 
-def as_model_error(error: Exception, provider: str, model: str) -> FlowEngineError:
-    """Our error for one that a call of litellm raised."""
+def as_model_error(error: Exception, provider: str, model: str, key: str | None = None) -> FlowEngineError:
+    """Our error for one that a call of litellm raised. `key`: what it must not tell, even if a server sends it back."""
     if isinstance(error, FlowEngineError):
         return error
     message = f"{provider}/{model}: {_message(error)}"
+    if _holds(message, key):
+        message = message.replace(str(key), "[hidden]")
     status = getattr(error, "status_code", None)
     spent = status == 429 and _SPENT.search(str(error)) is not None
     if (status in _TRANSIENT and not spent) or isinstance(error, OSError):
         return TransientModelError(message, _retry_after(error))
     return PermanentModelError(message)
+
+
+def tellable(error: Exception, key: str | None) -> Exception | None:
+    """The error as the cause of another one, which is told with it; None where it holds the key."""
+    return None if _holds(str(error), key) else error
+
+
+_SHORTEST: Final = 6
+"""Shorter keys are placeholders, and hiding them would tear words apart."""
+
+
+def _holds(text: str, key: str | None) -> bool:
+    return key is not None and len(key) >= _SHORTEST and key in text
 
 
 def _message(error: Exception) -> str:

@@ -15,9 +15,9 @@ from typing import Any
 
 import anyio
 
-from flowengine.errors import TransientModelError
+from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.llm import litellm_import
-from flowengine.llm.litellm_errors import as_model_error
+from flowengine.llm.litellm_errors import as_model_error, tellable
 from flowengine.llm.litellm_import import LITELLM_LOOP, mute_background_logging, silence_warnings, wait_for_litellm
 from flowengine.llm.litellm_reply import PieceCollector, read_reply
 from flowengine.llm.messages import as_dict
@@ -43,6 +43,7 @@ class LiteLLMModel:
         self._full_name = f"{provider}/{name}"
         self._prefix = provider if prefix is None else prefix
         self._settings = dict(settings or {})
+        self._key: str | None = self._settings.get("api_key")
 
     @staticmethod
     def preload() -> None:
@@ -68,7 +69,7 @@ class LiteLLMModel:
         except TimeoutError as error:
             raise self._timed_out(request) from error
         except Exception as error:  # foreign code
-            raise as_model_error(error, self.provider, self.name) from error
+            raise self._failure(error) from tellable(error, self._key)
         return read_reply(response, self.provider, self.name, time.perf_counter() - started)
 
     @asynccontextmanager
@@ -104,7 +105,7 @@ class LiteLLMModel:
             except TimeoutError as error:
                 raise self._timed_out(request) from error
             except Exception as error:  # foreign code
-                raise as_model_error(error, self.provider, self.name) from error
+                raise self._failure(error) from tellable(error, self._key)
 
         job = LITELLM_LOOP.begin(call, request.timeout)
         iterator = pieces()
@@ -152,6 +153,9 @@ class LiteLLMModel:
 
     def _follows_schemas(self, litellm: Any) -> bool:
         return bool(litellm.supports_response_schema(self.name, self._prefix))
+
+    def _failure(self, error: Exception) -> FlowEngineError:
+        return as_model_error(error, self.provider, self.name, self._key)
 
     def _timed_out(self, request: Request) -> TransientModelError:
         return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")
