@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import CodeType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
 from anyio import to_thread
 
@@ -83,13 +84,19 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
+_FOLDER: Final = re.compile(r"^_flowengine_[0-9a-f]{12}\.")
+"""What tells a project's module from one of the same name in another folder (`flowengine.spec.imports`)."""
+
+
 def source_of(function: Callable[..., Any]) -> str:
     """The function's name and what it does, for its node's fingerprint: constants, names and bytecode.
 
-    Cheaper than the source text and needs no file; comments and places do not count.
+    Cheaper than the source text and needs no file; comments and places do not count, nor does the folder of a
+    project's module, so that the same function on two machines is the same.
     """
     kind = type(function).__qualname__
-    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', kind)}"
+    module = _FOLDER.sub("", str(getattr(function, "__module__", "")))
+    name = f"{module}:{getattr(function, '__qualname__', kind)}"
     code = getattr(function, "__code__", None)
     return f"{name} {_body(code)}" if isinstance(code, CodeType) else name
 

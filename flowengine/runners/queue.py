@@ -144,16 +144,19 @@ async def requeue(
     """Let a worker go on with a run that has stopped or waited; `JournalError` where it is in a queue already.
 
     Its queue and its priority are those of its start, unless given anew. `allow_changed`: also a worker whose
-    functions are not those that the run was submitted with.
+    functions are not those that the run was submitted with, be the run in a queue already or not.
     """
     with only_looking():
         events: Any = store.events(run_id)
     settings: Mapping[str, Any] = events[0].settings
     place = queue or settings.get("queue", "default")
     rank = settings.get("priority", 0) if priority is None else priority
+    how = {"allow_changed": True} if allow_changed else {}
     async with opened(store) as app:
+        if allow_changed:
+            for job in await app.job_manager.list_jobs_async(queueing_lock=run_id, task=TASK, status="todo"):
+                await app.job_manager.cancel_job_by_id_async(job.id or 0, delete_job=True)
         try:
-            how = {"allow_changed": True} if allow_changed else {}
             await _put(app, [run_id], place, rank, at, after=len(events), **how)
         except exceptions.AlreadyEnqueued:
             raise JournalError(f"run {run_id} is in a queue already") from None

@@ -150,10 +150,7 @@ class RunTask:
 
     async def _run(self, run_id: str, how: _How, job: Job) -> Run | None:
         """The run, gone on with; None where it is not this job's any more."""
-        try:
-            journal = await self._store.take(run_id)
-        except StoreVersionError as error:
-            raise LackingError(str(error)) from error
+        journal = await self._store.take(run_id)
         try:
             plan, events = await self._looked_at(journal, how, job)
             if plan is None:
@@ -170,6 +167,8 @@ class RunTask:
             )
         except StoreUnavailableError:
             raise
+        except StoreVersionError as error:
+            raise LackingError(str(error)) from error
         except FlowEngineError as error:
             await journal.close()
             await self._end(run_id, error)

@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import anyio
 import psycopg
 import pytest
 
-from flowengine.context import RunStatus
-from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunResumed, RunStarted
+from flowengine.engine.events import NodeFinished, RunFinished, RunResumed, RunStarted
 from flowengine.errors import InputError, JournalError, StoreUnavailableError
-from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres import PostgresStore
 from flowengine.runners.queue import cancel, queue_store, requeue, submit
 from flowengine.runners.queue_tables import make_tables
-from flowengine.runners.queue_worker import Pace, work
+from flowengine.runners.queue_worker import work
 from tests.support.postgres import empty_database
+from tests.support.queue import QUICK, await_node, command, drain, flow, of, status, stop, until, worker
 
 pytestmark = pytest.mark.anyio
 
-SLEEP = """
-flowengine: v1
-name: sleep
-inputs:
-  seconds: {type: number, default: 0}
-nodes:
-  first: {type: function, call: "naps:sleep", with: {delay: 0, result: one}}
-  sleep: {type: function, call: "naps:sleep", with: {delay: "{{ inputs.seconds }}", result: two}, needs: [first]}
-outputs:
-  said: "{{ nodes.first.output }} {{ nodes.sleep.output }}"
-"""
-NAPS = """
-import anyio
-async def sleep(delay, result):
-    await anyio.sleep(delay)
-    return result
-"""
 ASK = """
 flowengine: v1
 name: ask
@@ -55,19 +34,6 @@ nodes:
   ok: {type: approval, message: Go on?, routes: {"yes": after, "no": stop}EXPIRES}
   stop: {type: function, call: "naps:sleep", with: {delay: 0, result: stopped}}
   after: {type: function, call: "naps:sleep", with: {delay: 0, result: done}}
-"""
-QUICK = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue=0.5, poll=0.2, busy=1)
-WORKER = """
-import sys
-import anyio
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue_worker import Pace, work
-async def main():
-    store = PostgresStore(sys.argv[1], "full")
-    pace = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue=0.5, poll=0.2)
-    await work(store, pace=pace, tell=lambda line: print(line, flush=True))
-    store.close()
-anyio.run(main)
 """
 
 
@@ -88,35 +54,6 @@ def store() -> Iterator[PostgresStore]:
     made = PostgresStore(empty_database(), "full")
     yield made
     made.close()
-
-
-def flow(folder: Path, text: str = SLEEP) -> Flow:
-    (folder / "naps.py").write_text(NAPS)
-    path = folder / "flow.yaml"
-    path.write_text(text)
-    return Flow.from_yaml(path)
-
-
-def status(store: PostgresStore, run_id: str) -> RunStatus:
-    return next(run.status for run in store.list() if run.run_id == run_id)
-
-
-def of(kind: type[Event], events: Any) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
-
-
-async def drain(store: PostgresStore, **options: Any) -> list[str]:
-    """A worker that ends when there is nothing to begin; what it told."""
-    told: list[str] = []
-    with anyio.fail_after(60):
-        await work(store, wait=False, pace=QUICK, tell=told.append, **options)
-    return told
-
-
-async def until(store: PostgresStore, run_id: str, wanted: RunStatus) -> None:
-    with anyio.fail_after(30):
-        while status(store, run_id) != wanted:  # noqa: ASYNC110 - another process's doing
-            await anyio.sleep(0.05)
 
 
 async def test_a_worker_does_what_was_submitted(store: PostgresStore, tmp_path: Path) -> None:
@@ -218,27 +155,9 @@ async def test_a_question_that_expires_is_decided_by_a_worker(store: PostgresSto
     assert status(store, run_id) == "succeeded"
 
 
-def worker(store: PostgresStore) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", WORKER, store.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def await_node(store: PostgresStore, run_id: str, node: str) -> None:
-    end = time.monotonic() + 40
-    while not any(event.node == node for event in of(NodeStarted, store.events(run_id))):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def stop(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, str]:
-    process.send_signal(how)
-    return process.communicate(timeout=30)
-
-
 async def test_a_worker_that_is_told_to_stop_puts_its_run_back(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 3})
-    process = worker(store)
+    process = worker(store, tmp_path)
     await_node(store, run_id, "sleep")
     said, complained = stop(process, signal.SIGTERM)
     assert said.splitlines() == [f"run {run_id} begins: sleep", f"run {run_id} is put back"]
@@ -250,7 +169,7 @@ async def test_a_worker_that_is_told_to_stop_puts_its_run_back(store: PostgresSt
 
 async def test_the_run_of_a_worker_that_was_killed_is_taken_up_by_another(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 2})
-    process = worker(store)
+    process = worker(store, tmp_path)
     await_node(store, run_id, "sleep")
     stop(process, signal.SIGKILL)
     async with anyio.create_task_group() as tasks:
@@ -264,7 +183,7 @@ async def test_the_run_of_a_worker_that_was_killed_is_taken_up_by_another(store:
 
 async def test_a_run_whose_worker_died_can_still_be_stopped(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 60})
-    process = worker(store)
+    process = worker(store, tmp_path)
     await_node(store, run_id, "sleep")
     stop(process, signal.SIGKILL)
     assert await cancel(store, run_id) == "asked to stop"
@@ -319,18 +238,6 @@ def test_submitting_to_a_file_is_refused_and_writes_nothing(tmp_path: Path) -> N
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "a queue needs a store on PostgreSQL" in refused.stderr
     assert not (tmp_path / "runs.db").exists()
-
-
-def command(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flowengine.cli.main", *words],
-        cwd=folder,
-        env={**os.environ, "FLOWENGINE_STORE": url},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_the_commands_submit_work_and_cancel(store: PostgresStore, tmp_path: Path) -> None:

@@ -1,0 +1,135 @@
+"""Runs in a queue, for tests: flows with their code in a folder, workers in this process and in others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from flowengine.context import RunStatus
+from flowengine.engine.events import Event, NodeStarted
+from flowengine.flow import Flow
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue_worker import Pace, work
+
+__all__ = [
+    "NAPS",
+    "QUICK",
+    "SLEEP",
+    "await_node",
+    "command",
+    "drain",
+    "flow",
+    "of",
+    "status",
+    "stop",
+    "until",
+    "worker",
+]
+
+SLEEP = """
+flowengine: v1
+name: sleep
+inputs:
+  seconds: {type: number, default: 0}
+nodes:
+  first: {type: function, call: "naps:sleep", with: {delay: 0, result: one}}
+  sleep: {type: function, call: "naps:sleep", with: {delay: "{{ inputs.seconds }}", result: two}, needs: [first]}
+outputs:
+  said: "{{ nodes.first.output }} {{ nodes.sleep.output }}"
+"""
+NAPS = """
+import anyio
+async def sleep(delay, result):
+    await anyio.sleep(delay)
+    return result
+"""
+QUICK = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue=0.5, poll=0.2, busy=1)
+_WORKER = """
+import sys
+import anyio
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue_worker import work
+from tests.support.queue import QUICK
+async def main():
+    store = PostgresStore(sys.argv[1], "full")
+    await work(store, pace=QUICK, takeovers=int(sys.argv[2]), tell=lambda line: print(line, flush=True))
+    store.close()
+anyio.run(main)
+"""
+_ROOT = Path(__file__).parents[2]
+
+
+def flow(folder: Path, text: str = SLEEP, code: str = NAPS) -> Flow:
+    (folder / "naps.py").write_text(code)
+    path = folder / "flow.yaml"
+    path.write_text(text)
+    return Flow.from_yaml(path)
+
+
+def status(store: PostgresStore, run_id: str) -> RunStatus:
+    return next(run.status for run in store.list() if run.run_id == run_id)
+
+
+def of(kind: type[Event], events: Any) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+async def drain(store: PostgresStore, **options: Any) -> list[str]:
+    """A worker that ends when there is nothing to begin; what it told."""
+    told: list[str] = []
+    with anyio.fail_after(60):
+        await work(store, wait=False, pace=QUICK, tell=told.append, **options)
+    return told
+
+
+async def until(store: PostgresStore, run_id: str, wanted: RunStatus) -> None:
+    with anyio.fail_after(40):
+        while status(store, run_id) != wanted:  # noqa: ASYNC110 - another process's doing
+            await anyio.sleep(0.05)
+
+
+def worker(store: PostgresStore, folder: Path, takeovers: int = 5) -> subprocess.Popen[str]:
+    """One in a process of its own, which works in a folder."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _WORKER, store.url, str(takeovers)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+    )
+
+
+def await_node(store: PostgresStore, run_id: str, node: str) -> None:
+    end = time.monotonic() + 40
+    while not any(event.node == node for event in of(NodeStarted, store.events(run_id))):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def stop(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, str]:
+    process.send_signal(how)
+    return process.communicate(timeout=30)
+
+
+def command(
+    folder: Path, url: str, *words: str, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A command line, in a folder, on a store."""
+    return subprocess.run(
+        [sys.executable, "-m", "flowengine.cli.main", *words],
+        cwd=folder,
+        env={**os.environ, "FLOWENGINE_STORE": url, **(environ or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
