@@ -4,15 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from statistics import median
 
 from flowengine.engine.events import Event, RunResumed
 from tests.faults import story
 from tests.support.model_server import Received
 
-__all__ = ["RECORDED", "Repeat", "owner_of", "repeats", "takeovers"]
+__all__ = ["RECORDED", "Cut", "Repeat", "owner_of", "repeats", "seconds", "takeovers", "unexcused"]
 
 RECORDED = 0.1
 """Seconds from an answer's leaving the server to its being on record."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A time in which workers could record nothing: killed for good, stopped for a while, or without PostgreSQL."""
+
+    at: float
+    until: float = inf
+    worker: int | None = None
+    """None: all of them."""
+
+    def excuses(self, repeat: Repeat) -> bool:
+        """Whether the call was in flight then, or had been answered less than `RECORDED` before."""
+        first, second = repeat.first, repeat.second
+        if self.worker is not None and self.worker != owner_of(first):
+            return self.worker == owner_of(second) and self._was_on_its_way(second)
+        ended = inf if first.answered is None else first.answered
+        return first.arrived <= min(self.at + RECORDED, self.until) and self.at - RECORDED < ended < second.arrived
+
+    def _was_on_its_way(self, request: Received) -> bool:
+        """Whether a worker that was stopped sent it as the first thing when it went on."""
+        return self.until < request.arrived < self.until + 1.0
 
 
 @dataclass(frozen=True)
@@ -23,16 +47,12 @@ class Repeat:
     first: Received
     second: Received
 
-    @property
-    def was_answered(self) -> float | None:
-        return self.first.answered
-
-    def is_excused(self, cut: Iterable[float]) -> bool:
-        """Whether it was in flight when its asker was cut off, or had been answered less than `RECORDED` before."""
-        ended = self.first.answered
-        return any(
-            self.first.arrived <= at + RECORDED and (ended is None or ended > at - RECORDED) and self.second.arrived > at
-            for at in cut
+    def __str__(self) -> str:
+        first, second = self.first, self.second
+        ended = "never" if first.answered is None else f"{first.answered:.2f}"
+        return (
+            f"run {self.run}: asked by worker {owner_of(first)} at {first.arrived:.2f}, answered {ended}; "
+            f"again by worker {owner_of(second)} at {second.arrived:.2f}"
         )
 
 
@@ -53,16 +73,33 @@ def repeats(requests: Sequence[Received]) -> list[Repeat]:
     return found
 
 
-def takeovers(
-    requests: Sequence[Received], events: Mapping[str, Sequence[Event]], number: int, at: float
-) -> dict[str, float | None]:
-    """Run → seconds from a worker's end at `at` until another went on with what it had; None: nobody did."""
+def unexcused(found: Iterable[Repeat], cuts: Sequence[Cut]) -> list[Repeat]:
+    """Those that nothing allows."""
+    return [each for each in found if not any(cut.excuses(each) for cut in cuts)]
+
+
+def takeovers(requests: Sequence[Received], events: Mapping[str, Sequence[Event]], cut: Cut) -> dict[str, float | None]:
+    """Run → seconds from a worker's end until another went on with what it had; None: nobody did."""
     last: dict[str, Received] = {}
     for request in requests:
-        if request.arrived <= at:
+        if request.arrived <= cut.at:
             last[story.run_of(request.body)] = request
-    held = [run for run, request in last.items() if owner_of(request) == number and events[run][-1].at > at]
+    held = [
+        run
+        for run, request in last.items()
+        if owner_of(request) == cut.worker and run in events and events[run][-1].at > cut.at
+    ]
     return {
-        run: next((event.at - at for event in events[run] if isinstance(event, RunResumed) and event.at > at), None)
+        run: next((each.at - cut.at for each in events[run] if type(each) is RunResumed and each.at > cut.at), None)
         for run in held
     }
+
+
+def seconds(values: Iterable[float]) -> str:
+    """The middle one and the worst.
+
+    >>> seconds([1.0, 2.0, 4.0])
+    '2.0 s, at worst 4.0 s (3)'
+    """
+    found = sorted(values)
+    return f"{median(found):.1f} s, at worst {found[-1]:.1f} s ({len(found)})" if found else "none"

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -76,32 +77,60 @@ class World:
         responder: Responder = story.answer,
         flow: Path = story.FLOW,
         options: Sequence[str] = (),
+        disk: int | None = None,
     ) -> None:
+        """`disk`: MB that the tables have at most."""
         self.workers: list[Worker] = []
         self.concurrency = concurrency
         self.options = options
+        self._disk = disk
         self.models = ModelServer(responder, latency=latency)
         self._source = flow
         self._stack = ExitStack()
-        self._submitted = 0
+        self.submitted = 0
+        """Runs."""
+        self._others = 1_000
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flowengine-faults-")))
-            self.server = Server()
+            self.server = Server(disk=self._disk)
             stack.callback(self.server.stop)
             self.url = self.server.database()
             stack.enter_context(self.models)
             stack.callback(self._end_workers)
             self.flow = Path(shutil.copy(self._source, self.folder / "flow.yaml"))
-            self.plan = Flow.from_yaml(self.flow, environ=self._environ(0)).plan
+            self.plan = Flow.from_yaml(self.flow, environ=self.environ()).plan
             self.store = PostgresStore(self.url, "process", patience=60)
             stack.callback(self.store.close)
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        try:
+            if kind is not None:
+                print(self.described(), file=sys.stderr)
+        finally:
+            self._stack.close()
+
+    def described(self) -> str:
+        """How things stand, for who has to find out why something did not hold."""
+        lines = [f"model server: {len(self.models.requests)} requests"]
+        for worker in self.workers:
+            state = "alive" if worker.is_alive else f"ended with {worker.process.returncode}"
+            lines += [f"worker {worker.number}: {state}", *(f"    {line}" for line in worker.said.splitlines()[-8:])]
+        try:
+            lines += [f"runs: {sorted(Counter(self.statuses().values()).items())}", f"jobs: {self.jobs()[:20]}"]
+        except Exception as error:
+            lines.append(f"PostgreSQL: {error}")
+        return "\n".join(lines)
+
+    def ready(self) -> None:
+        """Wait until all workers are at work."""
+        until(lambda: all("working on" in worker.said for worker in self.alive()), 120, "workers start")
+
+    def alive(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.is_alive]
 
     def start(self, count: int = 1) -> list[Worker]:
         """New workers."""
@@ -109,7 +138,7 @@ class World:
 
     def submit(self, count: int, **options: Any) -> list[str]:
         """New runs, each with a topic of its own; their ids."""
-        first, self._submitted = self._submitted, self._submitted + count
+        first, self.submitted = self.submitted, self.submitted + count
         names = [f"r{number:05}" for number in range(first, first + count)]
         anyio.run(self._submit, names, options)
         return names
@@ -137,7 +166,10 @@ class World:
     async def _submit(self, names: Sequence[str], options: dict[str, Any]) -> None:
         await submit_many(self.store, self.plan, {name: {"topic": f"story-{name}"} for name in names}, **options)
 
-    def _environ(self, number: int) -> dict[str, str]:
+    def environ(self, number: int | None = None) -> dict[str, str]:
+        """The surroundings of a process that asks the models at an address of its own."""
+        if number is None:
+            number = self._others = self._others + 1
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -152,7 +184,7 @@ class World:
         log = self.folder / f"worker{number}.log"
         command = [sys.executable, "-m", "flowengine", "worker", "--concurrency", str(self.concurrency), *self.options]
         with open(log, "wb") as file:
-            process = subprocess.Popen(command, cwd=self.folder, env=self._environ(number), stdout=file, stderr=file)
+            process = subprocess.Popen(command, cwd=self.folder, env=self.environ(number), stdout=file, stderr=file)
         worker = Worker(number, process, log)
         self.workers.append(worker)
         return worker
@@ -172,10 +204,3 @@ def until(holds: Callable[[], bool], seconds: float, what: str = "") -> float:
             raise AssertionError(f"not within {seconds:g} s: {what or holds}")
         time.sleep(0.05)
     return time.monotonic() - begun
-
-
-@contextmanager
-def lasting(seconds: float) -> Iterator[Callable[[], bool]]:
-    """Whether it is still to go on."""
-    end = time.monotonic() + seconds
-    yield lambda: time.monotonic() < end

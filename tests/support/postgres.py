@@ -29,10 +29,14 @@ _numbers = count()
 
 
 class Server:
-    """A running server; `durable` is one that waits for its disk, as servers do."""
+    """A running server; `durable` is one that waits for its disk, as servers do.
 
-    def __init__(self, durable: bool = False) -> None:
+    `disk`: so many MB are all that its tables have, on a disk of their own (root may make one, elsewhere `OSError`).
+    """
+
+    def __init__(self, durable: bool = False, disk: int | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-"))
+        self._disk = disk
         self.port = _free_port()
         self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         self._settings = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
@@ -66,6 +70,8 @@ class Server:
 
     def stop(self) -> None:
         self._end(signal.SIGINT)
+        if self._disk is not None:
+            subprocess.run(["umount", "--lazy", self.folder / "data"], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _end(self, how: signal.Signals) -> None:
@@ -76,8 +82,10 @@ class Server:
         secret = self.folder / "secret"
         secret.write_text(PASSWORD)
         secret.chmod(0o644)
+        if self._disk is not None:
+            self._mount(self._disk)
         data = ["-D", str(self.folder / "data"), "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
-        plain = ["--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"]
+        plain = ["--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", f"--waldir={self.folder / 'log-of-writes'}"]
         made = subprocess.run(
             [PROGRAMS / "initdb", *data, *plain],
             capture_output=True,
@@ -87,6 +95,16 @@ class Server:
             **self._as,
         )
         assert made.returncode == 0, made.stderr
+
+    def _mount(self, size: int) -> None:
+        data = self.folder / "data"
+        data.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", data]
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            shutil.rmtree(self.folder)
+            raise OSError(f"no disk can be mounted here ({made.stderr.strip()})")
+        shutil.chown(data, "postgres", "postgres")
 
     def _started(self) -> subprocess.Popen[bytes]:
         listening = ["-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
