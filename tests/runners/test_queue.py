@@ -23,7 +23,7 @@ from flowengine.runners.queue import cancel, queue_store, requeue, submit
 from flowengine.runners.queue_tables import make_tables
 from flowengine.runners.queue_worker import work
 from tests.support.postgres import empty_database
-from tests.support.queue import QUICK, await_node, command, drain, flow, of, status, stop, until, worker
+from tests.support.queue_runs import QUICK, await_node, command, drain, flow, of, status, stop, until, worker
 
 pytestmark = pytest.mark.anyio
 

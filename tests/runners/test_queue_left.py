@@ -19,7 +19,7 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.runners.queue import requeue, submit
 from flowengine.runners.queue_lacks import lacks_of
 from tests.support.postgres import empty_database
-from tests.support.queue import NAPS, await_node, drain, flow, of, status, stop, until, worker
+from tests.support.queue_runs import NAPS, await_node, drain, flow, of, status, stop, until, worker
 
 pytestmark = pytest.mark.anyio
 

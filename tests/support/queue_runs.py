@@ -57,7 +57,7 @@ import sys
 import anyio
 from flowengine.journal.postgres import PostgresStore
 from flowengine.runners.queue_worker import work
-from tests.support.queue import QUICK
+from tests.support.queue_runs import QUICK
 async def main():
     store = PostgresStore(sys.argv[1], "full")
     await work(store, pace=QUICK, takeovers=int(sys.argv[2]), tell=lambda line: print(line, flush=True))
