@@ -113,7 +113,12 @@ def decode_value(text: str | bytes) -> Any:
         raise StoreCorruptError(f"not a value: {text[:80]!r}") from error
     if version != SCHEMA_VERSION:
         raise _unknown_version(version)
-    return unpack(tree)
+    try:
+        return unpack(tree)
+    except JournalError:
+        raise
+    except Exception as error:  # as in `decode`
+        raise StoreCorruptError(f"not a value: {text[:80]!r} ({type(error).__name__}: {error})") from error
 
 
 def _line(event: Event) -> str:
