@@ -7,7 +7,7 @@ outputs); what happens between them is the scheduler's, and which of them run is
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from math import inf
 from time import time
@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 import anyio
 
 from flowengine.context import EMPTY
+from flowengine.engine.clock import run_clock
 from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
-from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import FlowChangedError, JournalError, LimitError, StoreCorruptError
 from flowengine.journal.effects import decided_effects
@@ -33,7 +33,7 @@ from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
 from flowengine.run_scope import Fence, RunScope
 from flowengine.runners.forking import forked, patches_of
 from flowengine.runners.run import Run
-from flowengine.runners.sessions import load_session, save_session
+from flowengine.runners.sessions import leave_behind, load_session
 from flowengine.version import __version__
 
 __all__ = ["beginning", "changed_nodes", "fork", "new_run_id", "read_run", "resume", "start"]
@@ -74,8 +74,10 @@ async def start(
     plan = _thrifty(plan, store, run_id, reuse)
     journal = store.create(run_id)
     walk = Walk(plan.graph, StateStore(plan.state, kept), inputs=started.inputs, env=started.env, run_id=run_id)
-    run = await _drive(plan, walk, journal, [started], limits or plan.limits, partial(store.events, run_id), live)
-    return await _remembered(run, store, started, walk)
+    leave = partial(leave_behind, store, started, walk)
+    return await _drive(
+        plan, walk, journal, [started], limits or plan.limits, leave, partial(store.events, run_id), live
+    )
 
 
 def beginning(
@@ -161,8 +163,8 @@ async def resume(
         walk.attempts.add(node, decision)
     resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY)
     first = [resumed, *(NodeRecorded(node, time(), decision) for node, decision in decided)]
-    run = await _drive(plan, walk, journal, first, limits or plan.limits, partial(store.events, run_id), live)
-    return await _remembered(run, store, started, walk)
+    leave = partial(leave_behind, store, started, walk)
+    return await _drive(plan, walk, journal, first, limits or plan.limits, leave, partial(store.events, run_id), live)
 
 
 async def fork(
@@ -194,20 +196,6 @@ def _thrifty(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) ->
     from flowengine.nodes.reuse import reusing  # Knows agents, which most flows built in Python do without.
 
     return reusing(plan, store, run_id, reuse)
-
-
-async def _remembered(run: Run, store: JournalStore, started: RunStarted, walk: Walk) -> Run:
-    """The run; where it succeeded, its memories and its session have what it leaves."""
-    if run.status == "succeeded":
-        kept = FinalContext(walk).kept
-        if "memory" in kept:
-            from flowengine.providers.keeping import keep_for_good  # Few flows remember anything for good.
-
-            await keep_for_good(kept)
-        session = started.settings.get("session")
-        if session is not None:
-            save_session(store, session, walk, started.kept)
-    return run
 
 
 def read_run(plan: Plan, events: Sequence[Event]) -> Run:
@@ -252,24 +240,33 @@ async def _drive(
     journal: Journal,
     first: Sequence[Event],
     limits: FlowLimits,
+    leave: Callable[[Fence | None], Awaitable[None]],
     read: Callable[[], Sequence[Event]],
     live: Live | None = None,
 ) -> Run:
-    """Journal the first events, run, journal the last one; the journal is closed whatever happens."""
+    """Journal the first events, run, journal the last one; the journal is closed whatever happens.
+
+    A run that succeeds leaves what it leaves before that is on record: if it is interrupted meanwhile, it is resumed,
+    and leaves it again, of which nothing is kept twice.
+    """
+    fence: Fence | None = getattr(journal, "fence", None)  # Only where others can take the run over.
+    clock = run_clock()
     try:
         await _committed(journal, *first)  # From here on the run can be found and resumed.
         limit: LimitError | None = None
         with anyio.move_on_after(inf if limits.timeout is None else limits.timeout) as scope:
-            limit = await _schedule(plan, walk, journal, limits, live)
+            limit = await _schedule(plan, walk, journal, limits, live, clock, fence)
         if scope.cancelled_caught:
             limit = LimitError(
                 f"the run took longer than its limit of {limits.timeout:g} s", part="", on_limit=limits.on_limit
             )
-        finished = _finish(plan, walk, limit)
+        finished = _finish(plan, walk, limit, clock())
+        if finished.status == "succeeded":
+            await leave(fence)
         await _committed(journal, finished)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
-            journal.append(RunFinished(time(), "cancelled"))
+            journal.append(RunFinished(clock(), "cancelled"))
             await _close_quietly(journal)
         raise
     except BaseException:
@@ -289,10 +286,15 @@ async def _committed(journal: Journal, *events: Event) -> None:
 
 
 async def _schedule(
-    plan: Plan, walk: Walk, journal: Journal, limits: FlowLimits, live: Live | None
+    plan: Plan,
+    walk: Walk,
+    journal: Journal,
+    limits: FlowLimits,
+    live: Live | None,
+    clock: Callable[[], float],
+    fence: Fence | None,
 ) -> LimitError | None:
     """Run what can run; the limit that ended it early, where that is no failure."""
-    fence: Fence | None = getattr(journal, "fence", None)  # Only where others can take the run over.
     async with RunScope(fence) as scope:
         scheduler = Scheduler(
             walk,
@@ -303,6 +305,7 @@ async def _schedule(
             live=live,
             scope=scope,
             ledger=_ledger(walk, limits),
+            clock=clock,
         )
         await scheduler.run()
     return scheduler.limited
@@ -323,19 +326,19 @@ async def _close_quietly(journal: Journal) -> None:
         return
 
 
-def _finish(plan: Plan, walk: Walk, limit: LimitError | None) -> RunFinished:
+def _finish(plan: Plan, walk: Walk, limit: LimitError | None, at: float) -> RunFinished:
     failure = walk.failure()
     if failure is not None:
         node, error = failure
-        return RunFinished(time(), "failed", None, error, node)
+        return RunFinished(at, "failed", None, error, node)
     if limit is not None:
         told = error_info(limit)
         if limit.on_limit == "partial":
-            return RunFinished(time(), "partial", partial_outputs_of(plan, walk), told, limit.part or None)
-        return RunFinished(time(), "paused" if limit.on_limit == "pause" else "failed", None, told, limit.part or None)
+            return RunFinished(at, "partial", partial_outputs_of(plan, walk), told, limit.part or None)
+        return RunFinished(at, "paused" if limit.on_limit == "pause" else "failed", None, told, limit.part or None)
     if walk.waits:
-        return RunFinished(time(), "waiting")
+        return RunFinished(at, "waiting")
     try:
-        return RunFinished(time(), "succeeded", outputs_of(plan, walk))
+        return RunFinished(at, "succeeded", outputs_of(plan, walk))
     except Exception as error:
-        return RunFinished(time(), "failed", None, error_info(error))
+        return RunFinished(at, "failed", None, error_info(error))

@@ -10,17 +10,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from flowengine.context import EMPTY
+from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import DefinitionError
+from flowengine.run_scope import Fence
 from flowengine.values import freeze
 
-__all__ = ["load_session", "save_session"]
+__all__ = ["leave_behind", "load_session"]
 
 LONGEST: Final = 1000
 """Interactions of a conversation that are kept, the newest."""
 _KIND: Final = "session"
+_SAVED: Final = "=runs"
+"""Beside what is kept: the runs that it is from, the newest."""
 _OF_ONE_RUN: Final = ("skills", "memory")
 """What no later run of the session begins with: memories are kept in their own place."""
 
@@ -31,19 +35,42 @@ def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
         return EMPTY
     if not session.strip() or len(session) > 200:
         raise DefinitionError(f"a session is named by 1 to 200 characters, not {session!r:.80}")
-    return freeze(store.recall(_KIND, session) or {})
+    found = dict(store.recall(_KIND, session) or {})
+    found.pop(_SAVED, None)
+    return freeze(found)
 
 
-def save_session(store: JournalStore, session: str, walk: Walk, began_with: Mapping[str, Any]) -> None:
-    """Keep what the nodes of a run that succeeded have left."""
-    kept = dict(FinalContext(walk).kept)
+async def leave_behind(store: JournalStore, started: RunStarted, walk: Walk, fence: Fence | None) -> None:
+    """Keep what a run leaves that has succeeded: its memories, and what its session goes on with.
+
+    It may be done again, when the run was interrupted before its end was on record: all of it is kept once. `fence`
+    is asked first, so that nobody leaves anything of a run that another goes on with.
+    """
+    kept, session = FinalContext(walk).kept, started.settings.get("session")
+    if "memory" not in kept and session is None:
+        return
+    if fence is not None:
+        await fence()
+    if "memory" in kept:
+        from flowengine.providers.keeping import keep_for_good  # Few flows remember anything for good.
+
+        await keep_for_good(kept)
+    if session is not None:
+        _save(store, session, started, kept)
+
+
+def _save(store: JournalStore, session: str, started: RunStarted, all_kept: Mapping[str, Any]) -> None:
+    kept, began_with = dict(all_kept), started.kept
     for name in _OF_ONE_RUN:
         kept.pop(name, None)
     said = kept.pop("conversation", [])[len(began_with.get("conversation", ())) :]
 
     def add(before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        now = {**(before or {}), **kept}
+        saved = (before or {}).get(_SAVED, ())
+        if started.run_id in saved:
+            return before
+        now = {**(before or {}), **kept, _SAVED: [*saved, started.run_id][-LONGEST:]}
         conversation = [*now.get("conversation", ()), *said]
-        return ({**now, "conversation": conversation[-LONGEST:]} if conversation else now) or None
+        return {**now, "conversation": conversation[-LONGEST:]} if conversation else now
 
     store.revise(_KIND, session, add)
