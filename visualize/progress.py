@@ -114,7 +114,7 @@ class NodeRow:
     def seconds(self, now: float | None = None) -> float | None:
         """How long it took, or takes until `now`; None where it never started or was left open."""
         end = self.ended if self.ended is not None else now
-        return None if self.started is None or end is None else end - self.started
+        return None if self.started is None or end is None else max(0.0, end - self.started)
 
     @property
     def waits(self) -> bool:
@@ -165,7 +165,8 @@ class Progress:
     def seconds(self, now: float | None = None) -> float | None:
         """From the start to the end, or to `now`."""
         end = self.finished.at if self.finished is not None else now
-        return None if self.started is None or end is None else end - self.started.at
+        # Whoever went on with the run may have had an earlier clock.
+        return None if self.started is None or end is None else max(0.0, end - self.started.at)
 
     def _begin(self, event: RunStarted) -> None:
         self.started = event

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, TypeVar
 
@@ -77,7 +77,11 @@ def _signals_stop(scope: anyio.CancelScope) -> Generator[None]:
 
 
 def _end_at_once() -> None:
-    """Nothing is cleaned up; what the journal has committed stays."""
+    """Nothing is cleaned up; what the journal has committed stays, and what this process started ends with it."""
+    with suppress(Exception):  # it ends, whatever comes
+        from flowengine.skills.process import end_below  # Only here.
+
+        end_below(os.getpid())
     if sys.__stderr__ is not None and sys.__stderr__.isatty():
         os.write(2, _SHOW_CURSOR)
     os._exit(INTERRUPTED)

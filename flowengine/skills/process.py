@@ -18,7 +18,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 
 from flowengine.skills.script import Ending, Limits, Outcome
 
-__all__ = ["Command", "run_command"]
+__all__ = ["Command", "end_below", "run_command"]
 
 _LOOK: Final = 0.05
 """Seconds between two looks at memory, files, the clock and `stop`."""
@@ -76,6 +76,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
         waiting.poll(1_000 * _GONE)
+        os.close(handle)
+
+
+def end_below(pid: int) -> None:
+    """End all that runs below a process, which itself goes on; nobody waits for it."""
+    itself, *below = _handles(pid)
+    for handle in below:
+        with suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    for handle in (itself, *below):
         os.close(handle)
 
 

@@ -17,6 +17,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -29,6 +30,9 @@ from typing import Any, NamedTuple, Self
 __all__ = ["ROOT", "Child", "Ended", "Nursery", "command", "shared", "speak_into"]
 
 ROOT = Path(__file__).parents[2]
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED_EARLY = 71
+"""Exit code of a child whose work did not yet listen to Ctrl-C."""
 
 
 class Ended(NamedTuple):
@@ -190,15 +194,20 @@ def _is_running(pid: int, endings: dict[int, int]) -> bool:
 
 def _forked(order: Mapping[str, Any]) -> int:
     assert threading.active_count() == 1, threading.enumerate()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until it has a name and files of its own
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return pid
     code = 70
     try:
         _become(Path(order["folder"]), order["name"])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         with open(f"{order['name']}.json", "w") as file:  # the work may leave the folder, or its rights
             file.write(json.dumps(_function(order["call"])(**order["arguments"])))
         code = 0
+    except KeyboardInterrupt:
+        code = INTERRUPTED_EARLY
     except BaseException:
         traceback.print_exc()
     finally:
