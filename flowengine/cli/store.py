@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from flowengine.journal.address import without_password
+
 if TYPE_CHECKING:  # the commands' modules are imported to print their help
     from flowengine.engine.ports import JournalStore
     from flowengine.journal.database import Durability
 
-__all__ = ["DURABILITIES", "again", "chosen_store", "journals", "keeps", "store_option"]
+__all__ = ["DURABILITIES", "again", "chosen_store", "journals", "keeps", "shown_store", "store_option"]
 
 DEFAULT: Final = os.path.join(".flowengine", "runs.db")
 DURABILITIES: Final = ("full", "process", "memory")
@@ -69,10 +71,15 @@ def journals(store: str, durability: Durability = "full") -> Generator[JournalSt
 
 
 def again(command: str, run_id: str, store: str | None) -> str:
-    """The command line that does something with a run, as it can be pasted.
+    """The command line that does something with a run, as it can be pasted; without a password.
 
     >>> again("resume", "3f9a", None)
     'flowengine resume 3f9a'
     """
-    words = ["flowengine", *command.split(), run_id, *(["--store", store] if store else [])]
+    words = ["flowengine", *command.split(), run_id, *(["--store", without_password(store)] if store else [])]
     return shlex.join(words)
+
+
+def shown_store(given: str | None) -> str:
+    """The chosen store as it may be shown."""
+    return without_password(chosen_store(given))

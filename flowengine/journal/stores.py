@@ -9,6 +9,7 @@ from typing import Final
 
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreUnavailableError, did_you_mean
+from flowengine.journal.address import without_password
 from flowengine.journal.database import Durability
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite import SQLiteStore
@@ -37,7 +38,7 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     if make is None:
         known = ", ".join(f"{each}:" for each in _SCHEMES)
         raise StoreUnavailableError(
-            f"'{_without_password(url)}' names no kind of store that is known: use {known} or a path"
+            f"'{without_password(url)}' names no kind of store that is known: use {known} or a path"
             f"{did_you_mean(scheme, _SCHEMES)}"
         )
     return make(url, rest, durability)
@@ -47,14 +48,6 @@ def _split(url: str) -> tuple[str, str]:
     """Scheme and rest; a path has no scheme, nor has a drive's letter."""
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", url)
     return (match[1].lower(), url[match.end() :]) if match else ("sqlite", f"///{url}")
-
-
-def _without_password(url: str) -> str:
-    """
-    >>> _without_password("postgres-ql://ann:x:y@z@host/runs")
-    'postgres-ql://ann:***@host/runs'
-    """
-    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
 
 
 def _memory(url: str, rest: str, durability: Durability) -> JournalStore:

@@ -50,7 +50,7 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones() -> None:
 
 
 def test_a_refused_url_does_not_show_its_password() -> None:
-    with pytest.raises(StoreUnavailableError, match=r"postgres-ql://ann:\*\*\*@host") as caught:
+    with pytest.raises(StoreUnavailableError, match=r"postgres-ql://ann@host") as caught:
         open_store("postgres-ql://ann:s3cret@host/runs")
     assert "s3cret" not in str(caught.value)
 

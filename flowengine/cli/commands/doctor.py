@@ -20,6 +20,7 @@ from flowengine.cli.store import chosen_store, journals, keeps, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results
 from flowengine.errors import FlowEngineError
+from flowengine.journal.address import without_password
 from flowengine.llm.detect import default_model
 from flowengine.llm.dotenv import read_environment
 from flowengine.llm.vendors import OTHERS, VENDORS, Vendor
@@ -127,10 +128,11 @@ def _store(store: str) -> Finding:
             count = len(kept.list())
     except FlowEngineError as error:
         return Finding("store", str(error), is_fine=False)
-    refusal = _write_refusal(Path(store.removeprefix("sqlite:///")).expanduser()) if keeps(store) else None
+    file, shown = Path(store.removeprefix("sqlite:///")).expanduser(), without_password(store)
+    refusal = _write_refusal(file) if keeps(store) and "://" not in store.removeprefix("sqlite://") else None
     if refusal is not None:
-        return Finding("store", f"{store} cannot be written: {refusal}", is_fine=False)
-    return Finding("store", f"{store} ({count} run{'s' * (count != 1)})")
+        return Finding("store", f"{shown} cannot be written: {refusal}", is_fine=False)
+    return Finding("store", f"{shown} ({count} run{'s' * (count != 1)})")
 
 
 def _write_refusal(file: Path) -> str | None:

@@ -8,7 +8,7 @@ from flowengine.cli.commands.runs_files import export_run, import_run
 from flowengine.cli.commands.runs_rm import remove
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.plain import dumps
-from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.store import chosen_store, journals, shown_store, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.units import clock, span
@@ -34,7 +34,7 @@ def list_runs(store: str | None, as_json: bool) -> int:
         results.line(dumps([run._asdict() for run in runs], indent=2))
         return 0
     if not runs:
-        complain(f"there are no runs in {chosen_store(store)}")
+        complain(f"there are no runs in {shown_store(store)}")
         return 0
     for line in table([["RUN", "FLOW", "STATUS", "STARTED", "TOOK"], *map(_row, runs)]):
         results.line(line)

@@ -11,7 +11,7 @@ import click
 from flowengine.cli.lines import put_lines
 from flowengine.cli.options import RUN_ID
 from flowengine.cli.record import read
-from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.store import chosen_store, journals, shown_store, store_option
 from flowengine.cli.terminal import complain
 from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import StoreUnavailableError
@@ -56,7 +56,7 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
         raise StoreUnavailableError(f"{file} cannot be read: {error}") from error
     events = _at_home_here(unpack_run(text.splitlines(), file))
     with journals(chosen_store(store)) as kept:
-        complain(f"run {anyio.run(store_run, kept, events, run_id)} is in {chosen_store(store)}")
+        complain(f"run {anyio.run(store_run, kept, events, run_id)} is in {shown_store(store)}")
     return 0
 
 

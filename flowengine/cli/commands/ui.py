@@ -12,7 +12,7 @@ import webbrowser
 import click
 
 from flowengine.cli.environment import environment
-from flowengine.cli.store import DURABILITIES, chosen_store, journals, store_option
+from flowengine.cli.store import DURABILITIES, chosen_store, journals, shown_store, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.journal.database import Durability
 from flowengine.server.safety import LOOPBACK, is_loopback, new_token
@@ -76,7 +76,7 @@ def command(
             environ=environment(),
             by=_name(),
         )
-        serve(app, listening, lambda: _tell(results, address, chosen_store(store), is_here, no_open))
+        serve(app, listening, lambda: _tell(results, address, shown_store(store), is_here, no_open))
     complain("stopped")
     return 0
 
