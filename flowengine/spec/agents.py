@@ -115,7 +115,7 @@ class AgentMaker:
         given: dict[str, Any] = {"context_budget": settings.context_budget}
         if settings.context or settings.contexts or settings.skills:
             # Imported here: what brings texts into prompts is slow to import, and most flows name nothing of it.
-            from flowengine.spec.sources import contexts_of, providers_of, skills_of
+            from flowengine.spec.sources import contexts_of, providers_of, sandbox_of, skills_of
 
             given["context_providers"] = providers_of(settings.context or (), self._project)
             given["contexts"] = contexts_of(settings.contexts or (), self._project)
@@ -123,6 +123,7 @@ class AgentMaker:
                 if settings.skills not in self._skills:
                     self._skills[settings.skills] = skills_of(settings.skills, self._project)
                 given["skills"] = self._skills[settings.skills]
+                given["skill_sandbox"] = sandbox_of(self._project)
         return given
 
     def _guarding(self, guardrails: Guardrails | None) -> dict[str, Any]:

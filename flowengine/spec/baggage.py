@@ -9,7 +9,8 @@ whatever can do harm on its own machine:
     of the run         prices, rate limits, settings of memory, names of environment variables for templates (whose
                        values, those of the submitting machine, are in the run)
     of the machine     which modules may be imported and where they are, which MCP servers may be started or asked,
-                       every folder and file, every key; and an address that a key would be sent to
+                       whether scripts run without a sandbox, every folder and file, every key; and an address that a
+                       key would be sent to
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The project file, and what it allows: code that flows may call, environment that they may read, MCP servers.
+"""The project file, and what it allows: code that flows may call, environment that they may read, MCP servers,
+scripts without a sandbox.
 
 `[tool.flowengine]` in the nearest pyproject.toml that has it, else flowengine.toml; its folder is the
 root, and paths in flows stay under it. Without one, the flow's folder is the root, and only modules in
@@ -56,6 +57,8 @@ class Project:
     """Environment variables that flows may read."""
     allow_mcp: tuple[str, ...] = ()
     """MCP servers that flows may use: beginnings of command lines and of URLs."""
+    allow_unconfined_scripts: bool = False
+    """Whether scripts of skills run where there is no sandbox, with the rights of the process."""
     pythonpath: tuple[Path, ...] = ()
     """Folders where modules are looked for, before the installed ones."""
     store: str | None = None
@@ -233,6 +236,7 @@ _EXPECTED: Final = {
     "allow_calls": _LIST,
     "allow_env": _LIST,
     "allow_mcp": _LIST,
+    "allow_unconfined_scripts": "true or false",
     "pythonpath": _LIST,
     "store": "a string",
     "providers": "a table",
@@ -242,6 +246,7 @@ _EXPECTED: Final = {
 _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     _LIST: lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),  # pyright: ignore[reportUnknownVariableType] - a list of a TOML file
     "a string": lambda value: isinstance(value, str),
+    "true or false": lambda value: isinstance(value, bool),
     "a table": is_map,
 }
 

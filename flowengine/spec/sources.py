@@ -15,13 +15,14 @@ from flowengine.contexts.typed import TypedContext
 from flowengine.providers.factory import ContextProviderFactory
 from flowengine.providers.long_term_memory import memory_source
 from flowengine.providers.provider import ContextProvider
+from flowengine.skills.sandbox import Sandbox
 from flowengine.skills.store import SkillStore
 from flowengine.spec.project import Problem, Project
 from flowengine.spec.schema_agent import MemorySpec
 from flowengine.spec.scope import is_static, template
 from flowengine.values import shown
 
-__all__ = ["contexts_of", "memory_of", "providers_of", "skills_of"]
+__all__ = ["contexts_of", "memory_of", "providers_of", "sandbox_of", "skills_of"]
 
 
 def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvider]:
@@ -37,6 +38,11 @@ def contexts_of(targets: Sequence[str], project: Project) -> list[TypedContext[A
 def skills_of(folders: Sequence[str], project: Project) -> SkillStore:
     """The skills of `skills`, whose folders are below the project's root."""
     return SkillStore([project.resolve(each) for each in folders])
+
+
+def sandbox_of(project: Project) -> Sandbox:
+    """Where their scripts run. That they run unconfined is the project's to allow: flow files may be somebody's."""
+    return Sandbox(allow_unconfined=project.allow_unconfined_scripts)
 
 
 def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:

@@ -58,6 +58,7 @@ def test_without_a_project_file_the_flows_folder_is_the_root(tmp_path: Path) -> 
         ("allow_calls = 'tools'", "FE502 'allow_calls' is a list of strings"),
         ("allow_env = [1]", "FE502 'allow_env' is a list of strings"),
         ("store = 3", "FE502 'store' is a string"),
+        ("allow_unconfined_scripts = 'yes'", "FE502 'allow_unconfined_scripts' is true or false"),
         ("providers = []", "FE502 'providers' is a table"),
         ("pythonpath = ['../outside']", "FE503 '../outside' in `pythonpath` leaves the project's root"),
         ("= 3", "FE501 cannot read the project file"),

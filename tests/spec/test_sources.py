@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,14 @@ import pytest
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import FlowChangedError, FlowError
 from flowengine.flow import Flow
-from flowengine.records import ModelCall, ProviderFailed, Receipt
+from flowengine.llm.messages import ToolRequest
+from flowengine.llm.model import Reply
+from flowengine.llm.scripted import ScriptedModel
+from flowengine.records import ModelCall, ProviderFailed, Receipt, ToolCall
 from flowengine.runners.run import Run
+from flowengine.skills import sandbox
 from flowengine.spec.loader import check_file
+from flowengine.testing.seats import with_models
 
 HEAD = "flowengine: v1\nname: sample\ninputs: {message: {type: string}}\nnodes:\n"
 
@@ -108,6 +114,26 @@ def test_typed_contexts_are_objects_or_classes_of_the_projects_code(project: Pat
     assert asked(run) == 'Context:\nWho is here\n{"name":"Ben"}\n\nUser input: x'
     run = run_of(project, '  a: {prompt: x, contexts: ["shop:GuestContext"]}')
     assert '{"name":"Ann"}' in asked(run)
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_only_the_project_file_lets_scripts_run_without_a_sandbox(
+    project: Path, monkeypatch: pytest.MonkeyPatch, is_allowed: bool
+) -> None:
+    skill = project / "skills" / "refunds"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: refunds\ndescription: How to refund.\n---\nRun it.\n")
+    (skill / "count.py").write_text("print(6 * 7)")
+    if is_allowed:
+        (project / "flowengine.toml").write_text("allow_unconfined_scripts = true")
+    monkeypatch.setattr(sandbox, "verdict", lambda: sandbox.Verdict(False, "there is none"))
+    wish = ToolRequest("1", "run_skill_script", json.dumps({"name": "refunds", "path": "count.py"}))
+    flow = Flow.from_yaml(written(project, "  a: {prompt: x, skills: [skills]}"))
+    flow = with_models(flow, lambda seat, settings: ScriptedModel([Reply("", (wish,)), "done"]))
+    records = [each.record for each in flow.run_sync({"message": "Hi"}).events if isinstance(each, NodeRecorded)]
+    *_, call = [each for each in records if isinstance(each, ToolCall)]
+    assert ("42" in call.result) is is_allowed
+    assert ("there is none" in call.result) is not is_allowed
 
 
 def test_folders_of_skills_are_below_the_projects_root(project: Path):

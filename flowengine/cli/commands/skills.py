@@ -18,9 +18,10 @@ from flowengine.errors import did_you_mean
 from flowengine.llm.detect import get_llm
 from flowengine.skills.check import check as checked
 from flowengine.skills.measure import Choices, Chooser, Measured, Task, by_model, by_words, chosen, measured, total
-from flowengine.skills.sandbox import verdict
+from flowengine.skills.sandbox import Verdict, verdict
 from flowengine.skills.skill import Skill
 from flowengine.skills.store import SkillStore
+from flowengine.spec.project import find_project
 
 __all__ = ["command"]
 
@@ -87,10 +88,21 @@ def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
         for each in found:
             results.line(str(each))
     errors = sum(each.severity == "error" for each in found)
-    held = verdict()
     complain(f"{len(store.skills())} skills: {errors} errors and {len(found) - errors} warnings")
-    complain("scripts run in a sandbox" if held.holds else f"scripts are refused here: {held.reason}")
+    complain(_of_scripts(verdict(), find_project(paths[0]).allow_unconfined_scripts))
     return 2 if errors else 0
+
+
+def _of_scripts(held: Verdict, is_allowed: bool) -> str:
+    """What becomes of scripts on this machine.
+
+    >>> _of_scripts(Verdict(False, "bwrap is not installed"), True)
+    'scripts run UNCONFINED here, as the project file allows: bwrap is not installed'
+    """
+    if held.holds:
+        return "scripts run in a sandbox"
+    done = "run UNCONFINED here, as the project file allows" if is_allowed else "are refused here"
+    return f"scripts {done}: {held.reason}"
 
 
 @command.command("measure")
