@@ -17,6 +17,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.engine.restoring import History
 from flowengine.errors import ApprovalError, did_you_mean
 from flowengine.journal.classes import only_looking
+from flowengine.json_check import misfits
 from flowengine.records import Answered, Asked
 
 __all__ = ["answer", "open_questions"]
@@ -104,13 +105,10 @@ def _check(node: str, asked: Asked, choice: str, form: Any, at: float) -> None:
 
 
 def _check_form(node: str, schema: Mapping[str, Any], form: Any) -> None:
-    import jsonschema  # Only where a form was asked for.
-
     if form is None:
         fields = ", ".join(schema.get("properties", {})) or json.dumps(dict(schema))
         raise ApprovalError(f"node '{node}' asks for a form with: {fields}")
-    validator: Any = jsonschema.Draft202012Validator(dict(schema))
-    problems = [f"  {each.json_path}: {each.message}" for each in validator.iter_errors(form)]
+    problems = [f"  {each.path}: {each.message}" for each in misfits(schema, form)]
     if problems:
         told = "\n".join(sorted(problems))
         raise ApprovalError(f"the form for node '{node}' does not fit:\n{told}")

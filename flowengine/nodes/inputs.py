@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flowengine.errors import InputError, did_you_mean
+from flowengine.json_check import misfits
 from flowengine.values import freeze, is_json_type, shown
 
 __all__ = ["REQUIRED", "InputField", "checked_inputs"]
@@ -67,13 +68,8 @@ def _wanted(field: InputField) -> str:
 
 def _problem(field: InputField, value: Any) -> str | None:
     if field.schema is not None:
-        import jsonschema  # Only where an input has a schema of its own.
-
-        try:
-            jsonschema.validate(value, dict(field.schema))
-        except jsonschema.ValidationError as error:
-            return f"{error.message} at {error.json_path}"
-        return None
+        found = misfits(field.schema, value)
+        return f"{found[0].message} at {found[0].path}" if found else None
     if field.type is not None and not is_json_type(value, field.type):
         return f"expected {field.type}, found {shown(value)}"
     if field.enum is not None and value not in field.enum:

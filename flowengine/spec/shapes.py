@@ -17,6 +17,7 @@ TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 _Path = tuple[str | int, ...]
 
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAPS_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS_OF_SCHEMAS: Final = ("anyOf", "allOf", "oneOf", "prefixItems")
 _SCHEMAS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames")
@@ -39,6 +40,9 @@ def check_json_schema(schema: Any, path: _Path = ()) -> Iterator[tuple[_Path, st
         yield path, "a JSON Schema is a map"
         return
     yield from _check_type(schema.get("type"), path)
+    for word in _REFERENCES:
+        if word in schema and not str(schema[word]).startswith("#"):
+            yield (*path, word), "a JSON Schema refers to its own parts alone, as in '#/$defs/name'"
     for word in _MAPS_OF_SCHEMAS:
         yield from _check_each(schema, word, dict, path)
     for word in _LISTS_OF_SCHEMAS:
