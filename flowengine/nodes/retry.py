@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from flowengine.errors import DefinitionError, LimitError, OutputError
+from flowengine.errors import DefinitionError, LimitError, OutputError, StoreUnavailableError
 
 __all__ = ["Retry"]
 
@@ -28,8 +28,9 @@ class Retry:
     def covers(self, error: BaseException) -> bool:
         """`invalid_output` is an output that does not fit its shape; `error` is everything else.
 
-        Neither are limits and wrong definitions, which are the same the next time.
+        Neither are limits and wrong definitions, which are the same the next time; nor a store that is away, or is
+        another's by now, for then the whole run stops.
         """
-        if isinstance(error, LimitError | DefinitionError):
+        if isinstance(error, LimitError | DefinitionError | StoreUnavailableError):
             return False
         return ("invalid_output" if isinstance(error, OutputError) else "error") in self.on

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from anyio import to_thread
 
@@ -24,6 +24,11 @@ from flowengine.retrieval.registry import open_retriever
 from flowengine.retrieval.retriever import Embedder, Hit, Retriever, SourcedRetriever
 
 __all__ = ["RetrievalProvider"]
+
+
+_EMBEDDING: Final = 600.0
+"""Seconds that a search may take where vectors are to be made: at first those of all documents, at the pace that a
+vendor allows."""
 
 
 class RetrievalProvider(ContextProvider):
@@ -51,6 +56,8 @@ class RetrievalProvider(ContextProvider):
         if documents is None and store is None and retriever == "sqlite" and not settings:
             raise ParameterError("context provider 'retrieval' needs 'documents', 'store' or 'retriever'", "documents")
         self.max_results = max_results
+        if embedding is not None:
+            self.timeout = _EMBEDDING
         self._where = where
         self._source = None if documents is None else _source_at(Path(documents).expanduser(), os.fspath(documents))
         self._embedder = None if embedding is None else NamedEmbedder(embedding)

@@ -27,7 +27,11 @@ FLOW = """
 flowengine: v1
 name: greet
 nodes:
-  greet: {instructions: Greet the user., prompt: Hello, model: openai/gpt-4o-mini}
+  greet:
+    instructions: Greet the user.
+    prompt: Hello
+    model: openai/gpt-4o-mini
+    retry: {attempts: 3, initial: 60s}
   inner: {type: subflow, flow: inner.yaml, needs: [greet]}
 """
 INNER = """
