@@ -56,15 +56,15 @@ class Execution:
                     run = run_until_interrupted(lambda: job(TeeStore(kept, listener)))
             except (Exception, SystemExit, BaseExceptionGroup) as error:
                 failure = cast("BaseException", error)  # a node may call sys.exit(); that ends no shell's pipeline
+            if run is not None and failure is None:
+                return self._tell(run, progress)  # Of its events, as long as they can be read.
         if failure is not None:
             return self._tell_failure(failure, progress)
-        if run is None:
-            complain("interrupted")
-            if self.reporting.json and progress.finished is not None:
-                self.results.line(run_object(progress, None))
-            self._tell_how_to_go_on(progress)
-            return INTERRUPTED
-        return self._tell(run, progress)
+        complain("interrupted")
+        if self.reporting.json and progress.finished is not None:
+            self.results.line(run_object(progress, None))
+        self._tell_how_to_go_on(progress)
+        return INTERRUPTED
 
     def _tell_failure(self, failure: BaseException, progress: Progress) -> int:
         has_run = progress.events > len(self.past)
