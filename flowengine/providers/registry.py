@@ -5,7 +5,9 @@ Nothing is imported before it is asked for by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final, cast
@@ -76,8 +78,14 @@ def _checked(name: str, provider: object) -> type[ContextProvider]:
     raise DefinitionError(f"'{name}' must be a subclass of ContextProvider, not {provider!r:.80}")
 
 
-def _of_packages() -> dict[str, Any]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+def _of_packages() -> Mapping[str, Any]:
+    return _found(entry_points, tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _found(look: Callable[..., Iterable[Any]], path: tuple[str, ...]) -> Mapping[str, Any]:
+    """Looking through the installed packages takes 10 ms and more; a flow may name a thousand providers."""
+    return {point.name: point for point in look(group=GROUP)}
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -123,6 +123,9 @@ class RetrievalProvider(ContextProvider):
         for name in ("documents", "store"):
             if given.get(name) is not None:
                 given[name] = located(given[name], root, parameter=name)
+        settings: Mapping[str, Any] = given.get("settings") or {}
+        if "path" in settings:
+            given["settings"] = {**settings, "path": located(str(settings["path"]), root, parameter="settings")}
         return cls(**given)
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
