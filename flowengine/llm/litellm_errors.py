@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
 from typing import Any, Final
 
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
@@ -36,9 +37,16 @@ def as_model_error(error: Exception, provider: str, model: str, key: str | None 
 
 
 def tellable(error: Exception, key: str | None) -> Exception | None:
-    """The error as the cause of another one, which is told with it; None where it holds the key."""
-    return None if _holds(str(error), key) else error
+    """The error as the cause of another one, which is told with it; None where it holds the key or a traceback."""
+    told = str(error)
+    return None if _holds(told, key) or _TRACEBACK in told else error
 
+
+_TRACEBACK: Final = "Traceback (most recent call last)"
+"""litellm's own, in the text of some of its errors."""
+
+_DEEPEST: Final = 8
+"""Causes of causes that are looked at."""
 
 _SHORTEST: Final = 6
 """Shorter keys are placeholders, and hiding them would tear words apart."""
@@ -49,9 +57,20 @@ def _holds(text: str, key: str | None) -> bool:
 
 
 def _message(error: Exception) -> str:
-    """What happened, without the class names that litellm wraps round it once or twice."""
-    text = str(error).partition(" Original exception: ")[0]
-    return _CLASS_NAMES.sub("", text).strip() or type(error).__name__
+    """What happened, without the class names that litellm wraps round it once or twice, and without its traceback."""
+    text = str(error).partition(" Original exception: ")[0].partition(_TRACEBACK)[0]
+    told = _CLASS_NAMES.sub("", text).strip() or type(error).__name__
+    return f"the server's answer cannot be read as JSON: {told}" if _is_unreadable(error) else told
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Whether a body that is no JSON is behind it."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None or isinstance(cause, JSONDecodeError | UnicodeDecodeError):
+            return cause is not None
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _retry_after(error: Exception) -> float | None:

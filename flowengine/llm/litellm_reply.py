@@ -17,6 +17,8 @@ __all__ = ["PieceCollector", "read_reply", "read_vectors"]
 
 def read_reply(response: Any, provider: str, name: str, seconds: float) -> Reply:
     """A whole answer. Refused content is an error, since it is no answer to what was asked."""
+    if not response.choices:
+        raise TransientModelError(f"{provider}/{name}: the server's answer is empty, it has no choices")
     choice = response.choices[0]
     message = choice.message
     fields: dict[str, Any] = getattr(message, "provider_specific_fields", None) or {}

@@ -33,8 +33,9 @@ LONGEST_WAIT: Final = 300.0
 class RetryingModel:
     """Wraps a model: up to `max_retries` further attempts, with exponential backoff and full jitter.
 
-    The n-th wait is random between 0 and `first_wait * 2 ** (n - 1)` seconds, and at least what
-    the server asked for. A stream is opened anew only until its first piece has come.
+    The n-th wait is random between 0 and `first_wait * 2 ** (n - 1)` seconds, after what the server asked for: of
+    many callers that it sends away with the same word, not all come back in the same moment. A stream is opened
+    anew only until its first piece has come.
     """
 
     def __init__(self, model: Model, max_retries: int = 3, *, first_wait: float = 1.0, longest_wait: float = 60.0):
@@ -96,7 +97,7 @@ class RetryingModel:
         attempts = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TransientModelError),
             stop=lambda state: state.attempt_number > self._max_retries or _asked(state) > LONGEST_WAIT,
-            wait=lambda state: max(jitter(state), _asked(state)),
+            wait=lambda state: _asked(state) + jitter(state),
             sleep=anyio.sleep,
             retry_error_callback=_give_up,
         )

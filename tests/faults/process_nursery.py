@@ -58,7 +58,9 @@ class Child:
         """Wait for its end."""
         status = self._nursery.ask({"wait": self.pid})
         out, err, value = (Path(f"{self._file}.{suffix}") for suffix in ("out", "err", "json"))
-        told = json.loads(value.read_text() or "null")
+        if not err.exists():  # it was ended before it had a name
+            return Ended(status, "", "", None)
+        told = json.loads(value.read_text() or "null") if value.exists() else None
         return Ended(status, out.read_text(errors="replace"), err.read_text(errors="replace"), told)
 
     def is_running(self) -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "Failure",
     "Hang",
     "ModelServer",
+    "Raw",
     "Received",
     "ToolCall",
     "Truncated",
@@ -92,7 +93,16 @@ class Truncated:
     content: str = "an answer that is cut off in the middle"
 
 
-Answer: TypeAlias = str | Mapping[str, Any] | ToolCall | Completion | Failure | Hang | Truncated
+@dataclass(frozen=True)
+class Raw:
+    """A whole response with a body that may be no answer at all: a proxy's page, half a JSON, nothing."""
+
+    body: bytes
+    kind: str = "application/json"
+    status: int = 200
+
+
+Answer: TypeAlias = str | Mapping[str, Any] | ToolCall | Completion | Failure | Hang | Raw | Truncated
 """A text; a value sent as JSON text; or one of the classes above."""
 
 Responder: TypeAlias = Callable[[dict[str, Any]], Answer]
@@ -325,10 +335,13 @@ class _Connection(asyncio.Protocol):
             self._send(answer, body)
 
     def _send(self, answer: Any, body: dict[str, Any]) -> None:
-        if not body.get("stream") or isinstance(answer, Failure):
+        if not body.get("stream") or isinstance(answer, Failure | Raw):
             self._note_answer()
         if isinstance(answer, Failure):
             self._fail(answer)
+        elif isinstance(answer, Raw):
+            head = {"content-type": answer.kind, "content-length": len(answer.body)}
+            self._transport.write(_head(answer.status, head) + answer.body)
         elif body.get("stream"):
             self._stream = asyncio.get_running_loop().create_task(self._send_stream(answer, body))
             return
