@@ -11,9 +11,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 ROWS = {
     "killed": ("queue_killed", "killed", 20),
@@ -21,17 +24,33 @@ ROWS = {
     "terminated": ("queue_killed", "terminated", 5),
     "away": ("queue_database", "away", 3),
     "full": ("queue_database", "full", 2),
+    "storms": ("queue_storms", "storms", 1),
+    "rates": ("queue_rates", "rates", 1),
+    "soak": ("queue_soak", "soak", 1),
     "owners": ("queue_database", "two_owners", 5),
 }
 """Name → module and function, and how many times by default."""
 
+PROCESSES = ("process_killed", "process_disk", "process_cut", "process_signals", "process_model")
+"""Names that are modules, each with rows of its own: faults of a single process."""
+
 
 def rows(name: str, options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], str]]]:
     """The rows of a name: what each tries, and what tries it."""
+    if name in PROCESSES:
+        for told, work in importlib.import_module(f"tests.faults.{name}").rows():
+            yield told, partial(in_a_folder, work)
+        return
     module, function, times = ROWS[name]
     check = getattr(importlib.import_module(f"tests.faults.{module}"), function)
     told = " ".join((check.__doc__ or "").split())
-    yield told, lambda: check(options.times or times, options.seed)
+    yield told, lambda: check(options.minutes if name == "soak" else options.times or times, options.seed)
+
+
+def in_a_folder(work: Callable[[Path], str]) -> str:
+    """What a row says that works in a folder, which is gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        return work(Path(folder))
 
 
 def tried(what: str, check: Callable[[], str]) -> bool:
@@ -48,12 +67,12 @@ def tried(what: str, check: Callable[[], str]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("name", choices=["all", *ROWS])
+    parser.add_argument("name", choices=["all", *ROWS, *PROCESSES])
     parser.add_argument("--times", type=int, help="how often each fault is made; else as the row has it")
     parser.add_argument("--seed", type=int, default=1, help="of the random moments")
     parser.add_argument("--minutes", type=float, default=30.0, help="of the soak")
     options = parser.parse_args()
-    names = list(ROWS) if options.name == "all" else [options.name]
+    names = [*ROWS, *PROCESSES] if options.name == "all" else [options.name]
     held = [tried(what, check) for name in names for what, check in rows(name, options)]
     print(f"{sum(held)} of {len(held)} rows held")
     return 0 if all(held) else 1
