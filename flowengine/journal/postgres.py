@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -231,16 +231,17 @@ class PostgresStore:
             for writer, _ in self._parts.values():
                 writer.is_leaving = True
 
-    def take_from(self, role: str, run_id: str) -> None:
-        """Whoever writes the run in that role is superseded: for those who know that it is dead or hangs."""
-        self._tables.take_from(role, run_id)
+    def epochs(self, role: str, run_ids: Sequence[str]) -> Mapping[str, int]:
+        """Run → epoch, of those of the runs that somebody in that role writes."""
+        return self._tables.epochs(role, run_ids)
 
-    def claim(self, key: int, settled: float) -> bool:
-        """Be the only one that does something, until `unclaim`; not before the server is up for `settled` seconds."""
-        return self._tables.claim(key, settled)
+    def take_from(self, run_id: str, epoch: int) -> None:
+        """Whoever writes the run in that epoch is superseded: for those who know that it is dead or hangs."""
+        self._tables.take_from(run_id, epoch)
 
-    def unclaim(self, key: int) -> None:
-        self._tables.unclaim(key)
+    def is_settled(self, seconds: float) -> bool:
+        """Whether the server is up for so long."""
+        return self._tables.is_settled(seconds)
 
     def recall(self, kind: str, key: str, /) -> Any:
         return self._tables.recall(kind, key)

@@ -101,7 +101,7 @@ class Database:
     def _connected(self) -> Connection:
         connection = psycopg.connect(**(_SETTINGS | self._parameters), autocommit=True)
         try:
-            connection.execute("SET lock_timeout = '10s'")
+            connection.execute("SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'")
             connection.execute("SELECT pg_advisory_lock(%s)", (self.key,))
             self._prepare(connection, self.name)
             connection.execute(f"SET synchronous_commit = {_SYNCHRONOUS[self._durability]}".encode())

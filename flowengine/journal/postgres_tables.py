@@ -90,23 +90,22 @@ class Tables:
         """Delete a run with its events; whether there was one. An error where its writer lives."""
         return self._database.run(partial(self._remove, run_id))
 
-    def take_from(self, role: str, run_id: str) -> None:
-        """The run is nobody's, where its writer has that role."""
-        self._query(
-            "UPDATE flowengine.run SET owner = NULL, epoch = epoch + 1 "
-            "WHERE run_id = %s AND owner IS NOT NULL AND starts_with(owner_name, %s) RETURNING number",
-            run_id,
-            f"{role} ",
-        )
+    def epochs(self, role: str, run_ids: Sequence[str]) -> dict[str, int]:
+        """Of those of the runs that somebody in that role writes."""
+        query = """
+            SELECT run_id, epoch FROM flowengine.run
+            WHERE run_id = ANY(%s) AND owner IS NOT NULL AND starts_with(owner_name, %s)
+        """
+        return dict(self._query(query, list(run_ids), f"{role} "))
 
-    def claim(self, key: int, settled: float) -> bool:
-        """Take a lock that the session holds, where it is free and the server is up for so many seconds."""
-        is_settled = "now() - pg_postmaster_start_time() >= make_interval(secs => %s)"
-        query = f"SELECT CASE WHEN {is_settled} THEN pg_try_advisory_lock(%s) ELSE false END"
-        return self._query(query, settled, key)[0][0]
+    def take_from(self, run_id: str, epoch: int) -> None:
+        """The run is nobody's, where it still has the writer of that epoch."""
+        query = "UPDATE flowengine.run SET owner = NULL, epoch = epoch + 1 WHERE run_id = %s AND epoch = %s RETURNING 1"
+        self._query(query, run_id, epoch)
 
-    def unclaim(self, key: int) -> None:
-        self._query("SELECT pg_advisory_unlock(%s)", key)
+    def is_settled(self, seconds: float) -> bool:
+        """Whether the server is up for so long."""
+        return self._query("SELECT now() - pg_postmaster_start_time() >= make_interval(secs => %s)", seconds)[0][0]
 
     def events(self, run_id: str, number: int, after: int) -> list[Event]:
         """The run's events from `after` on; a gap, or what is no event, is a `StoreCorruptError`."""

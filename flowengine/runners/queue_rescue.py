@@ -3,13 +3,14 @@
 A worker that hangs may wake up. So its run is taken from it in the store first (it writes and begins nothing
 more), and its job is replaced, not handed on: whatever it says of that job then is of no account.
 
-One worker at a time looks. Nobody does for a while after the server, or the own connection to it, was away: then
-everybody's heartbeats are old.
+All workers look, and several may find the same: nothing here is done twice, and none waits for another, which may
+hang itself. Nobody looks for a while after the server, or the own connection to it, was away: then everybody's
+heartbeats are old.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Final
@@ -27,8 +28,6 @@ __all__ = ["WORKER", "Rescue"]
 
 WORKER: Final = "worker"
 """The role in which workers write runs: no other writer's run is taken away."""
-_LOCK: Final = 0x464C4F59
-"""One worker at a time rescues."""
 _MISSED: Final = 3
 """Looks that were left out mean that we were away ourselves."""
 
@@ -56,35 +55,38 @@ class Rescue:
             self._looked = now
             return []
         rescued: list[str] = []
-        if await anyio.to_thread.run_sync(self._store.claim, _LOCK, self._stalled):
-            try:
-                rescued = [await self._rescued(job) for job in await self._lost(worker, in_hand)]
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(self._store.unclaim, _LOCK)
+        lost = await self._lost(worker, in_hand)
+        if lost and await anyio.to_thread.run_sync(self._store.is_settled, self._stalled):
+            runs = [_run_of(job) for job in lost]
+            epochs = await anyio.to_thread.run_sync(self._store.epochs, WORKER, runs)
+            still = {job.id for job in await self._lost(worker, in_hand)}
+            for job in lost:
+                if job.id in still:  # So whose epoch that is was lost when it was looked up.
+                    await self._replace(job, epochs.get(_run_of(job)))
+                    rescued.append(_run_of(job))
         self._looked = monotonic()
         return rescued
 
-    async def _lost(self, worker: int | None, in_hand: Collection[int]) -> Iterable[Job]:
+    async def _lost(self, worker: int | None, in_hand: Collection[int]) -> Sequence[Job]:
         manager = self._app.job_manager
         stalled = await manager.get_stalled_jobs(queue=self._queue, seconds_since_heartbeat=self._stalled)
         if worker is None:
-            return stalled
+            return list(stalled)
         ours = await manager.list_jobs_async(queue=self._queue, status="doing", worker_id=worker)
         unknown = {job.id: job for job in ours if job.id is not None and job.id not in in_hand}
         self._unaccounted = {each: self._unaccounted.get(each, monotonic()) for each in unknown}
         since = monotonic() - self._stalled
         return [*stalled, *(unknown[each] for each, seen in self._unaccounted.items() if seen < since)]
 
-    async def _rescued(self, job: Job) -> str:
-        manager = self._app.job_manager
-        run_id = str(job.task_kwargs.get("run_id"))
-        await anyio.to_thread.run_sync(self._store.take_from, WORKER, run_id)
+    async def _replace(self, job: Job, epoch: int | None) -> None:
+        manager, run_id = self._app.job_manager, _run_of(job)
+        if epoch is not None:
+            await anyio.to_thread.run_sync(self._store.take_from, run_id, epoch)
         stopped: set[int | None] = set(await manager.list_jobs_to_abort_async(queue=self._queue))
         if job.id in stopped:
             await manager.finish_job(job, Status.ABORTED, delete_job=False)
             await close_run(self._store, run_id)
-            return run_id
+            return
         task = self._app.configure_task(
             job.task_name,
             queue=job.queue,
@@ -94,7 +96,14 @@ class Rescue:
             task_kwargs=job.task_kwargs,
             allow_unknown=True,
         )
-        with suppress(AlreadyEnqueued):  # By one that died half way.
-            await task.defer_async()
-        await manager.finish_job(job, Status.FAILED, delete_job=True)
-        return run_id
+        new: int | None = None
+        with suppress(AlreadyEnqueued):  # By another that looks, or looked and died.
+            new = await task.defer_async()
+        if new is None or await manager.list_jobs_async(id=job.id, status="doing"):
+            await manager.finish_job(job, Status.FAILED, delete_job=True)
+        else:  # Another was quicker, and its new job has begun already.
+            await manager.cancel_job_by_id_async(new, delete_job=True)
+
+
+def _run_of(job: Job) -> str:
+    return str(job.task_kwargs.get("run_id"))

@@ -83,6 +83,8 @@ class Staying:
             await anyio.sleep(self._pause)
             worker = self._worker.worker_id if self._worker else None
             try:
+                if worker is not None:  # The library's worker sends none any more while its last jobs end.
+                    await self._app.job_manager.update_heartbeat(worker)
                 rescued = await self._rescue.look(worker, self._in_hand)
             except (ConnectorException, FlowEngineError) as error:
                 self._tell(f"runs of dead workers cannot be looked for: {error}")

@@ -1,0 +1,244 @@
+"""Runs whose workers hang, die or are lost, and servers that go away: workers go on, and each run has one of them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+from procrastinate.exceptions import ConnectorException
+
+from flowengine.engine.events import NodeFinished, RunResumed
+from flowengine.flow import Flow
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue import opened, submit
+from flowengine.runners.queue_connection import PatientConnector
+from flowengine.runners.queue_tables import make_tables
+from flowengine.runners.queue_worker import Pace, work
+from tests.support.postgres import empty_database, server
+
+FLOW = """
+flowengine: v1
+name: steps
+inputs:
+  seconds: {type: number}
+nodes:
+  one: {type: function, call: "naps:sleep", with: {delay: "{{ inputs.seconds }}"}}
+  two: {type: function, call: "naps:sleep", with: {delay: "{{ inputs.seconds }}"}, needs: [one]}
+  three: {type: function, call: "naps:sleep", with: {delay: "{{ inputs.seconds }}"}, needs: [two]}
+"""
+NAPS = """
+import anyio
+async def sleep(delay):
+    await anyio.sleep(delay)
+"""
+QUICK = Pace(grace=4, heartbeat=0.2, stalled=1.5, rescue=0.3, poll=0.2, busy=1)
+WORKER = """
+import sys
+import anyio
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue_tables import make_tables
+from flowengine.runners.queue_worker import Pace, work
+async def main():
+    store = PostgresStore(sys.argv[1], "full")
+    pace = Pace(grace=4, heartbeat=0.2, stalled=1.5, rescue=0.3, poll=0.2)
+    await work(store, pace=pace, tell=lambda line: print(line, flush=True))
+    store.close()
+anyio.run(main)
+"""
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The library of the queue knows no other."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers have the code that the flow names."""
+    (tmp_path / "naps.py").write_text(NAPS)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def store() -> Iterator[PostgresStore]:
+    made = PostgresStore(empty_database(), "full", patience=60)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def other(store: PostgresStore) -> Iterator[PostgresStore]:
+    """As another process has it."""
+    made = PostgresStore(store.url, "full")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def worker(store: PostgresStore, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORKER, store.url], stdout=pipe, stderr=pipe, text=True, cwd=tmp_path
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def flow(folder: Path) -> Flow:
+    (folder / "flow.yaml").write_text(FLOW)
+    return Flow.from_yaml(folder / "flow.yaml")
+
+
+def finished(store: PostgresStore, run_id: str) -> list[str]:
+    return [event.node for event in store.events(run_id) if isinstance(event, NodeFinished)]
+
+
+def execute(store: PostgresStore, statement: str) -> list[Any]:
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def jobs(store: PostgresStore) -> list[Any]:
+    return execute(store, "SELECT id, status::text FROM flowengine_queue.procrastinate_jobs")
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with anyio.fail_after(60):
+        while not holds():  # noqa: ASYNC110 - another process's doing
+            await anyio.sleep(0.05)
+
+
+async def working(store: PostgresStore, told: list[str]) -> None:
+    await work(store, pace=QUICK, tell=told.append)
+
+
+def is_over(store: PostgresStore, run_id: str) -> Callable[[], bool]:
+    return lambda: next(run.status for run in store.list() if run.run_id == run_id) == "succeeded"
+
+
+async def test_a_run_of_a_worker_that_hangs_goes_on_elsewhere_and_what_wakes_up_ends_quietly(
+    store: PostgresStore, other: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0.7})
+    await until(lambda: finished(store, run_id) == ["one"])
+    worker.send_signal(signal.SIGSTOP)
+    told: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(working, other, told)
+        await until(lambda: len([each for each in store.events(run_id) if isinstance(each, RunResumed)]) == 2)
+        worker.send_signal(signal.SIGCONT)
+        await until(is_over(store, run_id))
+        await until(lambda: not jobs(store))
+        tasks.cancel_scope.cancel()
+    worker.send_signal(signal.SIGTERM)
+    said, complained = await anyio.to_thread.run_sync(worker.communicate)
+    assert finished(store, run_id) == ["one", "two", "three"]
+    assert f"run {run_id} was left by a worker that is gone" in told
+    assert "was taken over by another writer" in said
+    assert (complained, worker.returncode) == ("", 0)
+
+
+async def test_a_worker_that_is_told_to_stop_ends_the_node_and_begins_no_other(
+    store: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 3.5})
+    await until(lambda: len(store.events(run_id)) >= 3)
+    worker.send_signal(signal.SIGTERM)
+    said, complained = await anyio.to_thread.run_sync(worker.communicate)
+    assert (said.splitlines()[-1], complained) == (f"run {run_id} is put back", "")
+    assert finished(store, run_id) == ["one"]
+    assert [status for _, status in jobs(store)] == ["todo"]
+
+
+async def test_workers_outlive_a_restart_of_the_server_and_no_run_is_disturbed(
+    store: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 1})
+    await until(lambda: finished(store, run_id) == ["one"])
+    server().crash()
+    await anyio.sleep(2.5)  # Longer than a worker may be silent.
+    server().start_again()
+    await until(is_over(store, run_id))
+    assert len([each for each in store.events(run_id) if isinstance(each, RunResumed)]) == 1
+    after = await submit(store, flow(tmp_path).plan, {"seconds": 0})
+    await until(is_over(store, after))
+    assert worker.poll() is None
+
+
+async def test_a_job_that_got_lost_on_its_way_to_a_worker_is_given_anew(
+    store: PostgresStore, other: PostgresStore, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0}, queue="another")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(working, other, told)
+        await until(lambda: bool(execute(store, "SELECT id FROM flowengine_queue.procrastinate_workers")))
+        execute(
+            store,
+            "UPDATE flowengine_queue.procrastinate_jobs SET queue_name = 'default', status = 'doing', "
+            "worker_id = (SELECT max(id) FROM flowengine_queue.procrastinate_workers)",
+        )
+        await until(is_over(store, run_id))
+        tasks.cancel_scope.cancel()
+    assert told[0] == f"run {run_id} was left by a worker that is gone"
+
+
+async def test_a_worker_whose_entry_is_gone_begins_anew(
+    store: PostgresStore, other: PostgresStore, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    make_tables(store)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(working, other, told)
+        await until(lambda: bool(execute(store, "SELECT id FROM flowengine_queue.procrastinate_workers")))
+        execute(store, "DELETE FROM flowengine_queue.procrastinate_workers")
+        run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0})
+        await until(is_over(store, run_id))
+        tasks.cancel_scope.cancel()
+    assert told[0].startswith("the queue was lost, working on in ")
+
+
+async def test_a_run_is_taken_from_nobody_but_the_worker_that_was_seen(
+    store: PostgresStore, other: PostgresStore, tmp_path: Path
+) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0})
+    journal = store.open(run_id)
+    assert store.epochs("worker", [run_id]) == {}
+    await journal.close()
+    other.role = "worker"
+    journal = other.open(run_id)
+    epoch = store.epochs("worker", [run_id])[run_id]
+    store.take_from(run_id, epoch - 1)
+    journal.append(RunResumed(time.time()))
+    await journal.close()
+    assert len(store.events(run_id)) == 2
+
+
+def test_nobody_looks_for_dead_workers_right_after_the_server_began(store: PostgresStore) -> None:
+    assert not store.is_settled(24 * 3600)
+    assert store.is_settled(0)
+
+
+async def test_a_worker_that_is_to_stop_waits_for_no_server(store: PostgresStore) -> None:
+    async with opened(store, kind=PatientConnector) as app:
+        assert isinstance(app.connector, PatientConnector)
+        server().crash()
+        try:
+            app.connector.stop_waiting(0.5)
+            with pytest.raises(ConnectorException):
+                await app.job_manager.list_jobs_async()
+        finally:
+            server().start_again()
