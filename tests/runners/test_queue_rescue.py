@@ -188,8 +188,8 @@ async def test_a_job_that_got_lost_on_its_way_to_a_worker_is_given_anew(
         await until(lambda: bool(execute(store, "SELECT id FROM flowengine_queue.procrastinate_workers")))
         execute(
             store,
-            "UPDATE flowengine_queue.procrastinate_jobs SET queue_name = 'default', status = 'doing', "
-            "worker_id = (SELECT max(id) FROM flowengine_queue.procrastinate_workers)",
+            "SET search_path = flowengine_queue; UPDATE procrastinate_jobs SET queue_name = 'default', status = 'doing', "
+            "worker_id = (SELECT max(id) FROM procrastinate_workers)",
         )
         await until(is_over(store, run_id))
         tasks.cancel_scope.cancel()
