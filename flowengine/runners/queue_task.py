@@ -38,7 +38,7 @@ from flowengine.journal.postgres import PostgresJournal, PostgresStore
 from flowengine.journal.postgres_writer import HandedBackError
 from flowengine.nodes.plan import Plan
 from flowengine.runners.local import resume
-from flowengine.runners.queue import TASK, close_run
+from flowengine.runners.queue import TASK, close_run, expiry_lock
 from flowengine.runners.queue_lacks import forget, note
 from flowengine.runners.queue_plans import LackingError, Plans, check_versions, limits_of
 from flowengine.runners.run import Run
@@ -51,6 +51,8 @@ Tell = Callable[[str], None]
 _FIRST: Final = 1.0
 _LONGEST: Final = 30.0
 """Seconds until a run is offered again for which a worker lacked something."""
+_TRIES: Final = 20
+"""Of a run on which workers stumble without knowing why."""
 
 
 class _How(NamedTuple):
@@ -75,6 +77,10 @@ class _PutBackError(Exception):
     """The worker stops: another one goes on with the run."""
 
 
+class _StumbledError(Exception):
+    """Something that nobody has thought of: this worker is broken, or the run is."""
+
+
 class _Again(BaseRetryStrategy):
     """What is worth another worker's while: nothing that is wrong with the run itself."""
 
@@ -84,7 +90,9 @@ class _Again(BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, _PutBackError):
             return RetryDecision(retry_at=datetime.now(UTC))
-        if isinstance(exception, LackingError):  # Ever later, and not in step with other workers that lack it too.
+        if isinstance(
+            exception, LackingError | _StumbledError
+        ):  # Ever later, and not in step with other workers that lack it too.
             seconds = min(_FIRST * 2 ** min(job.attempts, 16), _LONGEST) * random.uniform(0.5, 1.0)
             return RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=seconds))
         if isinstance(exception, StoreUnavailableError):  # Another writes it, or the store is away for a while.
@@ -139,6 +147,11 @@ class RunTask:
                 self._put_back(run_id)
             self._tell(f"run {run_id} was cancelled")
             raise JobAborted from None
+        except FlowEngineError:
+            raise
+        except Exception as error:
+            await self._stumbled(run_id, error, context.job)
+            return
         if run is not None:
             self._tell(f"run {run_id} {run.status}{f': {run.error.message}' if run.error else ''}")
             if run.status == "waiting":
@@ -198,6 +211,14 @@ class RunTask:
         journal.is_careful = deaths.in_a_row > 0
         return plan, events
 
+    async def _stumbled(self, run_id: str, error: Exception, job: Job) -> None:
+        """Others may fare better; where none does, the run is at fault."""
+        said = f"{type(error).__name__}: {error}"
+        if job.attempts + 1 < _TRIES:
+            self._tell(f"run {run_id} is left to others: this worker stumbled ({said})")
+            raise _StumbledError(said) from error
+        await self._end(run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({said})"))
+
     async def _end(self, run_id: str, error: FlowEngineError) -> None:
         """The run could not go on at all: who looks at it is told why."""
         journal = await self._store.take(run_id)
@@ -218,7 +239,7 @@ class RunTask:
             queue=job.queue,
             priority=job.priority,
             schedule_at=at,
-            lock=run_id,
+            lock=expiry_lock(run_id),  # Not that of the run, whose own jobs would have to wait for it.
             queueing_lock=f"{run_id} at {at.isoformat()}",
         )
         try:

@@ -7,7 +7,6 @@ that every request says whose it is.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -75,17 +74,17 @@ class World:
         latency: float = 0.1,
         concurrency: int = 8,
         responder: Responder = story.answer,
-        flow: Path = story.FLOW,
+        flow: str | None = None,
         options: Sequence[str] = (),
         disk: int | None = None,
     ) -> None:
-        """`disk`: MB that the tables have at most."""
+        """`flow`: its text, else that of the shipped one. `disk`: MB that the tables have at most."""
         self.workers: list[Worker] = []
         self.concurrency = concurrency
         self.options = options
         self._disk = disk
         self.models = ModelServer(responder, latency=latency)
-        self._source = flow
+        self._text = flow or story.FLOW.read_text()
         self._stack = ExitStack()
         self.submitted = 0
         """Runs."""
@@ -99,8 +98,9 @@ class World:
             self.url = self.server.database()
             stack.enter_context(self.models)
             stack.callback(self._end_workers)
-            self.flow = Path(shutil.copy(self._source, self.folder / "flow.yaml"))
-            self.plan = Flow.from_yaml(self.flow, environ=self.environ()).plan
+            flow = self.folder / "flow.yaml"
+            flow.write_text(self._text)
+            self.plan = Flow.from_yaml(flow, environ=self.environ()).plan
             self.store = PostgresStore(self.url, "process", patience=60)
             stack.callback(self.store.close)
             self._stack = stack.pop_all()
@@ -148,6 +148,9 @@ class World:
 
     def unfinished(self) -> list[str]:
         return [run_id for run_id, status in self.statuses().items() if status != "succeeded"]
+
+    def running(self) -> list[str]:
+        return [run_id for run_id, status in self.statuses().items() if status == "running"]
 
     def requests(self) -> list[Received]:
         return list(self.models.requests)

@@ -18,6 +18,7 @@ from procrastinate.exceptions import ConnectorException
 from flowengine.engine.events import NodeFinished, RunResumed
 from flowengine.flow import Flow
 from flowengine.journal.postgres import PostgresStore
+from flowengine.runners import queue_plans
 from flowengine.runners.queue import opened, submit
 from flowengine.runners.queue_connection import PatientConnector
 from flowengine.runners.queue_tables import make_tables
@@ -188,7 +189,8 @@ async def test_a_job_that_got_lost_on_its_way_to_a_worker_is_given_anew(
         await until(lambda: bool(execute(store, "SELECT id FROM flowengine_queue.procrastinate_workers")))
         execute(
             store,
-            "SET search_path = flowengine_queue; UPDATE procrastinate_jobs SET queue_name = 'default', status = 'doing', "
+            "SET search_path = flowengine_queue; "
+            "UPDATE procrastinate_jobs SET queue_name = 'default', status = 'doing', "
             "worker_id = (SELECT max(id) FROM procrastinate_workers)",
         )
         await until(is_over(store, run_id))
@@ -242,3 +244,23 @@ async def test_a_worker_that_is_to_stop_waits_for_no_server(store: PostgresStore
                 await app.job_manager.list_jobs_async()
         finally:
             server().start_again()
+
+
+async def test_a_run_on_which_a_worker_stumbles_is_left_to_others(
+    store: PostgresStore, other: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0})
+    told: list[str] = []
+    broken, load = [False, True], queue_plans.load_plan
+
+    def stumble(*args: Any, **options: Any) -> Any:
+        if broken.pop():
+            raise NameError("half an upgrade")
+        return load(*args, **options)
+
+    monkeypatch.setattr(queue_plans, "load_plan", stumble)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(working, other, told)
+        await until(is_over(store, run_id))
+        tasks.cancel_scope.cancel()
+    assert told[0] == f"run {run_id} is left to others: this worker stumbled (NameError: half an upgrade)"
