@@ -58,7 +58,10 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
         values[name] = given[name]
     if problems:
         raise InputError("\n".join(problems))
-    return freeze(values)
+    try:
+        return freeze(values)
+    except RecursionError:
+        raise InputError("the inputs are nested too deep") from None
 
 
 def _wanted(field: InputField) -> str:

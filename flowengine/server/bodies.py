@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 
@@ -17,6 +17,7 @@ _FORM: Final = 256_000
 """Bytes of a form."""
 _JSON: Final = 4_000_000
 """Bytes of a JSON body."""
+_DEPTH: Final = 100
 _FIELDS: Final = 1_000
 
 
@@ -40,8 +41,23 @@ async def json_of(request: Request, schema: Mapping[str, Any]) -> dict[str, Any]
         found: Any = json.loads(body or b"{}", parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ProblemError(400, "Not JSON", f"the body is no JSON: {error}") from None
+    if _is_deep(found):
+        raise ProblemError(400, "Too deep", f"the body is nested deeper than {_DEPTH}")
     _check(found, schema)
     return cast("dict[str, Any]", found)
+
+
+def _is_deep(found: Any) -> bool:
+    level: list[Any] = [found]
+    for _ in range(_DEPTH + 1):
+        level = [value for each in level for value in _inside(each)]
+    return bool(level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _check(found: Any, schema: Mapping[str, Any]) -> None:

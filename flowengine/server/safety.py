@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ __all__ = ["LOOPBACK", "Asked", "Gate", "Hosts", "Keys", "Refusal", "is_loopback
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
+_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:@/\\?#\[\]]+))(?::[0-9]{0,5})?")
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -150,11 +152,8 @@ _BEARER: Final = Refusal(403, "A cookie is not enough", "what changes something 
 
 
 def _name_of(host: str) -> str | None:
-    try:
-        name = urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
-    return None if name is None or "@" in host or "/" in host else name.rstrip(".")
+    found = _HOST.fullmatch(host)
+    return None if found is None else (found["address"] or found["name"]).lower().rstrip(".")
 
 
 def _is_address(name: str) -> bool:
