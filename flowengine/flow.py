@@ -315,7 +315,11 @@ class Flow:
         durability: Durability = "full",
         limits: FlowLimits | None = None,
     ) -> Run:
-        """Answer the question that a run waits with (`journal.approvals.answer`), and go on with it."""
+        """Answer the question that a run waits with (`journal.approvals.answer`), and go on with it here.
+
+        Also where it was submitted to a queue: there `journal.approvals.answer` and then `runners.queue.requeue` let
+        a worker go on with it, as `flowengine approve` and the viewer do.
+        """
         with _opened(store, durability) as journals:
             run_id = journals.find(run_id)
             await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)

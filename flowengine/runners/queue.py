@@ -45,6 +45,7 @@ __all__ = [
     "Cancelled",
     "cancel",
     "close_run",
+    "expiry_lock",
     "opened",
     "queue_store",
     "requeue",
@@ -153,8 +154,8 @@ async def requeue(
     rank = settings.get("priority", 0) if priority is None else priority
     how = {"allow_changed": True} if allow_changed else {}
     async with opened(store) as app:
-        if allow_changed:
-            for job in await app.job_manager.list_jobs_async(queueing_lock=run_id, task=TASK, status="todo"):
+        for job in await _jobs_of(app, run_id):
+            if job.status == "todo" and (allow_changed or job.lock != run_id):  # What it asked is answered.
                 await app.job_manager.cancel_job_by_id_async(job.id or 0, delete_job=True)
         try:
             await _put(app, [run_id], place, rank, at, after=len(events), **how)
@@ -166,7 +167,7 @@ async def cancel(store: PostgresStore, run_id: str) -> Cancelled:
     """Stop a run wherever it is: in a queue, in a worker's hands, or waiting for somebody."""
     found: Cancelled = "nothing to stop"
     async with opened(store) as app:
-        for job in await app.job_manager.list_jobs_async(lock=run_id, task=TASK):
+        for job in await _jobs_of(app, run_id):
             if job.id is None or job.status not in ("todo", "doing"):
                 continue
             if await app.job_manager.cancel_job_by_id_async(job.id, abort=True) and found != "asked to stop":
@@ -182,6 +183,11 @@ async def cancel(store: PostgresStore, run_id: str) -> Cancelled:
     return "before it began"
 
 
+def expiry_lock(run_id: str) -> str:
+    """The lock of the job that looks at a run when its question has expired."""
+    return f"{run_id} expires"
+
+
 async def close_run(store: PostgresStore, run_id: str) -> None:
     """Write that a run was cancelled which nobody works on."""
     journal = store.open(run_id)
@@ -189,6 +195,12 @@ async def close_run(store: PostgresStore, run_id: str) -> None:
         journal.append(RunFinished(time(), "cancelled"))
     finally:
         await journal.close()
+
+
+async def _jobs_of(app: procrastinate.App, run_id: str) -> list[Job]:
+    manager = app.job_manager
+    found = [await manager.list_jobs_async(lock=lock, task=TASK) for lock in (run_id, expiry_lock(run_id))]
+    return [job for jobs in found for job in jobs]
 
 
 async def _stored(store: PostgresStore, begun: Iterable[RunStarted]) -> None:

@@ -17,6 +17,7 @@ from flowengine.nodes.limits import FlowLimits
 from flowengine.runners import local
 from flowengine.runners.local import Live
 from flowengine.runners.run import Run
+from flowengine.runners.submitted import queue_of
 from flowengine.server.library import Entry, Library
 from flowengine.server.problems import ProblemError
 from flowengine.server.running import Runs
@@ -72,19 +73,25 @@ class Acts:
         return chosen
 
     async def approve(self, run_id: str, node: str | None, given: Answering) -> tuple[str, bool]:
-        """Write the answer down and go on with the run; the node's path, and whether the run goes on here.
+        """Write the answer down and go on with the run; the node's path, and whether the run goes on now.
 
-        It does not where this server does not have the run's flow: then the answer is kept all the same.
+        One that was submitted is put back into its queue. It does not go on where this server does not have the run's
+        flow: then the answer is kept all the same.
         """
         self._refuse_if_driven(run_id)
         started, _ = await self._ends(run_id)
-        entry = await self._shelf.do(self._library.of_run, started)
+        is_submitted = queue_of(self._shelf.store, started) is not None
+        entry = None if is_submitted else await self._shelf.do(self._library.of_run, started)
         path = await answer(
             self._shelf.store, run_id, node, given.choice, comment=given.comment, by=given.by, form=given.form
         )
-        if entry is not None:
+        if is_submitted:
+            from flowengine.runners.queue import queue_store, requeue  # Needs its extra.
+
+            await requeue(queue_store(self._shelf.store), run_id)
+        elif entry is not None:
             await self._go_on(run_id, started, entry)
-        return path, entry is not None
+        return path, is_submitted or entry is not None
 
     async def resume(
         self,
@@ -111,7 +118,12 @@ class Acts:
     async def cancel(self, run_id: str) -> None:
         if await self._runs.cancel(run_id):
             return
-        _, finished = await self._ends(run_id)
+        started, finished = await self._ends(run_id)
+        if queue_of(self._shelf.store, started) is not None:
+            from flowengine.runners.queue import cancel, queue_store  # Needs its extra.
+
+            if await cancel(queue_store(self._shelf.store), run_id) != "nothing to stop":
+                return
         if finished is None:
             why = "another process drives it, or it was interrupted: stop it there"
         elif finished.status in ("waiting", "paused"):

@@ -23,6 +23,7 @@ from tests.bench import (
     pictures,
     postgres,
     processes,
+    queue,
     retrieval,
     skills,
     viewer,
@@ -47,6 +48,7 @@ def main(wanted: list[str]) -> int:
         memory,
         retrieval,
         postgres,
+        queue,
         viewer,
     )
     for make in (noise, *(row for table in tables for row in table.ROWS)):

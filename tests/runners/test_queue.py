@@ -13,7 +13,9 @@ from pathlib import Path
 import anyio
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
+from flowengine.cli.main import main
 from flowengine.engine.events import NodeFinished, RunFinished, RunResumed, RunStarted
 from flowengine.errors import InputError, JournalError, StoreUnavailableError
 from flowengine.journal.approvals import answer
@@ -27,6 +29,12 @@ from tests.support.queue_runs import QUICK, await_node, command, drain, flow, of
 
 pytestmark = pytest.mark.anyio
 
+FAILS = """
+flowengine: v1
+name: fails
+nodes:
+  a: {type: function, call: "naps:sleep", with: {delay: not a number, result: one}}
+"""
 ASK = """
 flowengine: v1
 name: ask
@@ -137,6 +145,40 @@ async def test_a_run_that_waits_for_a_person_holds_no_slot_and_goes_on_in_a_work
         await requeue(store, asking)
     await drain(store)
     assert status(store, asking) == "succeeded"
+
+
+async def test_an_answer_does_not_wait_for_the_question_to_expire(store: PostgresStore, tmp_path: Path) -> None:
+    asks = ASK.replace("EXPIRES", ", expires: 1h, on_expire: 'no'")
+    run_id = await submit(store, flow(tmp_path, asks).plan, {}, priority=3)
+    await drain(store)
+    await answer(store, run_id, None, "yes")
+    await requeue(store, run_id)
+    with psycopg.connect(store.url) as connection:
+        jobs = connection.execute("SELECT priority, scheduled_at FROM flowengine_queue.procrastinate_jobs").fetchall()
+    assert jobs == [(3, None)]
+    await drain(store)
+    assert status(store, run_id) == "succeeded"
+
+
+async def test_a_run_that_ended_is_not_begun_again_by_the_job_of_a_worker_that_died_then(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    run_id = await submit(store, flow(tmp_path, FAILS).plan, {})
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        connection.execute("SET search_path = flowengine_queue")
+        query = "SELECT queue_name, task_name, lock, queueing_lock, args FROM procrastinate_jobs"
+        (*job, given) = connection.execute(query).fetchone() or ()
+        await drain(store)
+        length = len(store.events(run_id))
+        columns = "(queue_name, task_name, lock, queueing_lock, args)"
+        connection.execute(
+            f"INSERT INTO procrastinate_jobs {columns} VALUES (%s, %s, %s, %s, %s)",
+            (*job, Jsonb(given)),
+        )
+    assert await drain(store) == []
+    assert (status(store, run_id), len(store.events(run_id))) == ("failed", length)
+    await requeue(store, run_id)
+    assert len(await drain(store)) == 2
 
 
 async def test_a_waiting_run_is_cancelled_where_it_is(store: PostgresStore, tmp_path: Path) -> None:
@@ -252,3 +294,19 @@ def test_the_commands_submit_work_and_cancel(store: PostgresStore, tmp_path: Pat
     assert command(tmp_path, store.url, "cancel", later).stderr == f"run {later} is cancelled\n"
     assert command(tmp_path, store.url, "cancel", later).returncode == 1
     assert [status(store, each) for each in (run_id, later)] == ["succeeded", "cancelled"]
+
+
+def test_an_answer_puts_a_submitted_run_back_into_its_queue(
+    store: PostgresStore, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLOWENGINE_STORE", store.url)
+    flow(tmp_path, ASK.replace("EXPIRES", ""))
+    assert [main(["submit", "flow.yaml"]) for _ in range(2)] == [0, 0]
+    first, second = capfd.readouterr().out.split()
+    main(["worker", "--until-idle"])
+    assert main(["approve", first, "--choice", "yes"]) == 0
+    assert "it goes on in a worker of queue 'default'" in capfd.readouterr().err
+    assert main(["approve", second, "--choice", "yes", "--here"]) == 0
+    assert [status(store, each) for each in (first, second)] == ["waiting", "succeeded"]
+    main(["worker", "--until-idle"])
+    assert status(store, first) == "succeeded"

@@ -14,10 +14,13 @@ import click
 
 from flowengine.cli.commands.resume import command as resume
 from flowengine.cli.options import running_options
+from flowengine.cli.record import beginning, read
 from flowengine.cli.store import again, chosen_store, journals
 from flowengine.cli.terminal import complain
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.approvals import answer
+from flowengine.runners.submitted import queue_of
 
 __all__ = ["command"]
 
@@ -30,6 +33,7 @@ __all__ = ["command"]
 @click.option("--form", "form", metavar="FILE", help="What is filled in beside the choice: JSON, - for stdin.")
 @click.option("--by", help="Who answers.  [default: the user of this machine]")
 @click.option("--no-resume", is_flag=True, help="Only write the answer down; the run is resumed later.")
+@click.option("--here", is_flag=True, help="Go on in this process, also where the run was submitted to a queue.")
 @running_options
 @click.pass_context
 def command(
@@ -41,25 +45,41 @@ def command(
     form: str | None,
     by: str | None,
     no_resume: bool,
+    here: bool,
     store: str | None,
     quiet: bool,
     **options: Any,
 ) -> int:
     """Answer the question that RUN waits with at NODE (left out where there is but one), and go on with the run.
 
-    `flowengine runs show RUN` tells what is asked.
+    A run that was submitted is put back into its queue, and goes on in a worker. `flowengine runs show RUN` tells
+    what is asked.
     """
+    if here and no_resume:
+        raise click.UsageError("--here and --no-resume exclude each other")
     filled = None if form is None else _form(form)
     with journals(chosen_store(store)) as kept:
         run_id = kept.find(reference)
         give = partial(answer, kept, run_id, node, choice, comment=comment, by=_name(by), form=filled)
         path = anyio.run(give)
-    if not quiet:
-        complain(f"run {run_id}: '{choice}' is the answer of node '{path}'")
+        if not quiet:
+            complain(f"run {run_id}: '{choice}' is the answer of node '{path}'")
+        queue = None if here or no_resume else queue_of(kept, beginning(read(kept, run_id)))
+        if queue is not None:
+            return _put_back(kept, run_id, queue, quiet)
     if no_resume:
         complain(f"  to go on: {again('resume', run_id, store)}")
         return 0
     return context.invoke(resume, reference=run_id, store=store, quiet=quiet, **options)
+
+
+def _put_back(kept: JournalStore, run_id: str, queue: str, quiet: bool) -> int:
+    from flowengine.runners.queue import queue_store, requeue  # Needs its extra.
+
+    anyio.run(requeue, queue_store(kept), run_id)
+    if not quiet:
+        complain(f"  it goes on in a worker of queue '{queue}'")
+    return 0
 
 
 def _form(file: str) -> Any:
