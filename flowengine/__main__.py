@@ -1,6 +1,8 @@
 """`python -m flowengine` is the command line."""
 
+import sys
+
 from flowengine.cli.main import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

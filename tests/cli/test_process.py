@@ -199,3 +199,8 @@ def test_results_that_cannot_be_written_are_an_error_after_the_run(folder: Path,
 def test_a_closed_stdout_and_stderr_are_no_error(folder: Path) -> None:
     command = " ".join([*COMMAND, "run", "shout.yaml"])
     assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
+
+
+def test_the_module_ends_as_the_command_does(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flowengine", "validate", "nowhere.yaml"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 2
