@@ -2,10 +2,10 @@
 
 It knows texts, rows and ranks. Which files there are is known in `code_files`, what they define in `outline`.
 
-A query is compared with the words of each definition, with names and paths alone, with names letter by letter (for
-`getpreferredencoding` and `chdir`), and with whole files; the four rankings are fused by reciprocal rank. Weights and
-damping were chosen by docstrings of one half of Python's standard library, their texts taken out of the index, and
-measured on the other half (`tests/bench/retrieval.py`).
+A query is compared with the words of each definition and its path, and with names letter by letter; these two rankings
+are fused by reciprocal rank. What counts beside them is how near the whole file is, and how much of a name the query
+says. Weights and damping were chosen by docstrings of one half of Python's standard library, their texts taken out of
+the index, and measured on the other half (`tests/bench/retrieval.py`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from flowengine.providers.code_files import CodeTree, Listing, Stamp
+from flowengine.providers.code_names import coverage, letters, match_letters
 from flowengine.providers.code_text import is_written, lines_of
 from flowengine.providers.outline import Definition, own_lines
 from flowengine.providers.outlining import outline
 from flowengine.retrieval.fusion import Ranking, fused
 from flowengine.retrieval.matching import TOKENIZER, indexed, match_any
-from flowengine.retrieval.terms import asked_terms, stem
+from flowengine.retrieval.terms import stem
 
 __all__ = ["CodeIndex", "Found", "Searched"]
 
@@ -35,10 +36,8 @@ _SECONDS: Final = 10.0
 _POOL: Final = 400
 """Definitions and files that a ranking goes down to."""
 _DAMPING: Final = 10
-_BY_WORDS, _BY_NAMES, _BY_LETTERS, _BY_FILES = 1.0, 0.2, 0.6, 1.0
-"""Weights of the rankings. All but the last are of definitions."""
-_SPELLED: Final = 12
-"""Words of a query that are compared with names letter by letter."""
+_BY_WORDS, _BY_LETTERS, _BY_FILE, _BY_COVERAGE = 2.0, 0.6, 2.0, 0.8
+"""Weights of the two rankings of definitions, of their files, and of what a query says of their names."""
 _NOISE: Final = frozenset(
     map(
         stem,
@@ -53,34 +52,34 @@ _NOISE: Final = frozenset(
 """Words of which programs are full: they say nothing about one of them, and most of a search's time would go there."""
 _FURTHER: Final = 0.2
 """What the next three definitions of a file count beside its best one, when files are put in order."""
-_BEST: Final = (20, 5)
+_BEST: Final = (20, 40)
 """Files that a search gives at most, and definitions of each."""
 _DEAD: Final = 2000
 """Definitions that may be gone while their terms stay, whatever is alive."""
 
 _SCHEMA: Final = (
     "CREATE TABLE files (row INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT UNIQUE, modified INTEGER, size INTEGER)",
-    "CREATE TABLE units (row INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, definition TEXT)",
+    "CREATE TABLE units (row INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, name TEXT, definition TEXT)",
     "CREATE INDEX units_of_file ON units (file)",
     f"""CREATE VIRTUAL TABLE unit_terms USING fts5(name, scope, path, words, content='', tokenize="{TOKENIZER}")""",
     "CREATE VIRTUAL TABLE unit_letters USING fts5(name, scope, content='')",
     f"""CREATE VIRTUAL TABLE file_terms USING fts5(path, words, content='', tokenize="{TOKENIZER}")""",
 )
 """Without the texts, which are in the files. Rows are never used twice: the terms of what is gone find nothing."""
-_RANKED_UNITS: Final = (
-    "SELECT units.row, units.file FROM ("
+_RANKED: Final = (
+    "SELECT units.row FROM ("
     "SELECT rowid AS unit, bm25({0}, {1}) AS rank FROM {0} WHERE {0} MATCH ? ORDER BY rank LIMIT ?"
     ") JOIN units ON units.row = unit ORDER BY rank, unit"
 )
-_WORDS: Final = _RANKED_UNITS.format("unit_terms", "12, 2, 2, 1")
-_NAMES: Final = _RANKED_UNITS.format("unit_terms", "3, 2, 2, 0")
-_LETTERS: Final = _RANKED_UNITS.format("unit_letters", "1, 0.5")
+_WORDS: Final = _RANKED.format("unit_terms", "12, 2, 2, 1")
+_LETTERS: Final = _RANKED.format("unit_letters", "1, 0.5")
 _FILES: Final = (
-    "SELECT files.row FROM ("
+    "SELECT files.row, -rank FROM ("
     "SELECT rowid AS file, bm25(file_terms, 10, 1) AS rank FROM file_terms WHERE file_terms MATCH ? "
     "ORDER BY rank LIMIT ?"
-    ") JOIN files ON files.row = file ORDER BY rank, file"
+    ") JOIN files ON files.row = file"
 )
+_OF_UNITS: Final = "SELECT row, file, name FROM units WHERE row IN (SELECT value FROM json_each(?))"
 
 
 class Found(NamedTuple):
@@ -166,34 +165,44 @@ class CodeIndex:
                 continue
             words = _subject(text)
             scope, _, name = each.name.rpartition(".")
-            unit = self._insert("units (file, definition)", file, json.dumps(each))
+            unit = self._insert("units (file, name, definition)", file, name, json.dumps(each))
             self._insert(
                 "unit_terms (rowid, name, scope, path, words)", unit, indexed(name), indexed(scope), place, words
             )
-            self._insert("unit_letters (rowid, name, scope)", unit, _letters(name), _letters(scope))
+            self._insert("unit_letters (rowid, name, scope)", unit, letters(name), letters(scope))
             whole.append(words)
         self._insert("file_terms (rowid, path, words)", file, place, " ".join(whole))
 
     # --- asking
 
     def _ranked(self, query: str) -> list[Found]:
+        most, of_each = _BEST
+        files = _by_files(self._scores(query))[:most]
+        return [self._found(unit, score) for units in files for unit, score in units[:of_each]]
+
+    def _scores(self, query: str) -> dict[tuple[int, int], float]:
+        """(unit, file) → score."""
         match = match_any(query)
         if not match:
-            return []
-        rankings = (
-            Ranking(self._all(_WORDS, match, _POOL), _BY_WORDS),
-            Ranking(self._all(_NAMES, match_any(query, ("name", "scope", "path")), _POOL // 2), _BY_NAMES),
-            Ranking(self._all(_LETTERS, _match_letters(query), _POOL // 2), _BY_LETTERS),
+            return {}
+        words = self._all(_WORDS, match, _POOL)
+        spelled = self._all(_LETTERS, match_letters(query), _POOL // 2)
+        units = fused(
+            [Ranking([unit for (unit,) in words], _BY_WORDS), Ranking([unit for (unit,) in spelled], _BY_LETTERS)],
+            _DAMPING,
         )
-        units = fused(rankings, _DAMPING)
-        files = fused([Ranking([file for (file,) in self._all(_FILES, match, _POOL)])], _DAMPING)
-        of_units = sum(each.weight for each in rankings)
-        scores = {
-            (unit, file): (score * of_units + files.get(file, 0.0) * _BY_FILES) / (of_units + _BY_FILES)
-            for (unit, file), score in units.items()
+        files: dict[int, float] = dict(self._all(_FILES, match, _POOL))
+        best = max(files.values(), default=0.0) or 1.0
+        covered = coverage(query)
+        return {
+            (unit, file): (
+                units[unit] * (_BY_WORDS + _BY_LETTERS)
+                + files.get(file, 0.0) / best * _BY_FILE
+                + covered(name) * _BY_COVERAGE
+            )
+            / (_BY_WORDS + _BY_LETTERS + _BY_FILE + _BY_COVERAGE)
+            for unit, file, name in self._all(_OF_UNITS, json.dumps(list(units)))
         }
-        most, of_each = _BEST
-        return [self._found(unit, score) for units in _by_files(scores)[:most] for unit, score in units[:of_each]]
 
     def _found(self, unit: int, score: float) -> Found:
         details = "SELECT path, definition FROM units JOIN files ON files.row = units.file WHERE units.row = ?"
@@ -235,20 +244,3 @@ def _by_files(scores: Mapping[tuple[int, int], float]) -> list[list[tuple[int, f
 
 def _subject(text: str) -> str:
     return " ".join(term for term in indexed(text).split() if term not in _NOISE)
-
-
-def _letters(name: str) -> str:
-    """A name as all runs of three characters in it.
-
-    >>> _letters("chDir_2")
-    'chd hdi dir ir2'
-    """
-    plain = re.sub(r"[\W_]", "", name).lower()
-    return " ".join(plain[at : at + 3] for at in range(len(plain) - 2))
-
-
-def _match_letters(query: str) -> str:
-    """The MATCH expression for names that share such runs with the first longer words of a query."""
-    words = [term for term in asked_terms(query, is_stemmed=False) if len(term) > 3 and term.isascii()]
-    runs = dict.fromkeys(run for word in words[:_SPELLED] for run in _letters(word).split())
-    return " OR ".join(f'"{run}"' for run in runs) or '""'

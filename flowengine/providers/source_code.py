@@ -5,6 +5,7 @@ It knows what is quoted and how. Files, the index and its ranking are `code_inde
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,10 +24,12 @@ from flowengine.providers.provider import ContextProvider, joined
 
 __all__ = ["SourceCodeProvider"]
 
-_SPANS: Final = 3
-"""Definitions that are quoted of one file."""
-_LINES: Final = 80
+_OF_FILE: Final = 120
+"""Lines that are quoted of one file."""
+_LINES: Final = 60
 """Lines that are quoted of one definition."""
+_PER_LENGTH: Final = 0.05
+"""What each time that a definition is e times as long costs it, of a score of 1: more of the shorter ones fit."""
 _WIDTH: Final = 300
 """Characters that are quoted of one line."""
 _GAP: Final = "…"
@@ -105,22 +108,22 @@ class SourceCodeProvider(ContextProvider):
 
     def _chosen(self, found: Sequence[Found]) -> Iterator[list[Fragment]]:
         """The quotations of each of the best files. A file that has gone meanwhile makes room for the next."""
-        of_file: dict[str, list[Definition]] = {}
+        of_file: dict[str, list[Found]] = {}
         for each in found:
-            of_file.setdefault(each.path, []).append(each.definition)
+            of_file.setdefault(each.path, []).append(each)
         shown = 0
-        for path, definitions in of_file.items():
+        for path, parts in of_file.items():
             lines = lines_of(self._folder / path) if shown < self.max_files else None
             if lines is not None:
-                best = [each for each in definitions[:_SPANS] if each.start <= len(lines)]
-                ranks = {each: -shown * _SPANS - place for place, each in enumerate(best)}
+                best = _fitting([each for each in parts if each.definition.start <= len(lines)], lines)
+                ranks = {each: -shown * _OF_FILE - place for place, each in enumerate(best)}
                 ordered = sorted(best, key=lambda each: (each.start, -each.end))
                 yield [self._quotation(path, each, lines)._replace(priority=ranks[each]) for each in ordered]
                 shown += 1
 
     def _quotation(self, path: str, definition: Definition, lines: Lines) -> Fragment:
         shown = path if os.path.isabs(self.codebase_path) else os.path.normpath(f"{self.codebase_path}/{path}")
-        own = own_lines(definition._replace(end=min(definition.end, len(lines))), lines)
+        own = _own(definition, lines)
         label = f"{Path(shown).as_posix()}:{own[0][0]}-{own[min(len(own), _LINES) - 1][0]}" if own else shown
         text = f"{label} {definition.name}".rstrip()
         fence = "````" if any(line.lstrip().startswith("```") for _, line in own) else "```"
@@ -143,6 +146,24 @@ def _index_of(folder: Path, root: Path) -> CodeIndex:
     key = (os.path.realpath(folder), os.path.realpath(root))
     index = _indexes.get(key)
     return _indexes.setdefault(key, CodeIndex(CodeTree(folder, root))) if index is None else index
+
+
+def _fitting(found: Sequence[Found], lines: Lines) -> list[Definition]:
+    """The best definition of a file, and those whose lines fit in beside it; where one does not, the next may."""
+    sizes = {each: max(1, min(len(_own(each.definition, lines)), _LINES)) for each in found}
+    further = sorted(found[1:], key=lambda each: _PER_LENGTH * math.log(sizes[each]) - each.score)
+    fitting: list[Definition] = []
+    left = _OF_FILE
+    for each in (*found[:1], *further):
+        if sizes[each] <= left:
+            fitting.append(each.definition)
+            left -= sizes[each]
+    return fitting
+
+
+def _own(definition: Definition, lines: Lines) -> list[tuple[int, str]]:
+    """Its lines as they are now: the file may have become shorter."""
+    return own_lines(definition._replace(end=min(definition.end, len(lines))), lines)
 
 
 def _code(own: Sequence[tuple[int, str]]) -> Iterator[str]:

@@ -70,11 +70,22 @@ def test_long_definitions_wide_lines_and_gaps_are_marked(root: Path) -> None:
     put(root, "src/wide.py", f"WIDE_CONSTANT = '{'x' * 900}'\nSHORT = 1\nSMALL = 2\n")
     put(root, "src/gap.py", "class Gappy:\n    def one(self):\n        x = 1\n\n    attribute = 2\n")
     long = of(root, max_files=1).fragments("enormous_routine", ())
-    assert next(each for each in long if "enormous" in each.text).text.endswith("step_78 = 78\n…\n```")
+    assert next(each for each in long if "enormous" in each.text).text.endswith("step_58 = 58\n…\n```")
     wide = of(root, max_files=1).get_context("WIDE_CONSTANT")
     assert "x…\nSHORT" in wide
     gap = of(root, max_files=1).get_context("Gappy attribute")
     assert "    def one(self):\n… (4)\n\n    attribute = 2" in gap
+
+
+def test_of_one_file_no_more_lines_are_quoted_than_are_useful_and_shorter_definitions_fill_the_room(root: Path) -> None:
+    bodies = {"first": 50, "second": 50, "third": 50, "small": 8}
+    text = "\n".join(f"def total_{name}():\n" + "    total = 1\n" * size for name, size in bodies.items())
+    put(root, "src/totals.py", text)
+    fragments = of(root, max_files=1).fragments("total first", ())
+    assert sum(each.text.count("\n") - 2 for each in fragments) <= 120
+    names = {each.text.partition("\n")[0].rpartition(" ")[2] for each in fragments if "total_" in each.text}
+    assert {"total_first", "total_small"} <= names
+    assert len(names) < 4
 
 
 def test_code_that_holds_fences_is_fenced_by_longer_ones(root: Path) -> None:
