@@ -23,7 +23,7 @@ from contextlib import suppress
 import click
 
 from flowengine.cli.group import CommandTable
-from flowengine.cli.terminal import complain
+from flowengine.cli.terminal import complain, safe
 from flowengine.version import __version__
 
 __all__ = ["cli", "main"]
@@ -55,6 +55,7 @@ def _run(argv: Sequence[str]) -> int:
         complain("interrupted")
         return 130
     except click.ClickException as error:
+        error.message = safe(error.message)
         error.show()
         return error.exit_code
     except SystemExit as leaving:  # click's answer to a reader of --help that went away
