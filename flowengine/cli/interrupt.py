@@ -33,47 +33,66 @@ T = TypeVar("T")
 def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
     """What the job returns; None where a signal ended it. Its clean-up has run by then."""
     failure: BaseException | None = None
+    stopping = _Stopping()
 
     async def main() -> T | None:
         nonlocal failure
-        with anyio.CancelScope() as scope, _signals_stop(scope):
+        with anyio.CancelScope() as scope, stopping.cancels(scope):
             try:
                 return await job()
             except BaseExceptionGroup as group:  # raised below: asyncio prints what it finds in a main task that died
                 failure = group
         return None
 
-    value = anyio.run(main)
+    with stopping.listening():
+        value = anyio.run(main)
     if failure is not None:
         raise failure
     return value
 
 
-@contextmanager
-def _signals_stop(scope: anyio.CancelScope) -> Generator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python delivers signals to the main thread alone.
-        return
-    loop = asyncio.get_running_loop()
-    is_stopping = False
+class _Stopping:
+    """Listens from before there is a loop until after it is gone: an interrupted start or end of a loop is a mess."""
 
-    def stop() -> None:
-        complain("stopping; Ctrl-C again ends at once")
-        scope.cancel()
+    def __init__(self) -> None:
+        self._is_asked = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scope: anyio.CancelScope | None = None
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal is_stopping
-        if is_stopping:
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # Python delivers signals to the main thread alone.
+            return
+        before = {each: signal.signal(each, self._on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def cancels(self, scope: anyio.CancelScope) -> Generator[None]:
+        """While this lasts, a signal cancels the scope; one that came before does at once."""
+        self._scope, self._loop = scope, asyncio.get_running_loop()
+        if self._is_asked:
+            self._stop()
+        try:
+            yield
+        finally:
+            self._scope = self._loop = None
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._is_asked:
             _end_at_once()
-        is_stopping = True
-        loop.call_soon_threadsafe(stop)
+        self._is_asked = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop)
 
-    before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def _stop(self) -> None:
+        if self._scope is not None:
+            complain("stopping; Ctrl-C again ends at once")
+            self._scope.cancel()
 
 
 def _end_at_once() -> None:

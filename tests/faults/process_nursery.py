@@ -72,7 +72,7 @@ class Nursery:
 
     def __init__(self, *prepare: Callable[[], object], surroundings: Mapping[str, str] = {}) -> None:
         self._prepare = prepare
-        self._surroundings = {**_without_vendors(), **surroundings}
+        self._surroundings = {**without_vendors(), **surroundings}
         self._count = 0
         self._lock = threading.Lock()
 
@@ -136,7 +136,7 @@ def command(argv: Sequence[str], environ: Mapping[str, str] = {}) -> None:
     os._exit(code)
 
 
-def _without_vendors() -> dict[str, str]:
+def without_vendors() -> dict[str, str]:
     """This process's surroundings; no key and no address of the machine takes part."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "FLOWENGINE_"))}
     return {**kept, "FLOWENGINE_DEFAULT_MODEL": "offline", "PYTHONPATH": os.pathsep.join(sys.path)}

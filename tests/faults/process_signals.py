@@ -179,7 +179,7 @@ def check_orphans(nursery: Nursery, folder: Path, kind: str, numbers: Sequence[i
     mark = f"{folder}/mark"
     folder.joinpath("wait.sh").write_text("#!/bin/sh\necho $1\nsleep 3600\n")
     child = nursery.start(at_work, folder, kind=kind, mark=mark)
-    until(lambda: marked(mark) and _has_begun(folder), f"the {kind} does not start: {child.ended} ")
+    until(lambda: marked(mark) and _has_begun(folder), f"the {kind} does not start")
     for number in numbers:
         if child.is_running():
             os.kill(child.pid, number)

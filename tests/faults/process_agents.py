@@ -20,12 +20,11 @@ from typing import Any
 
 import anyio
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-import improving  # found through the line above
-from model_server import ModelServer, Received
-
 from flowengine.journal.stores import open_store
+from tests.support import improving
+from tests.support.model_server import ModelServer, Received
+
+__all__ = ["ARRIVALS", "LENGTHS", "check_moments", "killed_and_resumed", "moments", "rows", "through_the_command_line"]
 
 GRACE = 0.1
 """Seconds from an answer's leaving the server to its being on record."""
@@ -114,25 +113,28 @@ def killed_and_resumed(folder: Path, name: str, kill: Callable[[Victim], list[Re
     return len(after)
 
 
-def moments() -> Iterator[tuple[str, Callable[[Victim], list[Received]]]]:
-    for number in ARRIVALS:
+def moments(
+    arrivals: Sequence[int], lengths: Sequence[int]
+) -> Iterator[tuple[str, Callable[[Victim], list[Received]]]]:
+    """Of each moment its name, and what kills at it."""
+    for number in arrivals:
         yield f"arrival{number}", lambda victim, number=number: victim.kill_at_arrival(number)
-    for length in LENGTHS:
+    for length in lengths:
         yield f"length{length}", lambda victim, length=length: victim.kill_at_length(length)
 
 
-def test_no_answer_is_paid_twice_whenever_the_process_is_killed(tmp_path: Path) -> None:
-    chosen = list(moments())
-    assert len(chosen) == 20
+def check_moments(folder: Path, arrivals: Sequence[int], lengths: Sequence[int]) -> list[int]:
+    """How many completions were left at each of the moments."""
     with ThreadPoolExecutor(2) as pool:
-        left = list(pool.map(lambda moment: killed_and_resumed(tmp_path, *moment), chosen))
-    assert left[: len(ARRIVALS)] == [improving.COMPLETIONS - number + 1 for number in ARRIVALS]
-    assert set(left) == set(range(1, improving.COMPLETIONS + 1)), "the moments are not spread over the run"
+        left = list(pool.map(lambda moment: killed_and_resumed(folder, *moment), moments(arrivals, lengths)))
+    assert left[: len(arrivals)] == [improving.COMPLETIONS - number + 1 for number in arrivals]
+    return left
 
 
-def test_nor_through_the_command_line_and_the_vendors_library(tmp_path: Path) -> None:
-    (tmp_path / "improving.yaml").write_text(improving.FLOW_FILE)
-    path = tmp_path / "runs.db"
+def through_the_command_line(folder: Path) -> None:
+    """The same with `flowengine run`, and with the vendor's library between."""
+    (folder / "improving.yaml").write_text(improving.FLOW_FILE)
+    path = folder / "runs.db"
     python = [sys.executable, "-m", "flowengine"]
     store = ["--store", f"sqlite:///{path}", "--quiet"]
     with ModelServer(latency=LATENCY) as server:
@@ -144,13 +146,25 @@ def test_nor_through_the_command_line_and_the_vendors_library(tmp_path: Path) ->
             "FLOWENGINE_DEFAULT_MODEL": "openai/gpt-4o-mini",
         }
         command = [*python, "run", "improving.yaml", "--run-id", "r1", *store]
-        victim = Victim(server, path, command, env=surroundings, cwd=tmp_path)
+        victim = Victim(server, path, command, env=surroundings, cwd=folder)
         before = victim.kill_at_arrival(6)
         command = [*python, "resume", "r1", *store]
-        again = subprocess.run(command, env=surroundings, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        again = subprocess.run(command, env=surroundings, cwd=folder, capture_output=True, text=True, timeout=120)
         after = server.requests[len(before) :]
     assert (again.returncode, again.stdout) == (0, f"{improving.OUTPUT}\n"), again.stderr
     check_paid_once(before, after, victim.killed_at)
     kept = open_store(f"sqlite:///{path}", "process")
     assert [run.status for run in kept.list()] == ["succeeded"]
     kept.close()
+
+
+def rows() -> Iterator[tuple[str, Callable[[Path], str]]]:
+    """Each row's name, and what tries it in a folder and says what was seen."""
+    yield "kill -9 while an agent improves its draft, at twenty moments; the model server counts", at_twenty
+
+
+def at_twenty(folder: Path) -> str:
+    left = check_moments(folder, ARRIVALS, LENGTHS)
+    assert set(left) == set(range(1, improving.COMPLETIONS + 1)), "the moments are not spread over the run"
+    through_the_command_line(folder)
+    return f"{len(left)} moments; completions that were left: {sorted(left)}"
