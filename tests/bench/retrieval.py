@@ -142,7 +142,7 @@ def code_rank() -> Row:
 
 
 def code_time() -> Row:
-    """CPU of a query with everything: the look at the files, rankings, what is quoted. The median of five means of 200."""
+    """CPU of a query, from the look at the files to the quotations: the median of five means of 200."""
     provider = SourceCodeProvider(library().folder.name)
     provider._index = library().index
     times: list[float] = []
