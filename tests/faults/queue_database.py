@@ -21,15 +21,15 @@ __all__ = ["away", "full", "two_owners"]
 RUNS = 40
 
 
-def away(times: int, seed: int, seconds: float = 10.0) -> str:
+def away(times: int, seed: int, seconds: float = 10.0, runs: int = RUNS, workers: int = 3) -> str:
     """PostgreSQL is stopped at once for ten seconds, and started again: workers survive, all runs finish."""
     chance = random.Random(seed)
     cuts: list[Cut] = []
     with World() as world:
-        world.start(3)
+        world.start(workers)
         world.ready()
         for _ in range(times):
-            ids = disturbed(world, chance, RUNS)
+            ids = disturbed(world, chance, runs)
             at = time.time()
             world.server.crash()
             time.sleep(seconds)

@@ -19,13 +19,13 @@ TAKEN_OVER = 10.0
 """Seconds within which another worker goes on with the runs of one that was killed."""
 
 
-def killed(times: int, seed: int, runs: int = 60) -> str:
+def killed(times: int, seed: int, runs: int = 60, workers: int = 3) -> str:
     """kill -9 of one of three workers at a random moment of so many runs, again and again; another takes its place."""
     chance = random.Random(seed)
     took: list[float] = []
     cuts: list[Cut] = []
     with World() as world:
-        world.start(3)
+        world.start(workers)
         world.ready()
         for _ in range(times):
             ids = disturbed(world, chance, runs)
