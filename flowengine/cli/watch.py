@@ -8,6 +8,7 @@ from time import sleep
 from typing import NamedTuple
 
 from flowengine.cli.plain import event_line
+from flowengine.cli.standing import Following
 from flowengine.cli.terminal import Results, complain, has_live_stderr
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
@@ -63,9 +64,10 @@ def watching(
 def follow(store: JournalStore, run_id: str, reporting: Reporting, results: Results, pause: float = 0.1) -> Progress:
     """Watch a run that another process may be writing, until its last event, or until Ctrl-C. Nothing is written.
 
-    `pause`: seconds between two looks at the store.
+    One that is in a queue has no last event. `pause`: seconds between two looks at the store.
     """
     progress, seen = Progress(), 0
+    following = Following(store, run_id)
     with watching(progress, reporting, results) as listener, suppress(KeyboardInterrupt):
         while True:
             with only_looking():
@@ -73,7 +75,10 @@ def follow(store: JournalStore, run_id: str, reporting: Reporting, results: Resu
             for event in events:
                 listener(event)
                 seen += 1
-            if progress.finished is not None:
+            for line in following.news(now=progress.finished is not None and not events):
+                if not reporting.quiet:
+                    complain(f"run {run_id}: {line}")
+            if progress.finished is not None and not events and not following.is_in_queue:
                 break
             sleep(pause)
     return progress

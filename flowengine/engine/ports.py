@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from flowengine.context import Context, NodeResult, RunStatus, SkipCause
@@ -105,6 +105,10 @@ class JournalStore(Protocol):
 
     def list(self) -> Sequence[RunInfo]:
         """All runs, the newest first."""
+        ...
+
+    def abandoned(self) -> Collection[str]:
+        """Runs that are `running` on record and that nobody writes: their writers died, or let go of them."""
         ...
 
     def remove(self, run_id: str, /) -> None:

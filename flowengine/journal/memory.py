@@ -5,7 +5,7 @@ Events are kept as the objects they are, so any value passes. It knows no codec 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from flowengine.context import RunStatus
@@ -77,6 +77,9 @@ class MemoryStore:
     def list(self) -> Sequence[RunInfo]:
         runs = [_summary(events) for events in reversed(self._runs.values()) if events]
         return sorted(runs, key=lambda run: run.started, reverse=True)
+
+    def abandoned(self) -> Collection[str]:
+        return [run.run_id for run in self.list() if run.status == "running" and run.run_id not in self._writers]
 
     def remove(self, run_id: str, /) -> None:
         self._of(run_id)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -208,6 +208,13 @@ class PostgresStore:
         writer, tables = self._current()
         writer.settle()
         return tables.runs()
+
+    def abandoned(self) -> Collection[str]:
+        return self._tables.abandoned()
+
+    def query(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        """What the database says, for those who have tables of their own in it."""
+        return self._current()[0].database.query(statement, *values)
 
     def remove(self, run_id: str, /) -> None:
         release = self._reserve(run_id)

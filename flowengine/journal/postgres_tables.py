@@ -131,6 +131,17 @@ class Tables:
         """)
         return [RunInfo(*row) for row in rows]
 
+    def abandoned(self) -> Sequence[str]:
+        """Runs that are running, and whose writer's lock nobody holds."""
+        rows = self._query("""
+            SELECT run_id FROM flowengine.run WHERE status = 'running' AND NOT EXISTS (
+                SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                AND (classid::bigint << 32 | objid::bigint) = owner
+            )
+        """)
+        return [run_id for (run_id,) in rows]
+
     def run_ids(self) -> Sequence[str]:
         """All runs, the newest first."""
         rows = self._query("SELECT run_id FROM flowengine.run ORDER BY started DESC, number DESC")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -185,6 +185,14 @@ class SQLiteStore:
 
     def list(self) -> Sequence[RunInfo]:
         return self._writer().tables.runs() if self._is_there() else ()
+
+    def abandoned(self) -> Collection[str]:
+        if not self.path.exists():
+            return ()
+        owners = self._writer().tables.owners()
+        ours = self._names()
+        living = {each for each in set(owners.values()) if each and (each in ours or is_alive(self._locks, each))}
+        return [run_id for run_id, owner in owners.items() if owner not in living]
 
     def remove(self, run_id: str, /) -> None:
         held, before = self._known(run_id)

@@ -90,6 +90,11 @@ class Tables:
             return Held(number, epoch), owner
         return None
 
+    def owners(self) -> dict[str, str | None]:
+        """Runs that are running → the names of the writers that they have or had."""
+        query = "SELECT CAST(run_id AS TEXT), CAST(owner AS TEXT) FROM run WHERE status = 'running'"
+        return dict(self._query(query))
+
     def take_over(self, held: Held, before: str | None, owner: str) -> Held | None:
         """The run with a new writer; None where another was faster."""
         statement = "UPDATE run SET owner = ?, epoch = epoch + 1 WHERE number = ? AND epoch = ? AND owner IS ?"

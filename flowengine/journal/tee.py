@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from flowengine.engine.events import Event
@@ -33,6 +33,9 @@ class TeeStore:
 
     def list(self) -> Sequence[RunInfo]:
         return self._store.list()
+
+    def abandoned(self) -> Collection[str]:
+        return self._store.abandoned()
 
     def remove(self, run_id: str, /) -> None:
         self._store.remove(run_id)

@@ -28,6 +28,7 @@ from flowengine.journal.parcel import store_run
 from flowengine.journal.postgres import PostgresStore
 from flowengine.nodes.plan import Plan
 from flowengine.runners.local import beginning, new_run_id
+from flowengine.runners.submitted import TASK
 
 try:
     import procrastinate
@@ -53,7 +54,6 @@ __all__ = [
     "submit_many",
 ]
 
-TASK: Final = "flowengine.run"
 PYTHON: Final = ".".join(platform.python_version_tuple()[:2])
 """Functions look different to each Python."""
 

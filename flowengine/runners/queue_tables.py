@@ -18,10 +18,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
 from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.submitted import SCHEMA
 
 __all__ = ["SCHEMA", "address_of", "make_tables"]
 
-SCHEMA: Final = "flowengine_queue"
 _LOCK: Final = 0x464C4F58
 """One process at a time makes the tables."""
 _ALIVE: Final = 60

@@ -6,10 +6,17 @@ on like any other there.
 
 from __future__ import annotations
 
+from typing import Final
+
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 
-__all__ = ["queue_of"]
+__all__ = ["SCHEMA", "TASK", "queue_of"]
+
+TASK: Final = "flowengine.run"
+"""What the queue's library calls a job that goes on with a run."""
+SCHEMA: Final = "flowengine_queue"
+"""Where its tables are."""
 
 
 def queue_of(store: JournalStore, started: RunStarted) -> str | None:

@@ -8,6 +8,7 @@ from flowengine.cli.commands.runs_files import export_run, import_run
 from flowengine.cli.commands.runs_rm import remove
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.plain import dumps
+from flowengine.cli.standing import words_of
 from flowengine.cli.store import chosen_store, journals, shown_store, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results, complain
@@ -26,24 +27,28 @@ def command() -> None:
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 def list_runs(store: str | None, as_json: bool) -> int:
-    """The runs of the store, the newest first."""
+    """The runs of the store, the newest first.
+
+    `queued`: no worker has it yet; `interrupted`: nobody works on it any more, and `flowengine resume` goes on with it.
+    """
     with journals(chosen_store(store)) as kept:
         runs = kept.list()
+        words = words_of(kept, runs)
     results = Results()
     if as_json:
-        results.line(dumps([run._asdict() for run in runs], indent=2))
+        results.line(dumps([run._asdict() | {"standing": words[run.run_id]} for run in runs], indent=2))
         return 0
     if not runs:
         complain(f"there are no runs in {shown_store(store)}")
         return 0
-    for line in table([["RUN", "FLOW", "STATUS", "STARTED", "TOOK"], *map(_row, runs)]):
+    for line in table([["RUN", "FLOW", "STATUS", "STARTED", "TOOK"], *(_row(run, words[run.run_id]) for run in runs)]):
         results.line(line)
     return 0
 
 
-def _row(run: RunInfo) -> list[str]:
+def _row(run: RunInfo, word: str) -> list[str]:
     took = "" if run.finished is None else span(run.finished - run.started)
-    return [run.run_id, run.flow, run.status, clock(run.started), took]
+    return [run.run_id, run.flow, word, clock(run.started), took]
 
 
 command.add_command(show)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import click
 
+from flowengine.cli.interrupt import INTERRUPTED
 from flowengine.cli.node_sheet import node_sheet
-from flowengine.cli.outcome import node_object, run_object
+from flowengine.cli.outcome import code_of, node_object, run_object
 from flowengine.cli.plain import dumps, event_line
 from flowengine.cli.record import folded, node_events, read, records_of
 from flowengine.cli.sheet import run_sheet
+from flowengine.cli.standing import lines_of
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results
 from flowengine.cli.watch import Reporting, follow
@@ -27,18 +29,25 @@ __all__ = ["show"]
 @click.option("--watch", is_flag=True, help="Follow the run until it ends, whichever process it runs in.")
 @store_option
 def show(reference: str, node: str | None, as_json: bool, events: bool, watch: bool, store: str | None) -> int:
-    """What happened in RUN: an id, the start of one, or @last."""
+    """What happened in RUN: an id, the start of one, or @last.
+
+    With --watch the exit code is that of the run, as `flowengine run` has it.
+    """
+    code = 0
     if as_json and events:
         raise click.UsageError("--json and --events exclude each other")
     if watch:
         if node is not None or as_json:
             raise click.UsageError("--watch goes with --events only: the whole run is followed")
         with journals(chosen_store(store)) as kept:
-            follow(kept, kept.find(reference), Reporting(events=events), Results())
+            followed = follow(kept, kept.find(reference), Reporting(events=events), Results()).finished
+        code = INTERRUPTED if followed is None else code_of(followed.status, followed.error)
         if events:
-            return 0
+            return code
     with journals(chosen_store(store)) as kept:
-        everything = read(kept, kept.find(reference))
+        run_id = kept.find(reference)
+        everything = read(kept, run_id)
+        standing = list(lines_of(kept, run_id))
     chosen = everything if node is None else node_events(everything, node)
     results = Results()
     if events:
@@ -50,7 +59,9 @@ def show(reference: str, node: str | None, as_json: bool, events: bool, watch: b
         progress = folded(everything)
         lines = run_sheet(progress) if node is None else node_sheet(progress.nodes[node], records_of(chosen))
         results.line("\n".join(lines))
-    return 0
+        if node is None and standing:
+            results.line("\n" + "\n".join(standing))
+    return code
 
 
 def _object(everything: Sequence[Event], chosen: Sequence[Event], node: str | None) -> str:
