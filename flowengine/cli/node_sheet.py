@@ -72,7 +72,9 @@ def _model_call(call: ModelCall) -> Iterator[str]:
         yield from indented(cut(shown(message.get("content") or message.get("tool_calls") or "")), "    ")
     if call.error is not None:
         yield f"  failed: {cut(call.error)}"
-    if call.content or not call.tool_calls:
+    if call.vectors:
+        yield f"  answer: {len(call.vectors)} vectors"
+    elif call.content or not call.tool_calls:
         yield "  answer:"
         yield from indented(cut(call.content), "    ")
     for asked in call.tool_calls:

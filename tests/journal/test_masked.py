@@ -6,6 +6,7 @@ import pytest
 
 from flowengine.agents.agent import Agent
 from flowengine.context import Context, NodeResult
+from flowengine.engine.events import NodeRecorded
 from flowengine.engine.merging import StateKey
 from flowengine.flow import Flow
 from flowengine.journal.codec import encode
@@ -14,6 +15,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.journal.parcel import store_run
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.nodes.function import FunctionNode
+from flowengine.records import ModelCall
 
 pytestmark = pytest.mark.anyio
 
@@ -49,3 +51,11 @@ async def test_a_masked_run_is_a_run():
     store = MemoryStore()
     await store_run(store, list(masked(run.events)))
     assert [info.status for info in store.list()] == [run.status]
+
+
+def test_a_vector_says_too_much_of_its_text() -> None:
+    call = ModelCall("m", "p", "embedding", [{"role": "user", "content": SECRETS[0]}], "", vectors=["AACAPwAAAD8="])
+    (hidden,) = masked([NodeRecorded("ask", 1.0, call)])
+    assert isinstance(hidden, NodeRecorded)
+    assert hidden.record.vectors == ()
+    assert "AACAPwAAAD8=" in encode(NodeRecorded("ask", 1.0, call))

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from flowengine.cli.node_sheet import node_sheet
 from flowengine.engine.events import NodeRecorded, TokenStreamed
 from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
@@ -18,6 +19,7 @@ from flowengine.nodes.limits import FlowLimits
 from flowengine.records import ModelCall, ProviderFailed
 from flowengine.runners.run import Run
 from tests.support.model_server import Hang, ModelServer
+from visualize.progress import NodeRow
 
 SUMMARY = "## Goal\nTea.\n## Instructions\nNone.\n## Progress\nRead.\n## Decisions\nNone.\n## Facts\nNone."
 FLOW = """
@@ -115,6 +117,15 @@ async def test_they_are_on_record_with_what_they_cost(folder: Path, server: Mode
     assert summary.cost_usd == pytest.approx(
         ((summary.prompt_tokens or 0) + 2 * (summary.completion_tokens or 0)) / 1_000_000
     )
+
+
+async def test_a_node_is_shown_with_the_number_of_its_vectors(folder: Path) -> None:
+    run = await flow_in(folder).run(store=MemoryStore())
+    documents, *_ = calls(run)
+    shown = "\n".join(node_sheet(NodeRow("ask"), calls(run)))
+    assert f"model call for embedding: {documents.model}" in shown
+    assert f"answer: {len(documents.vectors)} vectors" in shown
+    assert documents.vectors[0] not in shown
 
 
 async def test_they_are_paid_from_the_runs_limits(folder: Path, server: ModelServer) -> None:

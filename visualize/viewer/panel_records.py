@@ -76,15 +76,17 @@ def _model_call(call: ModelCall, seq: int) -> Markup:
         ("Cost", "unknown" if call.cost_usd is None else dollars(call.cost_usd)),
         ("Requests", str(call.attempts) if call.attempts > 1 else None),
         ("Ended by", call.finish_reason or None),
+        ("Vectors", str(len(call.vectors)) if call.vectors else None),
     ]
-    answer = [value(call.content)] if call.content or not call.tool_calls else []
+    is_text = call.content or not (call.tool_calls or call.vectors)
+    answer = [value(call.content)] if is_text else []
     asked = [fold(f"Asks for {_name(each)}", value(each)) for each in call.tool_calls]
     return section(
         f"Model call: {call.purpose}",
         facts(told),
         note(call.error, kind="bad") if call.error else None,
         fold(f"Prompt, {len(call.messages)} parts", [_message(each) for each in call.messages]),
-        None if call.error else fold("Answer", answer, asked, is_open=True),
+        None if call.error or call.vectors else fold("Answer", answer, asked, is_open=True),
         fold("Request", value(call.request)) if call.request else None,
         seq=seq,
         class_="call",

@@ -166,6 +166,7 @@ def test_the_other_records_have_words():
                 Round(1, "x", None, False),
                 ModelCall("m", "", "generation", [], "", [{"id": "1", "function": {"name": "add"}}]),
                 ModelCall("m", "p", "generation", [], "", error="401: no key", attempts=3),
+                ModelCall("e", "p", "embedding", [{"role": "user", "content": "tea"}], "", vectors=["AACAPw=="]),
             ),
         )
     )
@@ -173,6 +174,7 @@ def test_the_other_records_have_words():
         "Something to know", "Skill pdf: level 2, 120 tokens, 250 ms", "Context provider files failed no such folder",
         "Not run: the result is that of run r2", "the interrupted call of pay is taken as done", "Tool pay begins",
         "Tool pay answered 500 ms, effect external", "Context receipt", "Asks for add", "401: no key Prompt",
-        "Requests 3", "Cost unknown",
+        "Requests 3", "Cost unknown", "Vectors 1",
     ):  # fmt: skip
         assert part in text, part
+    assert "AACAPw" not in text
