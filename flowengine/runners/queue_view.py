@@ -37,7 +37,7 @@ class Standing(NamedTuple):
     def text(self) -> str:
         """
         >>> Standing("default", False, 2).text, Standing("default", True, worker="worker 7 on db").text
-        ("queued in 'default', 2 before it", "taken by worker 7 on db")
+        ("queued in 'default', 2 before it", 'taken by worker 7 on db')
         """
         if self.is_taken:
             return f"taken by {self.worker}" if self.worker else f"taken by a worker of '{self.queue}'"

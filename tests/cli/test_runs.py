@@ -34,7 +34,7 @@ def test_runs_are_listed_newest_first(flowengine: Command, runs: None) -> None:
 def test_the_list_as_json_has_every_field(flowengine: Command, runs: None) -> None:
     found = json.loads(flowengine("runs", "list", "--json").out)
     assert [each["run_id"] for each in found] == ["c3", "b2", "a1"]
-    assert set(found[0]) == {"run_id", "flow", "status", "started", "finished", "events", "path"}
+    assert set(found[0]) == {"run_id", "flow", "status", "started", "finished", "events", "path", "standing"}
 
 
 def test_an_empty_store_is_no_error_and_is_not_made(flowengine: Command, folder: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_its_workers_lack_is_told(queue: Words) -> None:
 def test_a_queued_run_is_followed_to_its_end_with_its_exit_code(
     queue: Words, seconds: str, code: int, tmp_path: Path
 ) -> None:
-    Path("flow.yaml").write_text(SLEEP.replace("{{ inputs.seconds }}", seconds))
+    Path("flow.yaml").write_text(SLEEP.replace('"{{ inputs.seconds }}"', seconds))
     run_id = submitted(queue)
     worker = threading.Timer(1.5, main, [["worker", "--until-idle", "-q"]])
     worker.start()
@@ -102,9 +102,8 @@ def test_a_run_whose_writer_is_gone_is_listed_as_interrupted(
     journal.append(RunStarted("r1", "f", 1.0, {}, {}, {}))
     journal.flush()
     list(writing.list())
-    assert [each["standing"] for each in json.loads(told("runs", "list", "--json").rpartition("exit")[0])] == [
-        "running"
-    ]
+    [listed] = json.loads(told("runs", "list", "--json").rpartition("exit")[0])
+    assert (listed["status"], listed["standing"]) == ("running", "running")
     writing.close()
     assert "interrupted" in told("runs", "list")
     assert "interrupted: nobody works on it any more" in told("runs", "show", "r1")
