@@ -328,9 +328,10 @@ CODES: Final[Mapping[str, Code]] = {
         "path outside of the project", "Paths in flows stay under the project's root.", "flow: ../../other.yaml"
     ),
     "FE504": Code(
-        "module that is not allowed",
+        "code that is not allowed",
         "`call` and its kin import only modules that the project file lists in `allow_calls`; without a project file, "
-        "only modules in the flow's folder.",
+        "only modules in the flow's folder. Of these they reach what the module defines, or lists in `__all__`: not "
+        "what it only imports from elsewhere, and no name that begins with an underscore.",
         "call: os:system",
     ),
     "FE505": Code("module not found", "The module is allowed, but no file of that name exists.", "call: toolz:search"),

@@ -60,7 +60,6 @@ def test_a_key_that_a_server_sends_back_is_told_nowhere(
         ["runs", "list", "--json"],
     ):
         assert main([*words, "--store", "runs.db"]) == 0, words
-    assert main(["doctor"]) in (0, 1)
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
     told = "".join(capfd.readouterr())
     assert "[hidden]" in told
