@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
@@ -94,6 +95,38 @@ def test_a_clock_that_was_set_back_keeps_nobody_waiting_for_it(connection: psyco
     query = b"SELECT turn FROM flowengine.turn_at('openai', 2, NULL, 60, 0, %s)"
     turns = [connection.execute(query, (now,)).fetchall()[0][0] for now in (5000.0, 5001.0, 1001.0, 1002.0)]
     assert turns == [5000.0, 5001.0, 1060.0, 1061.0]
+
+
+def test_sessions_that_ask_at_once_are_served_one_after_the_other(url: str) -> None:
+    times: list[float] = []
+
+    def ask() -> None:
+        query = b"SELECT wait FROM flowengine.take_turn('openai', NULL, '{}', 3, NULL, 60, 0)"
+        with psycopg.connect(url, autocommit=True) as connection:
+            for _ in range(20):
+                ((wait,),) = connection.execute(query).fetchall()
+                times.append(time.time() + wait)
+
+    with ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(ask) for _ in range(8)]:
+            done.result()
+    times.sort()
+    assert len(times) == 160
+    assert min(later - first for first, later in zip(times, times[3:], strict=False)) > 50
+
+
+def test_a_store_of_an_earlier_version_gets_the_table(url: str) -> None:
+    for statement in (
+        "DROP FUNCTION flowengine.take_turn, flowengine.turn_at, flowengine.slot_key",
+        "DROP TABLE flowengine.turn",
+        "UPDATE flowengine.version SET number = 1",
+    ):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+    store = PostgresStore(url)
+    assert list(store.list()) == []
+    store.close()
+    assert rows(url) == []
 
 
 # --- limits a minute ------------------------------------------------------------------------------
