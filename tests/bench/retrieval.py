@@ -83,8 +83,8 @@ def quoted() -> Quoted:
         heads = [each.text.partition("\n")[0].partition(" ") for each in fragments]
         named = [(label.rpartition(":")[0], name) for label, _, name in heads]
         files = list(dict.fromkeys(path for path, _ in named))
-        own = f"{library().folder.name}/{query.path}"
-        made.places.append(place(files, own) if (own, query.name) in named else math.inf)
+        is_there = (query.path, query.name) in named
+        made.places.append(place(files, query.path) if is_there else math.inf)
         made.lines.append(sum(each.text.count("\n") - 2 for each in fragments))
         made.tokens.append(count_tokens(joined(fragments)))
     return made
