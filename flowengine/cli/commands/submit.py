@@ -39,9 +39,12 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> date
 @click.option("-i", "--input", "pairs", multiple=True, metavar="KEY=VALUE", help="An input, as for `flowengine run`.")
 @click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
 @click.option("--queue", metavar="NAME", help="Which workers take it.  [default: default]")
-@click.option("--priority", type=int, default=0, metavar="N", help="The greater, the sooner.  [default: 0]")
+@click.option("--priority", type=int, metavar="N", help="The greater, the sooner.  [default: 0, or as before]")
 @click.option("--at", callback=_time, metavar="TIME", help="Not before: 2030-01-31T08:00, or 30m from now.")
 @click.option("--resume", "reference", metavar="RUN", help="Instead of FLOW: a run that is to go on in a worker.")
+@click.option(
+    "--allow-changed", is_flag=True, help="With --resume: also in a worker that has other versions of its functions."
+)
 @click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Nodes of the run in flight at once.")
 @click.option("--timeout", callback=duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h.")
@@ -51,9 +54,10 @@ def command(
     pairs: tuple[str, ...],
     file: str | None,
     queue: str | None,
-    priority: int,
+    priority: int | None,
     at: datetime | None,
     reference: str | None,
+    allow_changed: bool,
     model: str | None,
     concurrency: int | None,
     timeout: float | None,
@@ -61,11 +65,13 @@ def command(
 ) -> int:
     """Put a run of the flow in the file FLOW into a queue; its id is printed.
 
-    The flow's text goes with the run. What the flow names beside itself, Python code and other files, the
-    workers must have. The store has to be on PostgreSQL.
+    The flow's text goes with the run, with the flows that it runs as nodes and what the project says of models. What
+    it names beside that, Python code and other files, the workers must have. The store has to be on PostgreSQL.
     """
     if (flow is None) == (reference is None):
         raise click.UsageError("name a FLOW, or a run with --resume")
+    if allow_changed and reference is None:
+        raise click.UsageError("--allow-changed goes with --resume")
     settings = {"model": model, "concurrency": concurrency, "timeout": timeout}
     settings = {name: value for name, value in settings.items() if value is not None}
     if reference is not None and (pairs or file or settings):
@@ -78,9 +84,11 @@ def command(
         if reference is not None:
             run_id = place.find(reference)
             with results.alone():
-                anyio.run(partial(requeue, place, run_id, queue=queue, priority=priority, at=at))
+                anyio.run(
+                    partial(requeue, place, run_id, queue=queue, priority=priority, at=at, allow_changed=allow_changed)
+                )
         else:
-            when: dict[str, Any] = {"queue": queue or "default", "priority": priority, "at": at}
+            when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at}
             run_id = _submitted(place, str(flow), pairs, file, settings, when, results)
     results.line(run_id)
     return 0
