@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 from procrastinate import App
 from procrastinate.exceptions import AlreadyEnqueued
-from procrastinate.jobs import Job, Status
+from procrastinate.jobs import Job, JobDeferrer, Status
 
 from flowengine.journal.postgres import PostgresStore
 from flowengine.runners.queue import close_run
@@ -79,15 +79,23 @@ class Rescue:
         return [*stalled, *(unknown[each] for each, seen in self._unaccounted.items() if seen < since)]
 
     async def _replace(self, job: Job, epoch: int | None) -> None:
+        """Each step may be the last that we live to see, and others may take the same ones: the new job comes first,
+        and does not begin before the old one is gone. One that is left over finds nothing to do."""
         manager, run_id = self._app.job_manager, _run_of(job)
+        stopped: set[int | None] = set(await manager.list_jobs_to_abort_async(queue=self._queue))
+        if job.id not in stopped:
+            with suppress(AlreadyEnqueued):
+                await self._as_new(job).defer_async()
         if epoch is not None:
             await anyio.to_thread.run_sync(self._store.take_from, run_id, epoch)
-        stopped: set[int | None] = set(await manager.list_jobs_to_abort_async(queue=self._queue))
         if job.id in stopped:
-            await manager.finish_job(job, Status.ABORTED, delete_job=False)
             await close_run(self._store, run_id)
-            return
-        task = self._app.configure_task(
+            await manager.finish_job(job, Status.ABORTED, delete_job=False)
+        else:
+            await manager.finish_job(job, Status.FAILED, delete_job=True)
+
+    def _as_new(self, job: Job) -> JobDeferrer:
+        return self._app.configure_task(
             job.task_name,
             queue=job.queue,
             priority=job.priority,
@@ -96,13 +104,6 @@ class Rescue:
             task_kwargs=job.task_kwargs,
             allow_unknown=True,
         )
-        new: int | None = None
-        with suppress(AlreadyEnqueued):  # By another that looks, or looked and died.
-            new = await task.defer_async()
-        if new is None or await manager.list_jobs_async(id=job.id, status="doing"):
-            await manager.finish_job(job, Status.FAILED, delete_job=True)
-        else:  # Another was quicker, and its new job has begun already.
-            await manager.cancel_job_by_id_async(new, delete_job=True)
 
 
 def _run_of(job: Job) -> str:

@@ -6,6 +6,7 @@ and the tasks' concern.
 
 from __future__ import annotations
 
+import random
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection
@@ -80,7 +81,7 @@ class Staying:
 
     async def _look_again_and_again(self) -> None:
         while True:
-            await anyio.sleep(self._pause)
+            await anyio.sleep(self._pause * random.uniform(0.7, 1.3))  # Not in step with other workers.
             worker = self._worker.worker_id if self._worker else None
             try:
                 if worker is not None:  # The library's worker sends none any more while its last jobs end.

@@ -21,6 +21,7 @@ from flowengine.journal.postgres import PostgresStore
 from flowengine.runners import queue_plans
 from flowengine.runners.queue import opened, submit
 from flowengine.runners.queue_connection import PatientConnector
+from flowengine.runners.queue_rescue import Rescue
 from flowengine.runners.queue_tables import make_tables
 from flowengine.runners.queue_worker import Pace, work
 from tests.support.postgres import empty_database, server
@@ -45,6 +46,7 @@ WORKER = """
 import sys
 import anyio
 from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue_rescue import Rescue
 from flowengine.runners.queue_tables import make_tables
 from flowengine.runners.queue_worker import Pace, work
 async def main():
@@ -264,3 +266,21 @@ async def test_a_run_on_which_a_worker_stumbles_is_left_to_others(
         await until(is_over(store, run_id))
         tasks.cancel_scope.cancel()
     assert told[0] == f"run {run_id} is left to others: this worker stumbled (NameError: half an upgrade)"
+
+
+async def test_however_many_look_for_dead_workers_at_once_their_jobs_are_kept(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    plan, number = flow(tmp_path).plan, 12
+    for _ in range(number):
+        await submit(store, plan, {"seconds": 0})
+    async with opened(store, kind=PatientConnector) as app:
+        for _ in range(4):
+            execute(store, "SET search_path = flowengine_queue; UPDATE procrastinate_jobs SET status = 'doing'")
+            async with anyio.create_task_group() as tasks:
+                for _ in range(4):
+                    tasks.start_soon(Rescue(app, store, "default", stalled=0, pause=1).look)
+            waiting = execute(
+                store, "SELECT DISTINCT lock FROM flowengine_queue.procrastinate_jobs WHERE status = 'todo'"
+            )
+            assert len(waiting) == number
