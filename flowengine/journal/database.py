@@ -13,6 +13,7 @@ import os
 import shutil
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -67,6 +68,8 @@ _SETTINGS: Final[dict[Durability, str]] = {
     "process": "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000",
     "memory": "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000",
 }
+_LOG_HEADER: Final = 32
+"""Bytes of a log without any page."""
 _LOG_LIMIT: Final = 64 * 2**20
 """Bytes that the log keeps on disk after one very large commit."""
 
@@ -74,6 +77,7 @@ _LOG_LIMIT: Final = 64 * 2**20
 def connect(path: Path, durability: Durability, patience: float) -> sqlite3.Connection:
     """An open, checked and configured store; made where there is none. `patience` is in seconds."""
     try:
+        _save_log(path)
         make_private(path)
         connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     except OSError as error:
@@ -90,6 +94,13 @@ def connect(path: Path, durability: Durability, patience: float) -> sqlite3.Conn
         connection.close()
         raise
     return connection
+
+
+def _save_log(path: Path) -> None:
+    """SQLite takes a file of no or one byte for a new one, and deletes its log, which may hold every page of it."""
+    with suppress(OSError):
+        if os.path.getsize(path) <= 1 and os.path.getsize(f"{path}-wal") > _LOG_HEADER:
+            os.truncate(path, 4096)
 
 
 def _check(path: Path, connection: sqlite3.Connection, patience: float) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import random
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -30,9 +31,11 @@ __all__ = [
     "HEADER",
     "Remains",
     "borders",
+    "check_checkpoint",
     "check_cut",
     "check_database",
     "check_flipped",
+    "copied",
     "end_of",
     "remains_of",
     "rows",
@@ -96,6 +99,24 @@ def check_cut(folder: Path, remains: Remains, at: int, before: int = -1) -> int:
     return check_left(folder, remains, remains._replace(log=remains.log[:at]), f"the log cut at {at}", before)
 
 
+def check_checkpoint(folder: Path, remains: Remains, at: int) -> None:
+    """The power goes while the log is copied into the database: that ends anywhere, the log is whole."""
+    cut = remains._replace(database=copied(folder, remains)[:at])
+    left = check_left(folder, remains, cut, f"the database cut at {at}", len(remains.events))
+    assert left == len(remains.events), f"the database cut at {at}: the log was not read"
+
+
+def copied(folder: Path, remains: Remains) -> bytes:
+    """The database once it has what is in the log."""
+    path = folder / "copied.db"
+    if not path.exists():
+        path.write_bytes(remains.database)
+        Path(f"{path}-wal").write_bytes(remains.log)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(FULL)")
+    return path.read_bytes()
+
+
 def check_flipped(folder: Path, remains: Remains, at: int, bit: int) -> int:
     """The same with one bit of the log that is another."""
     log = bytearray(remains.log)
@@ -157,6 +178,7 @@ def check_database(folder: Path, whole: Remains, damaged: bytes, place: str) -> 
 def rows() -> Iterator[tuple[str, Callable[[Path], str]]]:
     """Each row's name, and what tries it in a folder and says what was seen."""
     yield "power cut: the log ends at every byte of its last three pages, and at every border", every_byte
+    yield "power cut: a database into which its log is copied ends at any byte", every_checkpoint
     yield "power cut: a bit of the log is another", every_flip
     yield "damage: the database file ends at every 7th byte of its last pages, or a bit is another", every_damage
 
@@ -191,6 +213,16 @@ def end_of(folder: Path, remains: Remains) -> int:
 def borders(end: int) -> list[int]:
     """Round the beginning of each frame of the log, and of its page."""
     return [at + near for at in range(HEADER, end, FRAME) for near in (-1, 0, 1, 24, 25)]
+
+
+def every_checkpoint(folder: Path) -> str:
+    with Nursery() as nursery:
+        remains = remains_of(nursery, folder / "whole")
+    size = len(copied(folder, remains))
+    cuts = [*range(600), *range(600, size - 2 * 4096, 61), *range(size - 2 * 4096, size + 1)]
+    for at in cuts:
+        check_checkpoint(folder, remains, at)
+    return f"{len(cuts)} cuts, all events each time"
 
 
 def every_flip(folder: Path) -> str:

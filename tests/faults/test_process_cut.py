@@ -13,9 +13,11 @@ from tests.faults.process_cut import (
     HEADER,
     Remains,
     borders,
+    check_checkpoint,
     check_cut,
     check_database,
     check_flipped,
+    copied,
     end_of,
     remains_of,
 )
@@ -37,6 +39,14 @@ def test_a_log_that_ends_anywhere_gives_what_was_committed_and_the_run_goes_on(
     assert left == sorted(left)
     assert left[0] == 0
     assert left[-1] == len(remains.events)
+
+
+def test_a_database_that_was_being_written_to_ends_anywhere_and_its_log_has_everything(
+    remains: Remains, tmp_path: Path
+) -> None:
+    size = len(copied(tmp_path, remains))
+    for at in (0, 1, 2, 99, 100, 511, 4095, *random.Random(4).sample(range(4096, size), 15)):
+        check_checkpoint(tmp_path, remains, at)
 
 
 def test_a_log_with_another_bit_gives_a_beginning_of_what_was_committed(remains: Remains, tmp_path: Path) -> None:
