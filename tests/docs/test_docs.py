@@ -11,6 +11,7 @@ import pytest
 import flowengine
 from flowengine.cli.main import main
 from flowengine.spec.reference import reference
+from tests.support.postgres import empty_database
 
 DOCS = Path(flowengine.__file__).parent / "docs"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -32,18 +33,31 @@ def test_the_tutorial_runs_as_it_stands(
     for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+    assert _run_blocks("tutorial.md", monkeypatch, capfd) >= 14
+
+
+def test_the_page_of_the_queue_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FLOWENGINE_STORE", empty_database())
+    monkeypatch.chdir(tmp_path)
+    assert _run_blocks("queue.md", monkeypatch, capfd) >= 7
+
+
+def _run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> int:
+    """How many commands were run."""
     ran = 0
-    for kind, text in BLOCK.findall((DOCS / "tutorial.md").read_text("utf-8")):
+    for kind, text in BLOCK.findall((DOCS / page).read_text("utf-8")):
         if kind == "yaml":
             first, _, rest = text.partition("\n")
             Path(first.removeprefix("# file: ")).write_text(rest, "utf-8")
         elif kind == "python":
-            exec(compile(text, "tutorial.md", "exec"), {})
+            exec(compile(text, page, "exec"), {})
         else:
             assert kind == "sh"
             for line in text.splitlines():
                 ran += _run(line, monkeypatch, capfd)
-    assert ran >= 14
+    return ran
 
 
 def _run(line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> int:
