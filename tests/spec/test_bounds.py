@@ -42,9 +42,7 @@ def calls_of(found: FlowBound) -> dict[str, int | None]:
 
 
 def test_what_documents_cost_to_embed_is_not_known_unless_a_stand_in_embeds_none() -> None:
-    node = (
-        "  a: {prompt: x, model: ours, context: [{retrieval: {store: i, embedding: openai/text-embedding-3-small}}]}"
-    )
+    node = "  a: {prompt: x, model: ours, context: [{retrieval: {store: i, embedding: openai/text-embedding-3-small}}]}"
     found = bound(node).most
     assert (found.calls, found.tokens, found.cost_usd, found.unpriced) == (None, None, None, frozenset())
     assert bound(node, model="offline").most.calls == 2
