@@ -13,7 +13,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import anyio
 import psycopg
@@ -37,6 +37,14 @@ nodes:
   e: {type: function, call: "steps:step", with: {text: "{{ nodes.d.output }} five"}}
 outputs:
   said: "{{ nodes.e.output }}"
+"""
+ASKS = """\
+flowengine: v1
+name: asks
+nodes:
+  ok: {type: approval, message: Go on?, expires: 168h, on_expire: "no", routes: {"yes": a, "no": b}}
+  a: {prompt: Yes., model: offline}
+  b: {prompt: No., model: offline}
 """
 STEPS = "async def step(text):\n    return text\n"
 
@@ -161,4 +169,67 @@ def drain() -> Row:
     return Row(name, statistics.median(ratios), 1.25, "×", (min(ratios), max(ratios)))
 
 
-ROWS = (drain,)
+def _seconds_until(store: PostgresStore, ids: list[str], status: str) -> float:
+    """Seconds until all of the runs have that status."""
+    begun, wanted = perf_counter(), set(ids)
+    while not wanted <= {run.run_id for run in store.list() if run.status == status}:
+        assert perf_counter() - begun < 300
+        sleep(0.02)
+    return perf_counter() - begun
+
+
+def _memory_of(process: subprocess.Popen[str]) -> float:
+    """Megabytes that are the process's own."""
+    rows = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(row.split()[1]) for row in rows if row.startswith("Private_")) / 1024
+
+
+def waiting() -> Row:
+    """What a worker of one slot grows by while 1,000 runs come to wait for people, each with a question that expires.
+
+    Then a further run is begun and ended at once, or it is no result.
+    """
+    name = f"{RUNS} runs that wait for people: memory of a worker"
+    reason = why_missing()
+    if reason is not None:
+        print(f"- {name}: skipped, {reason}")
+        return Row(f"{name} (skipped)", 0, 8.0, "MB")
+    store = PostgresStore(server(durable=True).database(), "full")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "asks.yaml").write_text(ASKS)
+        Path(folder, "five.yaml").write_text(FLOW)
+        Path(folder, "steps.py").write_text(STEPS)
+        program = OURS.replace("wait=False", "wait=True")
+        worker = subprocess.Popen(
+            [sys.executable, "-c", program, store.url, "1"], stdin=subprocess.PIPE, text=True, cwd=folder
+        )
+        try:
+            assert worker.stdin is not None
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+            grown = _grown(store, worker, Path(folder))
+        finally:
+            worker.terminate()
+            worker.wait(60)
+            store.close()
+    return Row(name, grown, 8.0, "MB")
+
+
+def _grown(store: PostgresStore, worker: subprocess.Popen[str], folder: Path) -> float:
+    from flowengine.runners.queue import submit, submit_many
+
+    asks, five = (Flow.from_yaml(folder / name).plan for name in ("asks.yaml", "five.yaml"))
+    first, ids = [f"w{each}" for each in range(100)], [f"r{each}" for each in range(RUNS)]
+    anyio.run(submit_many, store, asks, {each: {} for each in first})
+    _seconds_until(store, first, "waiting")
+    before = _memory_of(worker)
+    anyio.run(submit_many, store, asks, {each: {} for each in ids})
+    _seconds_until(store, ids, "waiting")
+    grown = _memory_of(worker) - before
+    took = _seconds_until(store, [anyio.run(submit, store, five, {})], "succeeded")
+    print(f"- beside them a run of five nodes took {took:.2f} s")
+    assert took < 5
+    return grown
+
+
+ROWS = (drain, waiting)
