@@ -31,8 +31,8 @@ class Cut:
         first, second = repeat.first, repeat.second
         if self.worker is not None and self.worker != owner_of(first):
             return self.worker == owner_of(second) and self._was_on_its_way(second)
-        ended = inf if first.answered is None else first.answered
-        return first.arrived <= min(self.at + RECORDED, self.until) and self.at - RECORDED < ended < second.arrived
+        was_in_flight = first.answered is None or first.answered > self.at - RECORDED
+        return was_in_flight and first.arrived <= min(self.at + RECORDED, self.until) and second.arrived > self.at
 
     def _was_on_its_way(self, request: Received) -> bool:
         """Whether a worker that was stopped sent it as the first thing when it went on."""

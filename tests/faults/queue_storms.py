@@ -23,7 +23,7 @@ ASKED = 1.0
 """What `Retry-After` says."""
 ATTEMPTS = 4
 """Requests for one completion, at most: a first one, and three more."""
-REASONS = ("429", "rate limit", "JSON", "connect", "Connection", "answer", "503")
+REASONS = ("429", "too many requests", "JSON", "connect", "Connection", "answer", "503")
 
 Storm = Callable[[World, random.Random], Any]
 
