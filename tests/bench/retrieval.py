@@ -155,11 +155,11 @@ def code_time() -> Row:
 
 
 def code_quoted() -> Row:
-    return missed("code: definition not in the lines of five files", quoted().places)
+    return missed("code: definition not in the lines of five files", quoted().places, 0.15)
 
 
 def code_quoted_rank() -> Row:
-    return distance("code: 1 - reciprocal rank of its lines' file", quoted().places)
+    return distance("code: 1 - reciprocal rank of its lines' file", quoted().places, 0.35)
 
 
 def code_quoted_lines() -> Row:
