@@ -187,7 +187,7 @@ class SQLiteStore:
         return self._writer().tables.runs() if self._is_there() else ()
 
     def abandoned(self) -> Collection[str]:
-        if not self.path.exists():
+        if not self._is_there():
             return ()
         owners = self._writer().tables.owners()
         ours = self._names()

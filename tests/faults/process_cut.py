@@ -177,7 +177,7 @@ def check_database(folder: Path, whole: Remains, damaged: bytes, place: str) -> 
 
 def rows() -> Iterator[tuple[str, Callable[[Path], str]]]:
     """Each row's name, and what tries it in a folder and says what was seen."""
-    yield "power cut: the log ends at every byte of its last three pages, and at every border", every_byte
+    yield "power cut: the log ends at every byte of its last two pages, and at every border", every_byte
     yield "power cut: a database into which its log is copied ends at any byte", every_checkpoint
     yield "power cut: a bit of the log is another", every_flip
     yield "damage: the database file ends at every 7th byte of its last pages, or a bit is another", every_damage
@@ -189,7 +189,7 @@ def every_byte(folder: Path) -> str:
         for durability in ("process", "full"):
             remains = remains_of(nursery, folder / durability, durability)
             end = end_of(folder, remains)
-            cuts = {*range(HEADER + 1), *borders(end), *range(end - 3 * FRAME, end + 1)}
+            cuts = {*range(HEADER + 1), *borders(end), *range(end - 2 * FRAME, end + 1)}
             before = 0
             for at in sorted(cuts):
                 left = check_cut(folder, remains, at, before if at % 25 else -1)

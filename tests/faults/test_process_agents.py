@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.faults.process_agents import check_moments, through_the_command_line
+from tests.faults.process_agents import check_moments
 
 
 def test_no_answer_is_paid_twice_when_the_process_is_killed(tmp_path: Path) -> None:
     check_moments(tmp_path, (1, 5, 9), (2, 7, 12))
-
-
-def test_nor_through_the_command_line_and_the_vendors_library(tmp_path: Path) -> None:
-    through_the_command_line(tmp_path)
