@@ -42,11 +42,16 @@ class Templated(Generic[A]):
 
 
 def _prepare(agent: A | Templated[A] | None) -> None:
-    """Open every model that an agent will ask, those of judge, router and context providers included."""
+    """Open every model that an agent will ask, those of judge, router and context providers included; and see that
+    there is a library for its MCP servers."""
     found = agent.prototype if isinstance(agent, Templated) else agent
     if isinstance(found, Agent):
         _prepare(found.evaluator)
         _prepare(found.router)
+        if found.tooling.servers:
+            from flowengine.tools.mcp_client import check_library  # Most agents name no server.
+
+            check_library()
         for provider in () if found.sources is None else found.sources.providers:
             provider.prepare_models(NamedModels(found.settings.surroundings))
     if found is not None:

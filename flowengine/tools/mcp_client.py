@@ -15,6 +15,7 @@ import importlib
 import os
 from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -28,7 +29,7 @@ from flowengine.tools.mcp_server import McpServer
 if TYPE_CHECKING:
     from flowengine.tools.mcp_owner import McpOwner
 
-__all__ = ["serve"]
+__all__ = ["check_library", "serve"]
 
 
 async def serve(servers: Iterable[McpServer], scope: RunScope, *, environ: Mapping[str, str] = os.environ) -> Served:
@@ -76,12 +77,22 @@ def _started_with(server: McpServer, environ: Mapping[str, str]) -> Hashable:
     return server.name, server.command, server.args, server.url, server.start_timeout, frozenset(values.items())
 
 
+def check_library() -> None:
+    """`DefinitionError` where the `mcp` library is not installed; nothing is loaded."""
+    if find_spec("mcp") is None:
+        raise _no_library("mcp")
+
+
 def _owner_type() -> type[McpOwner]:
     try:
         return importlib.import_module("flowengine.tools.mcp_owner").McpOwner
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("flowengine"):
             raise
-        raise DefinitionError(
-            f"MCP servers need the 'mcp' extra, and '{error.name}' is not installed: pip install 'flowengine[mcp]'"
-        ) from error
+        raise _no_library(error.name or "mcp") from error
+
+
+def _no_library(name: str) -> DefinitionError:
+    return DefinitionError(
+        f"MCP servers need the 'mcp' extra, and '{name}' is not installed: pip install 'flowengine[mcp]'"
+    )

@@ -18,6 +18,7 @@ from flowengine.journal.postgres import PostgresStore
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.queue import requeue, submit
 from flowengine.runners.queue_lacks import lacks_of
+from flowengine.tools import mcp_client
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import NAPS, await_node, drain, flow, of, status, stop, until, worker
 
@@ -47,6 +48,12 @@ nodes:
   yes_: {prompt: "Say {{ inputs.word }}", model: offline}
   no_: {prompt: "Say no", model: offline}
 outputs: {said: "{{ inputs.word }}"}
+"""
+ASKS_A_SERVER = """
+flowengine: v1
+name: ask
+nodes:
+  a: {prompt: Go., model: offline, mcp_servers: [{name: s, command: server}]}
 """
 FATAL = """
 import os, signal
@@ -231,3 +238,15 @@ async def test_a_run_that_was_put_back_again_and_again_is_not_given_up(store: Po
     os.chdir(home)
     told = await drain(store, takeovers=0)
     assert told[-1] == f"run {run_id} succeeded"
+
+
+async def test_a_run_that_needs_an_extra_is_left_to_a_worker_that_has_it(
+    store: PostgresStore, home: Path, away: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (home, away):
+        (folder / "flowengine.toml").write_text('allow_mcp = ["server"]\n')
+    write(home, ask=ASKS_A_SERVER)
+    await submit(store, Flow.from_yaml(home / "ask.yaml").plan, {})
+    monkeypatch.setattr(mcp_client, "find_spec", lambda name: None)
+    [told] = await drain(store)
+    assert "pip install 'flowengine[mcp]'" in told
