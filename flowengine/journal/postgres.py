@@ -238,9 +238,9 @@ class PostgresStore:
             for writer, _ in self._parts.values():
                 writer.is_leaving = True
 
-    def epochs(self, role: str, run_ids: Sequence[str]) -> Mapping[str, int]:
-        """Run → epoch, of those of the runs that somebody in that role writes."""
-        return self._tables.epochs(role, run_ids)
+    def held(self, role: str, run_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
+        """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
+        return self._tables.held(role, run_ids)
 
     def take_from(self, run_id: str, epoch: int) -> None:
         """Whoever writes the run in that epoch is superseded: for those who know that it is dead or hangs."""

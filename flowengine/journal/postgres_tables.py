@@ -90,13 +90,14 @@ class Tables:
         """Delete a run with its events; whether there was one. An error where its writer lives."""
         return self._database.run(partial(self._remove, run_id))
 
-    def epochs(self, role: str, run_ids: Sequence[str]) -> dict[str, int]:
-        """Of those of the runs that somebody in that role writes."""
+    def held(self, role: str, run_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
+        """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
         query = """
-            SELECT run_id, epoch FROM flowengine.run
+            SELECT run_id, epoch, NOT pg_try_advisory_xact_lock_shared(owner) FROM flowengine.run
             WHERE run_id = ANY(%s) AND owner IS NOT NULL AND starts_with(owner_name, %s)
         """
-        return dict(self._query(query, list(run_ids), f"{role} "))
+        rows = self._query(query, list(run_ids), f"{role} ")
+        return {run_id: (epoch, is_alive) for run_id, epoch, is_alive in rows}
 
     def take_from(self, run_id: str, epoch: int) -> None:
         """The run is nobody's, where it still has the writer of that epoch."""

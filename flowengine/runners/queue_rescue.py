@@ -35,9 +35,13 @@ _MISSED: Final = 3
 class Rescue:
     """`look` is called again and again, every `pause` seconds."""
 
-    def __init__(self, app: App, store: PostgresStore, queue: str, *, stalled: float, pause: float) -> None:
+    def __init__(
+        self, app: App, store: PostgresStore, queue: str, *, stalled: float, hanging: float, pause: float
+    ) -> None:
+        """Seconds after a worker's last heartbeat: `stalled` where its connection to the store is gone as well, and
+        `hanging` where that lives. A machine that is busy is late with heartbeats, and not dead."""
         self._app, self._store, self._queue = app, store, queue
-        self._stalled, self._pause = stalled, pause
+        self._stalled, self._hanging, self._pause = stalled, hanging, pause
         self._looked = monotonic()
         self._not_before = 0.0
         self._unaccounted: dict[int, float] = {}
@@ -58,18 +62,21 @@ class Rescue:
         lost = await self._lost(worker, in_hand)
         if lost and await anyio.to_thread.run_sync(self._store.is_settled, self._stalled):
             runs = [_run_of(job) for job in lost]
-            epochs = await anyio.to_thread.run_sync(self._store.epochs, WORKER, runs)
+            held = await anyio.to_thread.run_sync(self._store.held, WORKER, runs)
             still = {job.id for job in await self._lost(worker, in_hand)}
+            hanging = {job.id for job in await self._lost(worker, in_hand, self._hanging)}
             for job in lost:
-                if job.id in still:  # So whose epoch that is was lost when it was looked up.
-                    await self._replace(job, epochs.get(_run_of(job)))
+                epoch, is_alive = held.get(_run_of(job), (None, False))
+                if job.id in (hanging if is_alive else still):  # So whose epoch that is was lost when it was looked up.
+                    await self._replace(job, epoch)
                     rescued.append(_run_of(job))
         self._looked = monotonic()
         return rescued
 
-    async def _lost(self, worker: int | None, in_hand: Collection[int]) -> Sequence[Job]:
+    async def _lost(self, worker: int | None, in_hand: Collection[int], silent: float | None = None) -> Sequence[Job]:
+        """Jobs of workers that are silent for so long; and those that are said to be ours and are not."""
         manager = self._app.job_manager
-        stalled = await manager.get_stalled_jobs(queue=self._queue, seconds_since_heartbeat=self._stalled)
+        stalled = await manager.get_stalled_jobs(queue=self._queue, seconds_since_heartbeat=silent or self._stalled)
         if worker is None:
             return list(stalled)
         ours = await manager.list_jobs_async(queue=self._queue, status="doing", worker_id=worker)

@@ -37,7 +37,9 @@ class Pace:
     more: calls that are on their way end, so that they are not paid for twice. Then runs are interrupted."""
     heartbeat: float = 1.0
     stalled: float = 5.0
-    """After the last heartbeat of a worker, its runs are another's."""
+    """After the last heartbeat of a worker whose connection to the store is gone, too, its runs are another's."""
+    hanging: float = 15.0
+    """After the last heartbeat of any worker."""
     rescue: float = 1.0
     """Between two looks for such runs."""
     patience: float = 600.0
@@ -73,7 +75,7 @@ async def work(
         app = await stack.enter_async_context(opened(store, kind=PatientConnector))
         plans = Plans(environ, rates.limiter)
         task = RunTask(app, store, plans, takeovers=takeovers, busy=pace.busy, tell=tell)
-        rescue = Rescue(app, store, queue, stalled=pace.stalled, pause=pace.rescue)
+        rescue = Rescue(app, store, queue, stalled=pace.stalled, hanging=pace.hanging, pause=pace.rescue)
         await rescue.look()
         options = {
             "queues": [queue],
@@ -81,7 +83,7 @@ async def work(
             "wait": wait,
             "shutdown_graceful_timeout": pace.grace,
             "update_heartbeat_interval": pace.heartbeat,
-            "stalled_worker_timeout": pace.stalled,
+            "stalled_worker_timeout": pace.hanging,
             "fetch_job_polling_interval": pace.poll,
             "abort_job_polling_interval": pace.poll,
             "delete_jobs": "successful",

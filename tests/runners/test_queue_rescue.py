@@ -41,7 +41,7 @@ import anyio
 async def sleep(delay):
     await anyio.sleep(delay)
 """
-QUICK = Pace(grace=4, heartbeat=0.2, stalled=1.5, rescue=0.3, poll=0.2, busy=1)
+QUICK = Pace(grace=4, heartbeat=0.2, stalled=1.5, hanging=3, rescue=0.3, poll=0.2, busy=1)
 WORKER = """
 import sys
 import anyio
@@ -51,7 +51,7 @@ from flowengine.runners.queue_tables import make_tables
 from flowengine.runners.queue_worker import Pace, work
 async def main():
     store = PostgresStore(sys.argv[1], "full")
-    pace = Pace(grace=4, heartbeat=0.2, stalled=1.5, rescue=0.3, poll=0.2)
+    pace = Pace(grace=4, heartbeat=0.2, stalled=1.5, hanging=3, rescue=0.3, poll=0.2)
     await work(store, pace=pace, tell=lambda line: print(line, flush=True))
     store.close()
 anyio.run(main)
@@ -220,11 +220,12 @@ async def test_a_run_is_taken_from_nobody_but_the_worker_that_was_seen(
 ) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 0})
     journal = store.open(run_id)
-    assert store.epochs("worker", [run_id]) == {}
+    assert store.held("worker", [run_id]) == {}
     await journal.close()
     other.role = "worker"
     journal = other.open(run_id)
-    epoch = store.epochs("worker", [run_id])[run_id]
+    epoch, is_alive = store.held("worker", [run_id])[run_id]
+    assert is_alive
     store.take_from(run_id, epoch - 1)
     journal.append(RunResumed(time.time()))
     await journal.close()
@@ -279,7 +280,7 @@ async def test_however_many_look_for_dead_workers_at_once_their_jobs_are_kept(
             execute(store, "SET search_path = flowengine_queue; UPDATE procrastinate_jobs SET status = 'doing'")
             async with anyio.create_task_group() as tasks:
                 for _ in range(4):
-                    tasks.start_soon(Rescue(app, store, "default", stalled=0, pause=1).look)
+                    tasks.start_soon(Rescue(app, store, "default", stalled=0, hanging=0, pause=1).look)
             waiting = execute(
                 store, "SELECT DISTINCT lock FROM flowengine_queue.procrastinate_jobs WHERE status = 'todo'"
             )
