@@ -19,11 +19,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from io import StringIO
 
 import click
 
 from flowengine.cli.group import CommandTable
-from flowengine.cli.terminal import complain, safe
+from flowengine.cli.terminal import complain
 from flowengine.version import __version__
 
 __all__ = ["cli", "main"]
@@ -55,8 +56,9 @@ def _run(argv: Sequence[str]) -> int:
         complain("interrupted")
         return 130
     except click.ClickException as error:
-        error.message = safe(error.message)
-        error.show()
+        told = StringIO()
+        error.show(told)
+        complain(told.getvalue().rstrip("\n"))
         return error.exit_code
     except SystemExit as leaving:  # click's answer to a reader of --help that went away
         return leaving.code if isinstance(leaving.code, int) else 1
