@@ -43,23 +43,17 @@ class Plans:
         self._environ, self._limiters = environ, limiters
         self._known: dict[tuple[Any, ...], tuple[float, Plan]] = {}
 
-    def of(self, started: RunStarted) -> Plan:
-        """The plan of a run; `LackingError` where it cannot be built, or not be run, here."""
-        settings = started.settings
-        question = (
-            started.source,
-            started.path,
-            settings.get("folder"),
-            settings.get("model"),
-            repr(settings.get("baggage")),
-            repr(sorted(started.code.items())),
-        )
-        begun, plan = self._known.get(question, (0.0, None))
-        if plan is None or monotonic() - begun > _AGE:
-            plan = self._loaded(started)
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[question] = monotonic(), plan
+    def known(self, started: RunStarted) -> Plan | None:
+        """The plan of a run, where it was loaded a while ago."""
+        begun, plan = self._known.get(_question(started), (0.0, None))
+        return plan if monotonic() - begun < _AGE else None
+
+    def loaded(self, started: RunStarted) -> Plan:
+        """The plan of a run, made now; `LackingError` where it cannot be built, or not be run, here."""
+        plan = self._loaded(started)
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[_question(started)] = monotonic(), plan
         return plan
 
     def _loaded(self, started: RunStarted) -> Plan:
@@ -82,6 +76,19 @@ class Plans:
         except DefinitionError as error:
             raise LackingError(_told(error, started)) from error
         return plan
+
+
+def _question(started: RunStarted) -> tuple[Any, ...]:
+    """All that makes a plan what it is."""
+    settings = started.settings
+    return (
+        started.source,
+        started.path,
+        settings.get("folder"),
+        settings.get("model"),
+        repr(settings.get("baggage")),
+        repr(sorted(started.code.items())),
+    )
 
 
 def check_versions(plan: Plan, events: Sequence[Event]) -> None:

@@ -37,6 +37,7 @@ from flowengine.journal.classes import only_looking
 from flowengine.journal.postgres import PostgresJournal, PostgresStore
 from flowengine.journal.postgres_writer import HandedBackError
 from flowengine.nodes.plan import Plan
+from flowengine.runners import queue_loading
 from flowengine.runners.local import resume
 from flowengine.runners.queue import TASK, close_run, expiry_lock
 from flowengine.runners.queue_lacks import forget, note
@@ -203,7 +204,7 @@ class RunTask:
         deaths = deaths_of(events)
         if deaths.in_a_row > self._takeovers:
             raise RunError(_given_up(deaths, self._takeovers))
-        plan = self._plans.of(started)
+        plan = self._plans.known(started) or await self._loaded(started)
         if not how.allow_changed:
             check_versions(plan, events)
         if job.attempts:
@@ -218,6 +219,18 @@ class RunTask:
             self._tell(f"run {run_id} is left to others: this worker stumbled ({said})")
             raise _StumbledError(said) from error
         await self._end(run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({said})"))
+
+    async def _loaded(self, started: RunStarted) -> Plan:
+        """The plan, which is noted before: its code may take the worker with it."""
+        tries = await anyio.to_thread.run_sync(queue_loading.begin, self._store, started.run_id)
+        try:
+            if tries > self._takeovers:
+                raise RunError(
+                    f"given up after {self._takeovers} takeovers: each worker that loaded the flow's code died of it"
+                )
+            return self._plans.loaded(started)
+        finally:
+            await anyio.to_thread.run_sync(queue_loading.end, self._store, started.run_id)
 
     async def _end(self, run_id: str, error: FlowEngineError) -> None:
         """The run could not go on at all: who looks at it is told why."""

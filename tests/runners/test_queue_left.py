@@ -142,9 +142,12 @@ async def test_a_run_that_was_put_back_is_not_taken_again_at_once(store: Postgre
     await submit(store, flow(home).plan, {})
     assert len(await drain(store)) == 1
     with psycopg.connect(store.url) as connection:
-        query = "SELECT scheduled_at > now() + interval '0.2 s', attempts FROM flowengine_queue.procrastinate_jobs"
-        assert connection.execute(query).fetchall() == [(True, 1)]
-    assert await drain(store) == []
+        connection.execute("SET search_path = flowengine_queue")
+        put_back = "SELECT max(at) FROM procrastinate_events WHERE type = 'deferred_for_retry'"
+        query = f"SELECT extract(epoch FROM scheduled_at - ({put_back})), attempts FROM procrastinate_jobs"
+        ((pause, attempts),) = connection.execute(query.encode()).fetchall()
+    assert 0.4 < pause <= 1
+    assert attempts == 1
 
 
 async def test_a_run_that_asks_for_a_module_which_is_not_allowed_here_is_left(
@@ -227,6 +230,19 @@ async def test_a_run_that_its_workers_die_of_is_given_up(store: PostgresStore, h
     assert finished.error.message.startswith("given up after 1 takeovers, last in node 'sleep'")
     assert f"run {run_id} failed: given up after 1 takeovers" in said
     assert [event.node for event in of(NodeFinished, store.events(run_id))] == ["first"]
+
+
+async def test_a_run_whose_code_kills_whoever_loads_it_is_given_up(store: PostgresStore, home: Path) -> None:
+    run_id = await submit(store, flow(home).plan, {})
+    (home / "naps.py").write_text(f"import os\nos.kill(os.getpid(), 9)\n{NAPS}")
+    process = worker(store, home, takeovers=0)
+    with anyio.fail_after(40):
+        assert await anyio.to_thread.run_sync(process.wait) == -signal.SIGKILL
+    process.communicate()
+    process = worker(store, home, takeovers=0)
+    await until(store, run_id, "failed")
+    said, _ = stop(process, signal.SIGTERM)
+    assert "given up after 0 takeovers: each worker that loaded the flow's code died of it" in said
 
 
 async def test_a_run_that_was_put_back_again_and_again_is_not_given_up(store: PostgresStore, home: Path) -> None:
