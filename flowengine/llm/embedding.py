@@ -15,7 +15,13 @@ from flowengine.errors import ModelConfigError, TransientModelError
 from flowengine.llm import litellm_import
 from flowengine.llm.detect import connection_to, detect
 from flowengine.llm.litellm_errors import as_model_error, tellable
-from flowengine.llm.litellm_import import LITELLM_LOOP, mute_background_logging, silence_warnings, wait_for_litellm
+from flowengine.llm.litellm_import import (
+    LITELLM_LOOP,
+    litellm_loaded,
+    mute_background_logging,
+    silence_warnings,
+    wait_for_litellm,
+)
 from flowengine.llm.litellm_reply import read_vectors
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Model, Reply, Request
@@ -116,15 +122,15 @@ class LiteLLMEmbedding:
         self._model = f"{prefix or provider}/{name}"
         self._settings = dict(settings or {})
 
-    async def ready(self) -> Any:
-        """litellm, loaded; a call made from now on goes out at once."""
-        silence_warnings()
-        return litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
+    async def ready(self) -> None:
+        """Load what a first call would wait for: one that is made from now on goes out at once."""
+        await litellm_loaded()
 
     async def complete(self, request: Request) -> Reply:
         """A vector for each of the messages."""
         check_outbound(self._full_name, self._settings)
-        litellm = await self.ready()
+        silence_warnings()
+        litellm = litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
         texts = [each.content for each in request.messages]
         started = time.perf_counter()
 

@@ -26,6 +26,7 @@ from flowengine.llm.import_thread import ImportThread
 
 __all__ = [
     "LITELLM_LOOP",
+    "litellm_loaded",
     "litellm_ready",
     "mute_background_logging",
     "preload",
@@ -37,6 +38,7 @@ _lock: Final = threading.Lock()
 _import: Future[Any] | None = None
 _thread: ImportThread | None = None
 _ready: Any = None
+_all_loaded: Final[Future[None]] = Future()
 
 _OWN_WARNINGS: Final = (
     (r"", r"litellm(\.|$)"),
@@ -59,6 +61,18 @@ def litellm_ready() -> Any | None:
 async def wait_for_litellm() -> Any:
     """The module, imported now unless it is; runs in an asyncio loop."""
     return await asyncio.shield(asyncio.wrap_future(_begin()))
+
+
+async def litellm_loaded() -> None:
+    """Load litellm, with all that the first call to most vendors would wait for; from any event loop."""
+
+    async def wait() -> None:
+        await wait_for_litellm()
+        await asyncio.shield(asyncio.wrap_future(_all_loaded))
+
+    if not _all_loaded.done():
+        silence_warnings()
+        await LITELLM_LOOP.call(wait)
 
 
 def _begin() -> Future[Any]:
@@ -88,6 +102,8 @@ def _do_import(future: Future[Any]) -> None:
         broken = ModelConfigError(f"litellm, through which models are called, cannot be imported: {error}")
         broken.__cause__ = error
         future.set_exception(broken)
+    finally:
+        _all_loaded.set_result(None)
 
 
 def silence_warnings() -> None:

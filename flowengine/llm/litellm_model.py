@@ -18,7 +18,13 @@ import anyio
 from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.llm import litellm_import
 from flowengine.llm.litellm_errors import as_model_error, tellable
-from flowengine.llm.litellm_import import LITELLM_LOOP, mute_background_logging, silence_warnings, wait_for_litellm
+from flowengine.llm.litellm_import import (
+    LITELLM_LOOP,
+    litellm_loaded,
+    mute_background_logging,
+    silence_warnings,
+    wait_for_litellm,
+)
 from flowengine.llm.litellm_reply import PieceCollector, read_reply
 from flowengine.llm.messages import as_dict
 from flowengine.llm.model import Reply, Request
@@ -50,13 +56,17 @@ class LiteLLMModel:
         """Start loading litellm in the background, for a call that will come."""
         litellm_import.preload()
 
+    async def ready(self) -> None:
+        """Load what a first call would wait for: one that is made from now on goes out at once."""
+        await litellm_loaded()
+
     async def supports_schema(self) -> bool:
         """Whether litellm knows that the vendor follows a JSON Schema by itself."""
-        return self._follows_schemas(await self.ready())
+        return self._follows_schemas(await self._litellm())
 
     async def complete(self, request: Request) -> Reply:
         self._check_outbound(request)
-        litellm = await self.ready()
+        litellm = await self._litellm()
         started = time.perf_counter()
         arguments = self._arguments(litellm, request)
 
@@ -75,7 +85,7 @@ class LiteLLMModel:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         self._check_outbound(request)
-        litellm = await self.ready()
+        litellm = await self._litellm()
         send, receive = anyio.create_memory_object_stream[str | Reply](math.inf)
         post = post_to_this_loop()
         started = time.perf_counter()
@@ -121,8 +131,7 @@ class LiteLLMModel:
     def _check_outbound(self, request: Request) -> None:
         check_outbound(self._full_name, self._settings, request.extra)
 
-    async def ready(self) -> Any:
-        """litellm, loaded; a call made from now on goes out at once."""
+    async def _litellm(self) -> Any:
         silence_warnings()
         return litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
 

@@ -183,3 +183,25 @@ def test_a_vendor_has_one_limiter_in_a_process() -> None:
 def test_a_limit_below_one_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is at least 1, not 0"):
         RateLimits(**{name: 0})
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_model_loads_what_it_needs_before_it_asks_for_its_turn(is_streamed: bool) -> None:
+    order: list[str] = []
+
+    class Loading(ScriptedModel):
+        async def ready(self) -> None:
+            order.append("ready")
+
+    class Watched(RateLimiter):
+        def turn(self, tokens: int) -> Any:
+            order.append("turn")
+            return super().turn(tokens)
+
+    model = RateLimitedModel(Loading(["x"]), Watched(RateLimits(max_parallel=1)))
+    if is_streamed:
+        async with model.stream(REQUEST):
+            pass
+    else:
+        await model.complete(REQUEST)
+    assert order == ["ready", "turn"]
