@@ -26,6 +26,8 @@ __all__ = ["soak"]
 
 CONCURRENT = 200
 WORKERS = 4
+SLOTS = 128
+"""Of each worker: enough where half of them are away."""
 LATENCY = (5.0, 15.0)
 EVERY = (8.0, 15.0)
 """Seconds between two faults."""
@@ -33,7 +35,6 @@ GROWTH = 0.05
 """Of the memory, from the first third to the last."""
 WARM_UP = 0.25
 """Of the time, in which everything is used for the first time."""
-TAKEN_OVER = 10.0
 
 
 class Sample(NamedTuple):
@@ -124,7 +125,7 @@ class Soak:
                 victim.send(signal.SIGCONT)
             self.cuts.append(Cut(at, time.time(), victim.number))
 
-        self._later.append((time.monotonic() + self.chance.uniform(1.0, 12.0), go_on))
+        self._later.append((time.monotonic() + self.chance.uniform(1.0, 25.0), go_on))
 
     def crash(self) -> None:
         at = time.time()
@@ -198,7 +199,7 @@ def soak(minutes: float, seed: int) -> str:
     """Two hundred runs at once, kept up over four workers, with faults at random: none lost, none stuck, all flat."""
     chance = random.Random(seed)
     weather = Weather(random.Random(seed + 1))
-    with World(responder=weather.answer, concurrency=64, flow=patient_flow()) as world:
+    with World(responder=weather.answer, concurrency=SLOTS, flow=patient_flow()) as world:
         weather.world = world
         world.start(WORKERS)
         world.ready()
