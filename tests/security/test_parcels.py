@@ -14,6 +14,8 @@ from flowengine.engine.events import RunStarted
 from flowengine.errors import JournalError
 from flowengine.journal.codec import decode, decode_value, encode
 from flowengine.journal.stores import open_store
+from flowengine.llm.rate import limiter_for
+from flowengine.runners.queue_plans import LackingError, Plans
 
 STDLIB = str(Path(os.__file__).parent)
 EVIL = """flowengine: v1
@@ -52,6 +54,25 @@ def test_a_run_from_elsewhere_runs_no_command_when_it_is_resumed(
     assert main(["resume", "r1", "--store", "runs.db"]) == 2
     assert "FE505" in capfd.readouterr().err
     assert not list(here.rglob("owned"))
+
+
+@pytest.mark.parametrize(
+    "baggage",
+    [
+        None,
+        {"path": f"..{STDLIB}/flow.yaml"},
+        {"path": f"{STDLIB}/flow.yaml"},
+        {"path": "flow.yaml", "project": {"allow_calls": ["os"], "pythonpath": [STDLIB]}},
+        {"path": "link/flow.yaml", "project": {"root": STDLIB, "file": None}},
+    ],
+)
+def test_a_worker_runs_no_command_that_a_submitted_run_brings(baggage: Any, here: Path) -> None:
+    (here / "link").symlink_to(STDLIB)
+    given = {"folder": STDLIB} | ({} if baggage is None else {"baggage": baggage})
+    started = RunStarted("r1", "evil", 1.0, {}, {}, {}, path="flow.yaml", source=EVIL, settings=given)
+    with pytest.raises(LackingError, match="FE505"):
+        Plans({}, limiter_for).loaded(started)
+    assert not list(here.glob("owned"))
 
 
 def test_a_run_from_elsewhere_does_not_name_a_flow_of_this_machine(
