@@ -31,7 +31,15 @@ ROWS = {
 }
 """Name → module and function, and how many times by default."""
 
-PROCESSES = ("process_killed", "process_agents", "process_disk", "process_cut", "process_signals", "process_model")
+PROCESSES = (
+    "process_killed",
+    "process_agents",
+    "process_disk",
+    "process_cut",
+    "process_signals",
+    "process_clock",
+    "process_model",
+)
 """Names that are modules, each with rows of its own: faults of a single process."""
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment, once and twice; two resumes at once; a clock that jumps.
+"""Ctrl-C and SIGTERM at any moment, once and twice; two resumes at once.
 
 A signal ends a run in order: what it started is gone, the record says where it was, and the next command goes on
 from there. Twice ends it at once, and nothing that it started outlives it. The subprocesses are real ones: a
@@ -7,12 +7,10 @@ server that speaks the Model Context Protocol, and a script of a skill.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -37,7 +35,6 @@ from tests.faults.process_killed import load_all
 from tests.faults.process_nursery import INTERRUPTED_EARLY, ROOT, Ended, Nursery, command
 
 __all__ = [
-    "check_clock",
     "check_interrupted",
     "check_orphans",
     "check_resumed_twice",
@@ -221,82 +218,6 @@ def check_resumed_twice(nursery: Nursery, folder: Path, rivals: int = 2) -> None
     assert isinstance(events[-1], RunFinished)
 
 
-# --- a clock that jumps -------------------------------------------------------------------------
-
-DAY: Final = 86_400
-
-LAUNCH: Final = """
-import os, sys, time
-
-real = time.time
-
-def jumping():
-    try:
-        with open("clock") as file:
-            return real() + float(file.read() or 0)
-    except FileNotFoundError:
-        return real()
-
-time.time = jumping  # before anything else has taken it
-from flowengine.cli.main import main
-sys.argv = ["flowengine", *sys.argv[1:]]
-sys.exit(main())
-"""
-
-JUMPS: Final = """
-flowengine: v1
-name: jumps
-limits: {timeout: 30s}
-nodes:
-  a: {type: function, call: "steps:jump", with: {days: 1}, timeout: 20s}
-  b: {type: function, call: "steps:jump", with: {days: -2}, needs: [a], timeout: 20s}
-  c:
-    type: function
-    call: steps:jump
-    with: {days: 0}
-    needs: [b]
-    timeout: 20s
-    retry: {attempts: 2}
-outputs: {end: "{{ nodes.c.output }}"}
-"""
-
-JUMP_STEPS: Final = """
-import os, time
-
-def jump(days):
-    with open("new clock", "w") as file:
-        file.write(str(days * 86400))
-    os.replace("new clock", "clock")
-    if days == 0 and not os.path.exists("failed"):
-        open("failed", "w").close()
-        raise ConnectionError("once")
-    time.sleep(0.05)
-    return days
-"""
-
-
-def check_clock(folder: Path) -> None:
-    """A day forward and two back while a run is at work, and again before it is looked at."""
-    folder.joinpath("jumps.yaml").write_text(JUMPS)
-    folder.joinpath("steps.py").write_text(JUMP_STEPS)
-    begun = time.monotonic()
-    ended = launched(folder, "run", "jumps.yaml", "--run-id", "r1", "--json", *STORE)
-    took = time.monotonic() - begun
-    assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert told["outputs"] == {"end": 0}
-    assert 0.15 <= told["seconds"] <= took
-    assert all(0.04 < node["seconds"] < took for node in told["nodes"].values()), told["nodes"]
-    at = [event.at for event in events_of(folder)]
-    assert at == sorted(at), "times went back"
-
-
-def launched(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    words = [sys.executable, "-c", LAUNCH, *argv]
-    return subprocess.run(words, cwd=folder, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
-
-
 # --- the table ----------------------------------------------------------------------------------
 
 
@@ -305,7 +226,6 @@ def rows() -> Iterator[tuple[str, Callable[[Path], str]]]:
     yield "Ctrl-C and SIGTERM at random moments, once and twice", random_moments
     yield "Ctrl-C and SIGTERM while a server or a script is at work, once and twice: no orphans", orphans
     yield "several resumes of one run at once, twenty times", rivals
-    yield "a clock that jumps a day forward and two back while a run is at work", clocks
 
 
 def random_moments(folder: Path) -> str:
@@ -338,8 +258,3 @@ def rivals(folder: Path) -> str:
             place.mkdir()
             check_resumed_twice(nursery, place, 2 + each % 3)
     return "one owner each time"
-
-
-def clocks(folder: Path) -> str:
-    check_clock(folder)
-    return "durations as they were, times in order"

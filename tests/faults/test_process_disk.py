@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.faults.process_disk import (
-    can_mount,
     check_full,
     check_locked_out,
     check_read_only,
@@ -18,6 +17,7 @@ from tests.faults.process_disk import (
     read_only_files,
 )
 from tests.faults.process_killed import load_all
+from tests.faults.process_mounts import can_mount
 from tests.faults.process_nursery import Nursery, shared
 from tests.support.require import missing
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.process_clock import check_clock
 from tests.faults.process_killed import load_all
 from tests.faults.process_nursery import Nursery, shared
-from tests.faults.process_signals import check_clock, check_interrupted, check_orphans, check_resumed_twice
+from tests.faults.process_signals import check_interrupted, check_orphans, check_resumed_twice
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
