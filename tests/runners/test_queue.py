@@ -282,17 +282,20 @@ def test_submitting_to_a_file_is_refused_and_writes_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "runs.db").exists()
 
 
-def test_the_commands_submit_work_and_cancel(store: PostgresStore, tmp_path: Path) -> None:
+def test_the_commands_submit_work_and_cancel(
+    store: PostgresStore, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLOWENGINE_STORE", store.url)
     flow(tmp_path)
-    submitted = command(tmp_path, store.url, "submit", "flow.yaml", "-i", "seconds=0.1", "--priority", "3")
-    run_id = submitted.stdout.strip()
-    assert submitted.returncode == 0, submitted.stderr
-    later = command(tmp_path, store.url, "submit", "flow.yaml", "--at", "30m").stdout.strip()
-    worked = command(tmp_path, store.url, "worker", "--until-idle", "--concurrency", "2")
-    assert worked.returncode == 0, worked.stderr
-    assert worked.stderr.splitlines()[1:] == [f"run {run_id} begins: sleep", f"run {run_id} succeeded"]
-    assert command(tmp_path, store.url, "cancel", later).stderr == f"run {later} is cancelled\n"
-    assert command(tmp_path, store.url, "cancel", later).returncode == 1
+    assert main(["submit", "flow.yaml", "-i", "seconds=0.1", "--priority", "3"]) == 0
+    assert main(["submit", "flow.yaml", "--at", "30m"]) == 0
+    run_id, later = capfd.readouterr().out.split()
+    assert main(["worker", "--until-idle", "--concurrency", "2", "--takeovers", "3"]) == 0
+    told = capfd.readouterr().err.splitlines()
+    assert told[1:] == [f"run {run_id} begins: sleep", f"run {run_id} succeeded"]
+    assert main(["cancel", later]) == 0
+    assert capfd.readouterr().err == f"run {later} is cancelled\n"
+    assert main(["cancel", later]) == 1
     assert [status(store, each) for each in (run_id, later)] == ["succeeded", "cancelled"]
 
 
