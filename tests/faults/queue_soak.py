@@ -106,7 +106,7 @@ class Soak:
     def measure(self) -> None:
         measured = self.world.workers[0]
         assert measured.is_alive, f"the worker that nobody disturbed has ended: {measured.said[-2000:]}"
-        self.samples.append(Sample(time.monotonic(), measured.memory(), measured.descriptors()))
+        self.samples.append(Sample(time.monotonic(), measured.memory(), measured.descriptors(self.world.models.port)))
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Soak:
             f"{len(paid)} completions, {len(found)} paid twice, {len(wrong)} of them without need",
             f"taken over in {self.taken_over()}",
             f"memory of the undisturbed worker: {self.flat('memory', 2**20, 'MiB')}",
-            f"its open files: {self.flat('descriptors', 1, '')}",
+            f"its open files, but for calls in flight: {self.flat('descriptors', 1, '')}",
         ]
         print("\n    ".join(["", *lines]), flush=True)
         assert not wrong, "; ".join(map(str, wrong[:5]))
