@@ -149,6 +149,8 @@ async def requeue(
     """
     with only_looking():
         events: Any = store.events(run_id)
+    if events[0].source is None:
+        raise DefinitionError(f"run {run_id} is of a flow made of Python objects, which no worker has")
     settings: Mapping[str, Any] = events[0].settings
     place = queue or settings.get("queue", "default")
     rank = settings.get("priority", 0) if priority is None else priority

@@ -8,7 +8,7 @@ die of is ended.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from time import time
 from typing import Any, Final, NamedTuple, NoReturn
@@ -65,6 +65,13 @@ class _How(NamedTuple):
     """Only where it still waits for a person: what it asked has expired."""
     allow_changed: bool = False
 
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> _How:
+        unknown = ", ".join(sorted(said.keys() - set(cls._fields)))
+        if unknown:
+            raise LackingError(f"the FlowEngine that knows what '{unknown}' means for a job")
+        return cls(**said)
+
     def is_done(self, ended: RunStatus | None, length: int) -> bool:
         """Whether there is nothing to do: the run has ended since, by a job that did not live to say so."""
         if ended == "succeeded":
@@ -91,9 +98,8 @@ class _Again(BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, _PutBackError):
             return RetryDecision(retry_at=datetime.now(UTC))
-        if isinstance(
-            exception, LackingError | _StumbledError
-        ):  # Ever later, and not in step with other workers that lack it too.
+        if isinstance(exception, LackingError | _StumbledError):
+            # Ever later, and not in step with other workers that lack it too.
             seconds = min(_FIRST * 2 ** min(job.attempts, 16), _LONGEST) * random.uniform(0.5, 1.0)
             return RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=seconds))
         if isinstance(exception, StoreUnavailableError):  # Another writes it, or the store is away for a while.
@@ -125,14 +131,14 @@ class RunTask:
         assert context.job.id is not None  # It comes from the queue.
         self.in_hand.add(context.job.id)
         try:
-            await self._worked(context, run_id, _How(**how))
+            await self._worked(context, run_id, how)
         finally:
             self.in_hand.discard(context.job.id)
 
-    async def _worked(self, context: JobContext, run_id: str, how: _How) -> None:
+    async def _worked(self, context: JobContext, run_id: str, how: Mapping[str, Any]) -> None:
         """One job: the run goes on until it ends, waits, or is stopped."""
         try:
-            run = await self._run(run_id, how, context.job)
+            run = await self._run(run_id, _How.of(how), context.job)
         except HandedBackError:
             await close_run(self._store, run_id)
             self._put_back(run_id)
@@ -230,7 +236,8 @@ class RunTask:
                 )
             return self._plans.loaded(started)
         finally:
-            await anyio.to_thread.run_sync(queue_loading.end, self._store, started.run_id)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(queue_loading.end, self._store, started.run_id)
 
     async def _end(self, run_id: str, error: FlowEngineError) -> None:
         """The run could not go on at all: who looks at it is told why."""

@@ -46,10 +46,7 @@ class _Disk:
     def text(self, path: Path) -> str | Diagnostic:
         file = str(path)
         try:
-            size = path.stat().st_size
-            if size > MAX_BYTES:
-                return Diagnostic("FE102", f"the file has {size:,} bytes; it may have {MAX_BYTES:,}", file, 1, 1)
-            return decode(path.read_bytes(), file)
+            return _too_large(path.stat().st_size, file) or decode(path.read_bytes(), file)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             return Diagnostic("FE101", f"cannot read the file: {reason}", file)
@@ -79,7 +76,14 @@ class BroughtFiles:
         found = self._texts.get(below(self._root, path))
         if found is None:
             return Diagnostic("FE101", "the run has not brought the file", str(path))
-        return decode(found.encode("utf-8", "surrogatepass"), str(path))
+        data = found.encode("utf-8", "surrogatepass")
+        return _too_large(len(data), str(path)) or decode(data, str(path))
+
+
+def _too_large(size: int, file: str) -> Diagnostic | None:
+    if size <= MAX_BYTES:
+        return None
+    return Diagnostic("FE102", f"the file has {size:,} bytes; it may have {MAX_BYTES:,}", file, 1, 1)
 
 
 def below(root: Path, path: Path) -> str:

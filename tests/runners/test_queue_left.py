@@ -266,3 +266,20 @@ async def test_a_run_that_needs_an_extra_is_left_to_a_worker_that_has_it(
     monkeypatch.setattr(mcp_client, "find_spec", lambda name: None)
     [told] = await drain(store)
     assert "pip install 'flowengine[mcp]'" in told
+
+
+async def test_a_job_that_says_more_than_this_worker_knows_is_left(
+    store: PostgresStore, home: Path, away: Path
+) -> None:
+    run_id = await submit(store, flow(home).plan, {})
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        connection.execute("SET search_path = flowengine_queue")
+        connection.execute("""UPDATE procrastinate_jobs SET args = args || '{"gently": true}'""")
+    [told] = await drain(store)
+    assert told.startswith(f"run {run_id} is left to others: this worker lacks the FlowEngine that knows what 'gently'")
+
+
+async def test_a_run_of_python_objects_is_not_put_into_a_queue(store: PostgresStore) -> None:
+    await Flow("f", {"a": FunctionNode(print)}).run(store=store, run_id="r1")
+    with pytest.raises(DefinitionError, match="made of Python objects, which no worker has"):
+        await requeue(store, "r1")

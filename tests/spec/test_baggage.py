@@ -126,6 +126,14 @@ def test_a_file_that_was_not_brought_is_a_problem_of_its_node(home: Path, away: 
         load_plan(path, text=MAIN, project=project, files=files)
 
 
+def test_a_file_that_is_too_large_is_not_read(home: Path, away: Path) -> None:
+    bag = packed(home)
+    bag["files"]["leaf.yaml"] = "#" * 10_000_000
+    path, project, files = unpacked(bag, away / "main.yaml", find_project(away))
+    with pytest.raises(FlowError, match="FE102"):
+        load_plan(path, text=MAIN, project=project, files=files)
+
+
 def test_what_may_do_harm_is_the_machines_own(home: Path, away: Path) -> None:
     own = find_project(away)
     project = unpacked(packed(home), away / "main.yaml", own).project
