@@ -106,6 +106,19 @@ async def test_closing_commits_what_is_left(store: JournalStore) -> None:
     assert len(store.events("r1")) == 2
 
 
+async def test_a_run_that_nobody_writes_any_more_is_told_until_it_has_ended(store: JournalStore) -> None:
+    journal = store.create("r1")
+    await commit(journal, started("r1"))
+    assert list(store.abandoned()) == []
+    await journal.close()
+    assert list(store.abandoned()) == ["r1"]
+    journal = store.open("r1")
+    assert list(store.abandoned()) == []
+    await commit(journal, RunFinished(2.0, "failed"))
+    await journal.close()
+    assert list(store.abandoned()) == []
+
+
 async def test_a_closed_journal_takes_nothing(store: JournalStore) -> None:
     journal = store.create("r1")
     await commit(journal, started("r1"))
