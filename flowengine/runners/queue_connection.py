@@ -24,7 +24,7 @@ __all__ = ["PatientConnector"]
 T = TypeVar("T")
 
 _FIRST: Final = 0.2
-_LONGEST: Final = 5.0
+_LONGEST: Final = 2.0
 _POOL: Final[dict[str, Any]] = {"timeout": 5.0, "reconnect_timeout": 5.0}
 """Seconds after which the pool stops trying, so that whoever waits for it decides when the next try is."""
 

@@ -42,6 +42,8 @@ class Rescue:
         `hanging` where that lives. A machine that is busy is late with heartbeats, and not dead."""
         self._app, self._store, self._queue = app, store, queue
         self._stalled, self._hanging, self._pause = stalled, hanging, pause
+        self._settled = 2 * stalled
+        """After the server was away: then workers are late, and come back one by one."""
         self._looked = monotonic()
         self._not_before = 0.0
         self._unaccounted: dict[int, float] = {}
@@ -54,13 +56,13 @@ class Rescue:
         """
         now = monotonic()
         if now - self._looked > _MISSED * self._pause + self._stalled / 2:
-            self._not_before = now + self._stalled
+            self._not_before = now + self._settled
         if now < self._not_before:
             self._looked = now
             return []
         rescued: list[str] = []
         lost = await self._lost(worker, in_hand)
-        if lost and await anyio.to_thread.run_sync(self._store.is_settled, self._stalled):
+        if lost and await anyio.to_thread.run_sync(self._store.is_settled, self._settled):
             runs = [_run_of(job) for job in lost]
             held = await anyio.to_thread.run_sync(self._store.held, WORKER, runs)
             still = {job.id for job in await self._lost(worker, in_hand)}

@@ -36,7 +36,7 @@ class Pace:
     """That runs have when the worker is told to stop. For the first half they go on, in the second they begin nothing
     more: calls that are on their way end, so that they are not paid for twice. Then runs are interrupted."""
     heartbeat: float = 1.0
-    stalled: float = 5.0
+    stalled: float = 3.5
     """After the last heartbeat of a worker whose connection to the store is gone, too, its runs are another's."""
     hanging: float = 15.0
     """After the last heartbeat of any worker."""
