@@ -200,10 +200,9 @@ def test_settings_that_are_none_are_refused(tmp_path: Path) -> None:
         unpacked(bag, tmp_path / "f.yaml", Project(tmp_path))
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
+PLAIN = st.none() | st.booleans() | st.integers() | st.text()
+FLAT = PLAIN | st.lists(PLAIN) | st.dictionaries(st.text(), PLAIN)
+JSON = FLAT | st.lists(FLAT) | st.dictionaries(st.text(), FLAT)
 
 
 @given(
