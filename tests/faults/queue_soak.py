@@ -170,7 +170,7 @@ class Soak:
             f"its open files, but for calls in flight: {self.flat('descriptors', 1, '')}",
         ]
         print("\n    ".join(["", *lines]), flush=True)
-        assert not wrong, "; ".join(map(str, wrong[:5]))
+        assert not wrong, "; ".join([*map(str, wrong[:5]), *map(str, self.cuts)])
         first, last = self.thirds("memory")
         assert last <= first * (1 + GROWTH), f"memory grows: {first:.0f} to {last:.0f}"
         first, last = self.thirds("descriptors")
@@ -178,10 +178,11 @@ class Soak:
         return "; ".join(lines)
 
     def taken_over(self) -> str:
+        """Of each worker that was killed; others may be stopped at the time, or PostgreSQL away."""
         events = {run_id: self.world.store.events(run_id) for run_id in self.world.statuses()}
         kills = [cut for cut in self.cuts if cut.worker is not None and cut.until == float("inf")]
         found = [takeovers(self.world.requests(), events, cut).values() for cut in kills]
-        return seconds(inf_if_none(each) for took in found for each in took)
+        return " and ".join(seconds(map(inf_if_none, each)) for each in found) or "no time: none was killed"
 
     def thirds(self, what: str) -> tuple[float, float]:
         """The mean of the first third and of the last, once everything was used."""

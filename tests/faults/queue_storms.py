@@ -23,7 +23,7 @@ ASKED = 1.0
 """What `Retry-After` says."""
 ATTEMPTS = 4
 """Requests for one completion, at most: a first one, and three more."""
-REASONS = ("429", "too many requests", "JSON", "connect", "Connection", "answer", "503")
+REASONS = (f"gave up after {ATTEMPTS} attempts", "JSON")
 
 Storm = Callable[[World, random.Random], Any]
 
@@ -51,7 +51,7 @@ def half_refusing(world: World, chance: random.Random) -> Any:
     """429 or 503 for every second request"""
 
     def answer(body: Mapping[str, Any]) -> Answer:
-        return Failure(chance.choice([429, 503])) if chance.random() < 0.5 else story.answer(body)
+        return Failure(chance.choice([429, 503]), "busy") if chance.random() < 0.5 else story.answer(body)
 
     return answering(world, answer)
 
