@@ -38,8 +38,8 @@ class Pace:
     heartbeat: float = 1.0
     stalled: float = 3.5
     """After the last heartbeat of a worker whose connection to the store is gone, too, its runs are another's."""
-    hanging: float = 15.0
-    """After the last heartbeat of any worker."""
+    hanging: float = 30.0
+    """After the last heartbeat of any worker; one on a machine that is far too busy is late by many seconds."""
     rescue: float = 1.0
     """Between two looks for such runs."""
     patience: float = 600.0
