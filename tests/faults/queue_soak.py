@@ -169,7 +169,7 @@ class Soak:
         wrong = unexcused(found, self.cuts)
         lines = [
             f"{world.submitted} runs, 0 lost, 0 stuck; faults: {dict(sorted(self.done.items()))}",
-            f"{len(paid)} completions, {len(found)} paid twice, {len(wrong)} of them more than {RECORDED} s after their answer",
+            f"{len(paid)} completions, {len(found)} paid twice, {len(wrong)} of them answered {RECORDED} s before",
             f"taken over in {self.taken_over()}",
             f"memory of the undisturbed worker: {self.flat('memory', 2**20, 'MiB')}",
             f"its open files, but for calls in flight: {self.flat('descriptors', 1, '')}",
