@@ -8,6 +8,7 @@ from typing import Any, Final
 from flowengine.cli.plain import shown
 from flowengine.cli.table import table
 from flowengine.cli.units import clock, dollars, span, tokens
+from flowengine.journal.approvals import fields_of
 from visualize.ordering import in_order
 from visualize.progress import NodeRow, Progress, Usage
 
@@ -31,7 +32,8 @@ def run_sheet(progress: Progress) -> Iterator[str]:
     for row in rows:
         if row.asked is not None and row.waits:
             yield ""
-            yield f"{row.id} asks for one of: {', '.join(row.asked.choices)}"
+            form = f", and a form with: {fields_of(row.asked.form)}" if row.asked.form is not None else ""
+            yield f"{row.id} asks for one of: {', '.join(row.asked.choices)}{form}"
             yield from indented(cut(row.asked.message))
     finished = progress.finished
     if finished is not None and finished.error is not None and finished.node is None:

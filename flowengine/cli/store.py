@@ -33,7 +33,7 @@ def store_option(function: F) -> F:
     return click.option(
         "--store",
         metavar="URL",
-        help=f"Where runs are kept: a file or sqlite:///FILE.  [default: $FLOWENGINE_STORE or {DEFAULT}]",
+        help=f"Where runs are kept: a file, sqlite:///… or postgresql://…  [default: $FLOWENGINE_STORE or {DEFAULT}]",
     )(function)
 
 

@@ -20,7 +20,7 @@ from flowengine.journal.classes import only_looking
 from flowengine.json_check import misfits
 from flowengine.records import Answered, Asked
 
-__all__ = ["answer", "open_questions"]
+__all__ = ["answer", "fields_of", "open_questions"]
 
 
 def open_questions(events: Sequence[Event]) -> Mapping[str, Asked]:
@@ -104,10 +104,14 @@ def _check(node: str, asked: Asked, choice: str, form: Any, at: float) -> None:
     _check_form(node, asked.form, form)
 
 
+def fields_of(schema: Mapping[str, Any]) -> str:
+    """What a form asks for, in a few words."""
+    return ", ".join(schema.get("properties", {})) or json.dumps(dict(schema))
+
+
 def _check_form(node: str, schema: Mapping[str, Any], form: Any) -> None:
     if form is None:
-        fields = ", ".join(schema.get("properties", {})) or json.dumps(dict(schema))
-        raise ApprovalError(f"node '{node}' asks for a form with: {fields}")
+        raise ApprovalError(f"node '{node}' asks for a form with: {fields_of(schema)}")
     problems = [f"  {each.path}: {each.message}" for each in misfits(schema, form)]
     if problems:
         told = "\n".join(sorted(problems))

@@ -24,8 +24,8 @@ from tests.faults.process_mounts import (
     REMOUNT,
     executed,
     finished,
+    give_up_rights,
     mount,
-    own_mounts,
     prepare,
     problems_of,
     small_disk,
@@ -131,13 +131,8 @@ def read_only_disk() -> Any:
 
 
 def read_only_files(of_file: int, of_folder: int) -> Any:
-    """Work of a child: the same with the file's and the folder's modes, as a user who is not root."""
-    if os.geteuid() == 0:  # who may write everywhere
-        own_mounts()
-        mount("tmpfs", "/mnt", "tmpfs", 0, "mode=777")
-        os.chdir("/mnt")
-        os.setgid(65534)
-        os.setuid(65534)
+    """Work of a child: the same with the file's and the folder's modes."""
+    give_up_rights()
     write_flow(Path.cwd())
     os.environ["EXECUTED"] = os.path.abspath("executed")
     begun_and_killed()

@@ -1,0 +1,62 @@
+"""`flowengine approve`: what a run waits with is shown, answered, and the run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+FLOW = """
+flowengine: v1
+name: release
+nodes:
+  sign_off:
+    type: approval
+    message: Release it?
+    routes: {ship: announce, hold: {}}
+    form: {type: object, properties: {ticket: {type: string}}, required: [ticket]}
+  announce:
+    prompt: "Ticket {{ nodes.sign_off.output.form.ticket }}"
+    model: offline
+outputs:
+  said: "{{ nodes.announce.output }}"
+"""
+
+
+@pytest.fixture
+def waiting(flowengine: Command, folder: Path) -> Path:
+    (folder / "release.yaml").write_text(FLOW)
+    assert flowengine("run", "release.yaml", "--run-id", "r1").code == 3
+    return folder
+
+
+def test_a_run_that_waits_shows_what_it_asks_for(flowengine: Command, waiting: Path) -> None:
+    shown = flowengine("runs", "show", "r1").out
+    assert "sign_off asks for one of: ship, hold, and a form with: ticket\n  Release it?" in shown
+
+
+def test_the_run_goes_on_with_the_choice_and_what_was_filled_in(flowengine: Command, waiting: Path) -> None:
+    (waiting / "form.json").write_text(json.dumps({"ticket": "T-17"}))
+    said = flowengine("approve", "r1", "--choice", "ship", "--form", "form.json")
+    assert (said.code, "Ticket T-17" in said.out) == (0, True)
+    assert "succeeded" in flowengine("runs", "show", "r1").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--choice", "shop"), "no choice 'shop'; choose from: ship, hold; did you mean 'ship'?"),
+        (("--choice", "ship"), "asks for a form with: ticket"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_told_and_the_run_still_waits(
+    flowengine: Command, waiting: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    said = flowengine("approve", "r1", *arguments)
+    assert (said.code, said.out, told in said.err) == (2, "", True)
+    assert "waiting" in flowengine("runs", "list").out
