@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from time import monotonic
 
 from flowengine.cli.units import clock
-from flowengine.engine.ports import JournalStore, RunInfo
-from flowengine.runners.queue_view import Standing, queued_runs, standing_of
+from flowengine.engine.ports import JournalStore
+from flowengine.runners.queue_view import Standing, standing_of
 
-__all__ = ["Following", "lines_of", "words_of"]
-
-
-def words_of(store: JournalStore, runs: Sequence[RunInfo]) -> Mapping[str, str]:
-    """Run → its status in a word; `queued` and `interrupted` are no statuses of a record."""
-    queued, abandoned = queued_runs(store), set(store.abandoned())
-    return {run.run_id: _word(run, queued.get(run.run_id), run.run_id in abandoned) for run in runs}
-
-
-def _word(run: RunInfo, is_taken: bool | None, is_abandoned: bool) -> str:
-    if is_taken is False:
-        return "queued"
-    return "interrupted" if is_abandoned and not is_taken else run.status
+__all__ = ["Following", "lines_of"]
 
 
 def lines_of(store: JournalStore, run_id: str) -> Iterator[str]:

@@ -5,15 +5,15 @@ Nothing is changed here, and nothing is decided: a moment later it may all be ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from flowengine.context import EMPTY
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.runners.queue_lacks import lacks_of
 from flowengine.runners.submitted import SCHEMA, TASK
 
-__all__ = ["Standing", "queued_runs", "standing_of"]
+__all__ = ["Standing", "queued_runs", "standing_of", "words_of"]
 
 
 class Standing(NamedTuple):
@@ -88,3 +88,15 @@ def _asked(store: JournalStore, query: str, *values: Any) -> list[Any]:
     if ask is None or ask("SELECT to_regclass(%s)", _JOBS) == [(None,)]:
         return []
     return list(ask(query, *values))
+
+
+def words_of(store: JournalStore, runs: Sequence[RunInfo]) -> Mapping[str, str]:
+    """Run → its status in a word; `queued` and `interrupted` are no statuses of a record."""
+    queued, abandoned = queued_runs(store), set(store.abandoned())
+    return {run.run_id: _word(run, queued.get(run.run_id), run.run_id in abandoned) for run in runs}
+
+
+def _word(run: RunInfo, is_taken: bool | None, is_abandoned: bool) -> str:
+    if is_taken is False:
+        return "queued"
+    return "interrupted" if is_abandoned and not is_taken else run.status

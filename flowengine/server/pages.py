@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from flowengine.errors import RunNotFoundError
 from flowengine.journal.approvals import open_questions
+from flowengine.runners.queue_view import words_of
 from flowengine.server.acts import Answering
 from flowengine.server.bodies import form_of
 from flowengine.server.library import Entry, input_schema
@@ -72,7 +73,8 @@ async def _runs(request: Request) -> Response:
     filters = filters_of(request.query_params)
 
     def make() -> str:
-        return runs_page(parts.shelf.store.list(), filters)
+        infos = parts.shelf.store.list()
+        return runs_page(infos, filters, words_of(parts.shelf.store, infos))
 
     return HTMLResponse(await parts.shelf.do(make))
 

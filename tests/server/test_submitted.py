@@ -26,6 +26,8 @@ def test_an_answer_puts_the_run_back_into_its_queue_and_a_queued_one_is_cancelle
             assert server.post(f"/api/runs/{run_id}/approve", body)["resumed"] is True
             assert server.get(f"/api/runs/{run_id}")["driven_here"] is False
             other = anyio.run(submit, store, plan, {})
+            assert f"{other}</a>" in server.client.get("/?status=queued").text
+            assert f"{other}</a>" not in server.client.get("/?status=running").text
             server.post(f"/api/runs/{other}/cancel", {})
         told = anyio.run(drain, store)
         assert told == [f"run {run_id} goes on: ask", f"run {run_id} succeeded"]

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Final, NamedTuple, get_args
 from urllib.parse import urlencode
 
-from flowengine.context import RunStatus
+from flowengine.context import EMPTY, RunStatus
 from flowengine.engine.ports import RunInfo
 from visualize.viewer.html import Child, Markup, element
 from visualize.viewer.page import page
@@ -16,7 +16,7 @@ from visualize.viewer.urls import compare_form_url, run_url, runs_url
 
 __all__ = ["Filters", "filters_of", "matching", "run_before", "runs_page"]
 
-_STATUSES: Final[tuple[str, ...]] = get_args(RunStatus)
+_STATUSES: Final[tuple[str, ...]] = (*get_args(RunStatus), "queued", "interrupted")
 _ON_A_PAGE: Final = 100
 
 
@@ -57,8 +57,11 @@ def _day(text: str) -> date | None:
         return None
 
 
-def matching(infos: Sequence[RunInfo], filters: Filters) -> list[RunInfo]:
-    """The runs that are asked for, on all pages, in the order given."""
+def matching(infos: Sequence[RunInfo], filters: Filters, standing: Mapping[str, str] = EMPTY) -> list[RunInfo]:
+    """The runs that are asked for, on all pages, in the order given.
+
+    `standing`: run → its status in a word, where there is a better one than that on record.
+    """
     begin = None if filters.since is None else _midnight(filters.since)
     end = None if filters.until is None else _midnight(filters.until + timedelta(days=1))
     words = filters.text.lower().split()
@@ -66,7 +69,7 @@ def matching(infos: Sequence[RunInfo], filters: Filters) -> list[RunInfo]:
         info
         for info in infos
         if (not filters.flow or info.flow == filters.flow)
-        and (not filters.status or info.status == filters.status)
+        and (not filters.status or standing.get(info.run_id, info.status) == filters.status)
         and (begin is None or info.started >= begin)
         and (end is None or info.started < end)
         and _holds(info, words)
@@ -91,13 +94,17 @@ def run_before(infos: Sequence[RunInfo], run_id: str) -> str | None:
     return max(earlier, key=lambda each: each.started).run_id if earlier else None
 
 
-def runs_page(infos: Sequence[RunInfo], filters: Filters = Filters()) -> str:  # noqa: B008 - a frozen default
-    """The page at `/`: `infos` are all runs of the store, the newest first."""
-    found = matching(infos, filters)
+def runs_page(
+    infos: Sequence[RunInfo],
+    filters: Filters = Filters(),  # noqa: B008 - a frozen default
+    standing: Mapping[str, str] = EMPTY,
+) -> str:
+    """The page at `/`: `infos` are all runs of the store, the newest first; `standing` as for `matching`."""
+    found = matching(infos, filters, standing)
     pages = max(1, -(-len(found) // _ON_A_PAGE))
     number = min(filters.page, pages)
     shown = found[(number - 1) * _ON_A_PAGE : number * _ON_A_PAGE]
-    listed = _list(shown) if shown else note("No run is like that." if infos else "There are no runs yet.")
+    listed = _list(shown, standing) if shown else note("No run is like that." if infos else "There are no runs yet.")
     count = f"{len(found):,} of {len(infos):,} runs" if len(found) != len(infos) else f"{len(infos):,} runs"
     main = element(
         "main",
@@ -141,12 +148,12 @@ def _select(name: str, options: Sequence[str], chosen: str) -> Markup:
     )
 
 
-def _list(infos: Sequence[RunInfo]) -> Markup:
+def _list(infos: Sequence[RunInfo], standing: Mapping[str, str]) -> Markup:
     rows = [
         [
             element("a", info.run_id, href=run_url(info.run_id)),
             info.flow,
-            badge(info.status),
+            badge(standing.get(info.run_id, info.status)),
             clock(info.started),
             took(None if info.finished is None else info.finished - info.started),
             f"{info.events:,}",

@@ -8,12 +8,12 @@ from flowengine.cli.commands.runs_files import export_run, import_run
 from flowengine.cli.commands.runs_rm import remove
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.plain import dumps
-from flowengine.cli.standing import words_of
 from flowengine.cli.store import chosen_store, journals, shown_store, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.units import clock, span
 from flowengine.engine.ports import RunInfo
+from flowengine.runners.queue_view import words_of
 
 __all__ = ["command"]
 

@@ -74,6 +74,13 @@ def test_runs_are_filtered_by_flow_status_day_and_text(query: dict[str, str], fo
     assert [info.run_id for info in matching(INFOS, filters_of(query))] == found
 
 
+def test_a_run_that_nobody_works_on_is_listed_and_found_by_that():
+    standing = {"c3": "interrupted"}
+    assert "interrupted</span>" in runs_page(INFOS, standing=standing)
+    assert [info.run_id for info in matching(INFOS, Filters(status="interrupted"), standing)] == ["c3"]
+    assert matching(INFOS, Filters(status="running"), standing) == []
+
+
 def test_the_list_escapes_what_it_shows_and_leads_to_the_runs():
     text = runs_page(INFOS)
     assert 'href="/runs/c3"' in text
