@@ -1,6 +1,8 @@
-"""What all tests share: asynchronous tests run on both event loops."""
+"""What all tests share: asynchronous tests run on both event loops, and waiting tests leave their core to others."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -8,3 +10,9 @@ import pytest
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means: half as many again as there are cores, as many tests wait for other processes."""
+    return -(-len(os.sched_getaffinity(0)) * 3 // 2)

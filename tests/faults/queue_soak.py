@@ -40,6 +40,8 @@ GROWTH = 0.05
 """Of the memory, from the first third to the last."""
 WARM_UP = 0.25
 """Of the time, in which everything is used for the first time."""
+WARM = 80.0
+"""Seconds, at least, until it was: a worker that takes one run after another grows for its first few hundred."""
 
 
 class Sample(NamedTuple):
@@ -191,7 +193,7 @@ class Soak:
     def thirds(self, what: str) -> tuple[float, float]:
         """The mean of the first third and of the last, once everything was used."""
         begun, ended = self.samples[0].at, self.samples[-1].at
-        warm = [each for each in self.samples if each.at > begun + WARM_UP * (ended - begun)]
+        warm = [each for each in self.samples if each.at > begun + max(WARM_UP * (ended - begun), WARM)]
         third = len(warm) // 3
         return mean(getattr(each, what) for each in warm[:third]), mean(getattr(each, what) for each in warm[-third:])
 
