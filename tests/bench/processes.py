@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from tests.bench.measure import Row
@@ -45,7 +48,15 @@ def cpu_of(*command: str, rounds: int = 5, cwd: Path = ROOT) -> tuple[float, flo
 
 def environment() -> dict[str, str]:
     keys = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    return {**keys, "FLOWENGINE_STORE": f"sqlite:///{tempfile.gettempdir()}/flowengine-bench.db"}
+    return {**keys, "FLOWENGINE_STORE": f"sqlite:///{_folder()}/runs.db"}
+
+
+@cache
+def _folder() -> str:
+    """Gone at the end, so that no earlier store is in the way."""
+    folder = tempfile.mkdtemp(prefix="flowengine-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def printed(code: str) -> str:
