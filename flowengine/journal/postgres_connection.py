@@ -18,10 +18,10 @@ from threading import RLock
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
 from flowengine.journal.database import Durability
+from flowengine.postgres_words import parameters_of, reason
 
 __all__ = ["Database", "Row"]
 
@@ -56,7 +56,7 @@ class Database:
         patience: float = 10.0,
         role: str = "process",
     ) -> None:
-        self._parameters = _parsed(url)
+        self._parameters = parameters_of(url, "the store")
         self.name = _shown(self._parameters)
         """The server and the database, for messages."""
         self.key = random.SystemRandom().getrandbits(62)
@@ -132,20 +132,6 @@ def _passes(error: Exception, connection: Connection) -> bool:
     return is_away or isinstance(error, psycopg.errors.DiskFull)
 
 
-def _parsed(url: str) -> dict[str, Any]:
-    """The parameters of a URL. What libpq says of a wrong one is not passed on: it may quote the password."""
-    try:
-        found = conninfo_to_dict(url)
-    except psycopg.Error:
-        found = None
-    if found is None or "@" in str(found.get("host", "")):
-        raise StoreUnavailableError(
-            "the store's URL cannot be read: write postgresql://user:password@host:5432/database, "
-            "with %40 for a @ in the password, %2F for a / and so on"
-        ) from None
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def _shown(parameters: dict[str, Any]) -> str:
     """
     >>> _shown({"user": "ann", "password": "x", "host": "db", "port": "5433", "dbname": "runs"})
@@ -156,19 +142,7 @@ def _shown(parameters: dict[str, Any]) -> str:
     return f"postgresql://{user}{parameters.get('host', '')}{port}/{parameters.get('dbname', '')}"
 
 
-_REASONS: Final = (
-    ("password", "refuses the user or the password; check them, or set PGPASSWORD or ~/.pgpass"),
-    ("does not exist", "is not there; create the database and the user first"),
-    ("too many", "takes no more connections; close some, or raise max_connections"),
-    ("permission denied", "lacks a permission for this user; the first use makes a schema `flowengine`"),
-    ("read-only", "is read-only; name the server that can be written to"),
-    ("lock timeout", "is locked by another process; wait until it ends"),
-    ("No space left", "cannot grow, the disk is full; free some space and resume the run"),
-    ("connection", "cannot be reached; check that the server runs and that the address is right"),
-)
-
-
 def _reason(error: Exception, said: str) -> str:
     if isinstance(error, UnicodeError):
         return "cannot hold such text"
-    return next((reason for sign, reason in _REASONS if sign in said), "cannot be used")
+    return reason(said, "flowengine")

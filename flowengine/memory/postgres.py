@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar, cast
 
 import psycopg
 from anyio import to_thread
-from psycopg.conninfo import conninfo_to_dict
 
 from flowengine.errors import FlowEngineError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.memory.sql import Connection, Rows
+from flowengine.postgres_words import parameters_of, reason
 
 __all__ = ["PostgresMemoryDatabase"]
 
@@ -68,7 +68,7 @@ class PostgresMemoryDatabase:
     """The database of a URL, `postgresql://user:password@host:5432/database`; reached at its first use."""
 
     def __init__(self, url: str) -> None:
-        self._parameters = _parsed(url)
+        self._parameters = parameters_of(url, "the memory store")
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
@@ -158,31 +158,7 @@ def _alone(work: Callable[[Connection], T], connection: Connection) -> T:
     return work(connection)
 
 
-def _parsed(url: str) -> dict[str, Any]:
-    """The parameters of a URL. What libpq says of a wrong one is not passed on: it may quote the password."""
-    try:
-        found = conninfo_to_dict(url)
-    except psycopg.Error:
-        found = None
-    if found is None or "@" in str(found.get("host", "")):
-        raise StoreUnavailableError(
-            "the URL of the memory store cannot be read: write postgresql://user:password@host:5432/database, "
-            "with %40 for a @ in the password, %2F for a / and so on"
-        ) from None
-    return {name: value for name, value in found.items() if value is not None}
-
-
-_REASONS: Final = (
-    ("password", "refuses the user or the password; check them, or set PGPASSWORD or ~/.pgpass"),
-    ("does not exist", "is not there; create the database and the user first"),
-    ("too many", "takes no more connections; close some, or raise max_connections"),
-    ("permission denied", "lacks a permission for this user; the first use makes a schema `flowengine_memory`"),
-    ("lock timeout", "is locked by another process; wait until it ends"),
-    ("connection", "cannot be reached; check that the server runs and that the address is right"),
-)
-
-
 def _reason(error: Exception, said: str) -> str:
     if isinstance(error, psycopg.DataError | UnicodeError):
         return "cannot hold such text"
-    return next((reason for sign, reason in _REASONS if sign in said), "cannot be used")
+    return reason(said, "flowengine_memory")

@@ -292,7 +292,7 @@ def test_a_server_that_is_not_there_is_told() -> None:
 
 @pytest.mark.parametrize("word", ["a@secret", "%zzsecret"])
 def test_a_password_that_breaks_the_url_is_not_repeated(word: str) -> None:
-    with pytest.raises(StoreUnavailableError, match="the store's URL cannot be read") as caught:
+    with pytest.raises(StoreUnavailableError, match="the URL of the store cannot be read") as caught:
         open_store(f"postgresql://ann:{word}@127.0.0.1:1/runs").list()
     assert "secret" not in str(caught.value)
 

@@ -1,0 +1,54 @@
+"""PostgreSQL in words: what its URL says, and what its refusals mean for whoever runs a flow.
+
+Neither quotes what the database's library says, which may hold a password. Needs the extra `queue`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from flowengine.errors import StoreUnavailableError
+
+__all__ = ["parameters_of", "reason"]
+
+_REASONS: Final = (
+    ("password", "refuses the user or the password; check them, or set PGPASSWORD or ~/.pgpass"),
+    ("does not exist", "is not there; create the database and the user first"),
+    ("too many", "takes no more connections; close some, or raise max_connections"),
+    ("permission denied", "lacks a permission for this user; the first use makes a schema `{schema}`"),
+    ("read-only", "is read-only; name the server that can be written to"),
+    ("lock timeout", "is locked by another process; wait until it ends"),
+    ("No space left", "cannot grow, the disk is full; free some space and resume the run"),
+    ("connection", "cannot be reached; check that the server runs and that the address is right"),
+)
+
+
+def parameters_of(url: str, name: str) -> dict[str, Any]:
+    """The parameters of the URL of a store, which errors call by its name.
+
+    >>> parameters_of("postgresql://ann@db/runs", "the store")
+    {'user': 'ann', 'dbname': 'runs', 'host': 'db'}
+    """
+    try:
+        found = conninfo_to_dict(url)
+    except psycopg.Error:
+        found = None
+    if found is None or "@" in str(found.get("host", "")):
+        raise StoreUnavailableError(
+            f"the URL of {name} cannot be read: write postgresql://user:password@host:5432/database, "
+            "with %40 for a @ in the password, %2F for a / and so on"
+        ) from None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def reason(said: str, schema: str) -> str:
+    """What a store with tables in a schema does not do, by what PostgreSQL said.
+
+    >>> reason('FATAL: database "runs" does not exist', "flowengine")
+    'is not there; create the database and the user first'
+    """
+    found = next((reason for sign, reason in _REASONS if sign in said), "cannot be used")
+    return found.format(schema=schema)
