@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from flowengine.providers.retrieval import RetrievalProvider as RetrievalProvider
     from flowengine.providers.source_code import SourceCodeProvider as SourceCodeProvider
     from flowengine.runners.run import Run as Run
+    from flowengine.runs import Question as Question
+    from flowengine.runs import RunRecord as RunRecord
+    from flowengine.runs import Runs as Runs
     from flowengine.skills.store import SkillStore as SkillStore
     from flowengine.tools.toolset import ToolSet as ToolSet
 
@@ -104,6 +107,9 @@ _PUBLIC = {
     "RoutingResult": "flowengine.context",
     "EvaluationResult": "flowengine.context",
     "Run": "flowengine.runners.run",
+    "Runs": "flowengine.runs",
+    "RunRecord": "flowengine.runs",
+    "Question": "flowengine.runs",
     # What can go wrong
     "FlowEngineError": "flowengine.errors",
     "FlowError": "flowengine.errors",
@@ -141,6 +147,7 @@ __all__ = [
     "MapNode",
     "NodeResult",
     "PartLimits",
+    "Question",
     "RetrievalProvider",
     "Retry",
     "RoutingAgent",
@@ -148,6 +155,8 @@ __all__ = [
     "RoutingResult",
     "Run",
     "RunError",
+    "RunRecord",
+    "Runs",
     "SkillStore",
     "SourceCodeProvider",
     "StateKey",

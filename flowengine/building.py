@@ -11,16 +11,38 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Unpack, cast, get_type_hints
 
+from flowengine.builder_keys import (
+    AgentKeywords,
+    ApprovalKeywords,
+    ConditionKeywords,
+    EvaluationKeywords,
+    FlowKeywords,
+    FunctionKeywords,
+    LoopKeywords,
+    MapKeywords,
+    RoutingKeywords,
+    SubflowKeywords,
+)
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
+from flowengine.module_names import plain_name
 
 __all__ = ["Body", "FlowBuilder"]
 
-_TOP: Final = ("description", "inputs", "shared_state", "agents", "defaults", "limits")
+_TOP: Final = tuple(FlowKeywords.__annotations__)
 _RENAMED: Final = {"with_": "with", "if_": "if", "else_": "else", "as_": "as"}
 """Keys that are words of Python."""
+_GIVEN: Final[Mapping[str, Sequence[str]]] = {
+    "routing": ("instruction", "routes"),
+    "function": ("call",),
+    "subflow": ("flow",),
+    "approval": ("message", "routes"),
+    "loop": ("max_iterations", "nodes"),
+    "map": ("over", "nodes"),
+}
+"""Keys that the methods name themselves."""
 
 
 class Body:
@@ -33,57 +55,70 @@ class Body:
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
 
-    def agent(self, node: str, **keys: Any) -> None:
+    def agent(self, node: str, **keys: Unpack[AgentKeywords]) -> None:
         """A model is asked: `instructions`, `prompt`, `model`, `output`, `tools`, …"""
-        self._add(node, None, keys)
+        self._add(node, None, keys, AgentKeywords)
 
-    def routing(self, node: str, *, instruction: str, routes: Mapping[str, Any], **keys: Any) -> None:
+    def routing(
+        self, node: str, *, instruction: str, routes: Mapping[str, Any], **keys: Unpack[RoutingKeywords]
+    ) -> None:
         """A model chooses a route."""
-        self._add(node, "routing", {"instruction": instruction, "routes": routes, **keys})
+        self._add(node, "routing", {"instruction": instruction, "routes": routes, **keys}, RoutingKeywords)
 
-    def condition(self, node: str, **keys: Any) -> None:
+    def condition(self, node: str, **keys: Unpack[ConditionKeywords]) -> None:
         """`if_` with `then` and `else_`; or `cases`; or `call` with `routes`."""
-        self._add(node, "condition", keys)
+        self._add(node, "condition", keys, ConditionKeywords)
 
-    def evaluation(self, node: str, **keys: Any) -> None:
+    def evaluation(self, node: str, **keys: Unpack[EvaluationKeywords]) -> None:
         """A model or a function (`call`) gives a score."""
-        self._add(node, "evaluation", keys)
+        self._add(node, "evaluation", keys, EvaluationKeywords)
 
-    def function(self, node: str, call: Callable[..., Any] | str, **keys: Any) -> None:
+    def function(self, node: str, call: Callable[..., Any] | str, **keys: Unpack[FunctionKeywords]) -> None:
         """A function is called, with the templates in `with_`."""
-        self._add(node, "function", {"call": call, **keys})
+        self._add(node, "function", {"call": call, **keys}, FunctionKeywords)
 
-    def subflow(self, node: str, flow: str, **keys: Any) -> None:
+    def subflow(self, node: str, flow: str, **keys: Unpack[SubflowKeywords]) -> None:
         """Another file runs as one node."""
-        self._add(node, "subflow", {"flow": flow, **keys})
+        self._add(node, "subflow", {"flow": flow, **keys}, SubflowKeywords)
 
-    def approval(self, node: str, message: str, routes: Mapping[str, Any], **keys: Any) -> None:
+    def approval(self, node: str, message: str, routes: Mapping[str, Any], **keys: Unpack[ApprovalKeywords]) -> None:
         """A person decides."""
-        self._add(node, "approval", {"message": message, "routes": routes, **keys})
+        self._add(node, "approval", {"message": message, "routes": routes, **keys}, ApprovalKeywords)
 
     @contextmanager
-    def loop(self, node: str, *, max_iterations: int, **keys: Any) -> Generator[Body]:
+    def loop(self, node: str, *, max_iterations: int, **keys: Unpack[LoopKeywords]) -> Generator[Body]:
         """`with flow.loop("polish", max_iterations=4, until="…") as body: body.agent(…)`"""
-        with self._holding(node, "loop", {"max_iterations": max_iterations, **keys}) as body:
+        with self._holding(node, "loop", {"max_iterations": max_iterations, **keys}, LoopKeywords) as body:
             yield body
 
     @contextmanager
-    def map(self, node: str, *, over: str, **keys: Any) -> Generator[Body]:
+    def map(self, node: str, *, over: str, **keys: Unpack[MapKeywords]) -> Generator[Body]:
         """`with flow.map("investigate", over="inputs.questions") as body: body.agent(…)`"""
-        with self._holding(node, "map", {"over": over, **keys}) as body:
+        with self._holding(node, "map", {"over": over, **keys}, MapKeywords) as body:
             yield body
 
     @contextmanager
-    def _holding(self, node: str, kind: str, keys: Mapping[str, Any]) -> Generator[Body]:
+    def _holding(self, node: str, kind: str, keys: Mapping[str, Any], known: type[Any]) -> Generator[Body]:
+        _check_keys(node, kind, keys, known)
         body = Body()
         yield body
-        self._add(node, kind, {**keys, "nodes": body.nodes})
+        self._add(node, kind, {**keys, "nodes": body.nodes}, known)
 
-    def _add(self, node: str, kind: str | None, keys: Mapping[str, Any]) -> None:
+    def _add(self, node: str, kind: str | None, keys: Mapping[str, Any], known: type[Any]) -> None:
+        _check_keys(node, kind or "agent", keys, known)
         if node in self.nodes:
             raise DefinitionError(f"there is a node '{node}' already")
         written = {_RENAMED.get(key, key): _plain(value, node) for key, value in keys.items()}
         self.nodes[node] = written if kind is None else {"type": kind, **written}
+
+
+def _check_keys(node: str, kind: str, keys: Mapping[str, Any], known: type[Any]) -> None:
+    """`DefinitionError` for a key that the kind of node does not have; `known` declares those that may be left out."""
+    names = [*get_type_hints(known), *_GIVEN.get(kind, ())]
+    for key in keys:
+        if key not in names:
+            hint = did_you_mean(key, names)
+            raise DefinitionError(f"'{node}': a node of type {kind} has no key '{_RENAMED.get(key, key)}'{hint}")
 
 
 class FlowBuilder(Body):
@@ -109,7 +144,7 @@ class FlowBuilder(Body):
     'greeting'
     """
 
-    def __init__(self, name: str, **keys: Any) -> None:
+    def __init__(self, name: str, **keys: Unpack[FlowKeywords]) -> None:
         """`keys` are the file's: `description`, `inputs`, `shared_state`, `agents`, `defaults`, `limits`."""
         super().__init__()
         for key in keys:
@@ -131,9 +166,16 @@ class FlowBuilder(Body):
         return to_yaml({"flowengine": "v1", "name": self.name, **self._keys, "nodes": self.nodes, **outputs})
 
     def build(
-        self, *, root: str | os.PathLike[str] = ".", model: str | None = None, environ: Mapping[str, str] = os.environ
+        self,
+        *,
+        root: str | os.PathLike[str] = ".",
+        model: str | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> Flow:
-        """The flow, checked as a file in the folder `root` is; `FlowError` holds every problem."""
+        """The flow, checked as a file in the folder `root` is; `FlowError` holds every problem.
+
+        `environ`: where keys and addresses are looked up; None: the process's own environment.
+        """
         return Flow.from_text(self.to_yaml(), Path(root, f"{self.name}.yaml"), model=model, environ=environ)
 
 
@@ -157,4 +199,4 @@ def _code_path(value: Callable[..., Any], where: str) -> str:
             f"'{where}': {name or type(value).__name__} has no name that a file could call it by: "
             f"define it at the top of a module"
         )
-    return f"{module}:{name}"
+    return f"{plain_name(module)}:{name}"

@@ -9,18 +9,21 @@ Source of the names: rows F4 and A13 of the requirements.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from flowengine.errors import RunError
 from flowengine.ledger import Ledger
 from flowengine.run_scope import RunScope
 
 __all__ = [
     "EMPTY",
-    "AskFirst",
+    "OF_THIS_RUN",
+    "Around",
     "Context",
     "EvaluationResult",
+    "FailedEvaluation",
     "Fragment",
     "LLMResult",
     "NodeResult",
@@ -67,13 +70,23 @@ class LLMResult(_Readable):
         return str(self.content)
 
 
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a score is a number from 0.0 to 1.0, not true or false")
+    return value
+
+
+Share: TypeAlias = Annotated[float, BeforeValidator(_no_boolean), Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+"""A score or a confidence."""
+
+
 class RoutingResult(_Readable):
     """Which route a generation should take, and why."""
 
     content: Any = None
     """Copied from the generation by the engine; a model never re-types it."""
     next_route: str
-    confidence: float = Field(default=1.0, ge=0.0, le=1.0)
+    confidence: Share = 1.0
     reasoning: str = ""
     metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
 
@@ -85,7 +98,7 @@ class EvaluationResult(_Readable):
     """How good a generation is; `passed` is computed from the score, never taken from a model."""
 
     content: Any = None
-    score: float = Field(ge=0.0, le=1.0)
+    score: Share
     passed: bool
     criteria_scores: dict[str, float] = Field(default_factory=dict[str, float])
     feedback: str = ""
@@ -94,6 +107,21 @@ class EvaluationResult(_Readable):
 
     def __str__(self) -> str:
         return str(self.content)
+
+
+class FailedEvaluation(NamedTuple):
+    """Stands in the place of an evaluation's result where the evaluation failed: an earlier one does not count."""
+
+    node: str
+    """Path of the node whose evaluation failed."""
+    message: str
+
+    def error(self) -> RunError:
+        """The error of reading the result."""
+        return RunError(
+            f"there is no evaluation_result: the evaluation in node '{self.node}' failed ({self.message}), and an "
+            f"earlier one does not count in its place; handle its failure, or look at its status first"
+        )
 
 
 class NodeResult(NamedTuple):
@@ -112,7 +140,8 @@ class NodeResult(NamedTuple):
     result: Any = None
     """What successors see as `result`, where it is more than the output (an `LLMResult`)."""
     routing: RoutingResult | None = None
-    evaluation: EvaluationResult | None = None
+    evaluation: EvaluationResult | FailedEvaluation | None = None
+    """A `FailedEvaluation` only from a container whose last evaluation inside failed."""
     prompt: str | None = None
     """The generation prompt (`_last_prompt`); routing and evaluation nodes leave it None."""
     generation: Any = None
@@ -121,6 +150,13 @@ class NodeResult(NamedTuple):
     """What the node's providers, typed contexts and skills keep for its descendants: name → JSON value.
     `conversation`, `memory` and `skills` are lists that are added to what ancestors keep; every other name is
     replaced."""
+    given: str | None = None
+    """Set by the engine, for `run --reuse`: a digest of what the node's body was handed (a function's arguments), or
+    `OF_THIS_RUN`. No other node sees it."""
+
+
+OF_THIS_RUN: Final = "run"
+"""In place of a digest: the node's body read the run's id, so that its result is no other run's."""
 
 
 class Fragment(NamedTuple):
@@ -141,6 +177,14 @@ class Fragment(NamedTuple):
     """What it is within its source (a path, a turn, a section), for the receipt."""
     group: str = ""
     """Fragments of one group stay or go together (a tool call and its result)."""
+
+
+class NoOutputError(KeyError):
+    """The output was asked for of a node that did not succeed."""
+
+    def __init__(self, node: str, status: str) -> None:
+        super().__init__(f"node '{node}' has no output: it was {status}")
+        self.status = status
 
 
 class NodeView(NamedTuple):
@@ -168,7 +212,8 @@ class Tell(Protocol):
     def __call__(self, text: str, begins: bool = False, /) -> None: ...
 
 
-AskFirst: TypeAlias = Callable[[str], None]
+Around: TypeAlias = Callable[[Any], Any]
+"""Makes of a gateway (`flowengine.records.Gateway`) another one."""
 
 
 async def unheard(record: Any) -> None:
@@ -186,6 +231,9 @@ class _Empty(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Empty:
+        return self
 
     def __repr__(self) -> str:
         return "{}"
@@ -229,7 +277,8 @@ class Context:
         kept: Mapping[str, Any] | None = None,
         scope: RunScope | None = None,
         ledger: Ledger | None = None,
-        ask_first: AskFirst | None = None,
+        around: Around | None = None,
+        has_result: bool | None = None,
     ) -> None:
         object.__setattr__(
             self,
@@ -254,7 +303,8 @@ class Context:
                 "kept": EMPTY if kept is None else kept,
                 "scope": scope,
                 "ledger": ledger,
-                "ask_first": ask_first,
+                "around": around,
+                "has_result": result is not None if has_result is None else has_result,
             },
         )
 
@@ -262,6 +312,11 @@ class Context:
     def result(self) -> Any:
         """What the one live predecessor produced."""
         return self._given["result"]
+
+    @property
+    def has_result(self) -> bool:
+        """Whether a predecessor produced something, be it None."""
+        return self._given["has_result"]
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
@@ -275,7 +330,7 @@ class Context:
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
-        """The evaluation of the topologically last live ancestor that made one."""
+        """The evaluation of the topologically last ancestor that made one; a `RunError` where that one failed."""
         return self._given["evaluation_result"]
 
     @property
@@ -353,9 +408,14 @@ class Context:
         return self._given["ledger"]
 
     @property
-    def ask_first(self) -> AskFirst | None:
-        """Hears the key of the node's first request before it is sent; what it raises ends the node."""
-        return self._given["ask_first"]
+    def around(self) -> Around | None:
+        """What stands round the gateway through which the node's agent asks; None where nothing does."""
+        return self._given["around"]
+
+    @property
+    def shared(self) -> Context:
+        """The same view for readers that change nothing (templates): its values are the ones that other nodes see."""
+        return self
 
     def with_(self, **changes: Any) -> Context:
         """A new context that differs in the named attributes; this one stays as it is.
@@ -363,6 +423,8 @@ class Context:
         >>> Context("draft").with_(result="better").result
         'better'
         """
+        if "result" in changes:
+            changes.setdefault("has_result", True)
         unknown = set(changes) - set(FIELDS)
         if unknown:
             raise TypeError(f"Context has no attribute {sorted(unknown)[0]!r}")
@@ -395,5 +457,6 @@ FIELDS: Final = (
     "kept",
     "scope",
     "ledger",
-    "ask_first",
+    "around",
+    "has_result",
 )

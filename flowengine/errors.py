@@ -26,6 +26,7 @@
         ├── NotJournalableError    a value that cannot be written down and read back
         ├── RunNotFoundError       no run of that id, or several that start with it
         ├── StoreUnavailableError  locked, read-only, or not to be opened
+        │   ├── RunBusyError           somebody else writes the run
         │   └── SupersededError        another process goes on with the run by now
         ├── StoreCorruptError      truncated or not a store at all
         ├── StoreVersionError      written by a newer FlowEngine
@@ -66,6 +67,7 @@ __all__ = [
     "PictureError",
     "ProjectError",
     "RouteError",
+    "RunBusyError",
     "RunError",
     "RunNotFoundError",
     "StateConflictError",
@@ -78,6 +80,7 @@ __all__ = [
     "TemplateSyntaxError",
     "TransientModelError",
     "did_you_mean",
+    "unknown_argument",
 ]
 
 
@@ -91,6 +94,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
+    """What is raised for an argument that a class or a function does not have.
+
+    >>> unknown_argument("FunctionNode", "retries", ["retry", "timeout"])
+    TypeError("FunctionNode has no argument 'retries'; did you mean 'retry'?")
+    """
+    return TypeError(f"{owner} has no argument '{name}'{did_you_mean(name, known)}")
 
 
 class FlowEngineError(Exception):
@@ -197,6 +209,10 @@ class TemplateError(RunError):
     """A template or an expression failed while it was evaluated."""
 
 
+class OverdueError(TemplateError):
+    """An evaluation was ended because its task is past a deadline: that task is about to be cancelled."""
+
+
 class StateError(RunError):
     """A write to shared state that no rule allows: an undeclared key or a wrong type."""
 
@@ -240,10 +256,12 @@ class ModelError(RunError):
 class TransientModelError(ModelError):
     """May work when tried again: rate limit, timeout, connection, 5xx."""
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, retry_after: float | None = None, *, is_rate_limit: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds that the server asked to wait, or None."""
+        self.is_rate_limit = is_rate_limit
+        """Whether the vendor had too many requests (429): others who ask it had better wait, too."""
 
 
 class PermanentModelError(ModelError):
@@ -261,6 +279,7 @@ class LimitError(RunError):
         on_limit: str = "fail",
         of: str = "the run",
         limit: str = "",
+        needed: float | None = None,
         ledger: object = None,
     ) -> None:
         super().__init__(message)
@@ -271,6 +290,8 @@ class LimitError(RunError):
         """The part, as the message names it."""
         self.limit = limit
         """The limit's key: `cost_usd`, `tokens`, `model_calls` or `timeout`; empty where it is not said."""
+        self.needed = needed
+        """What the limit would have to be for the call that it refused; None where no call was refused."""
         self.ledger = ledger
         """Where the spending of the part is kept (`flowengine.ledger.Ledger`); None for a limit of time."""
 
@@ -300,6 +321,14 @@ class RunNotFoundError(JournalError):
 
 class StoreUnavailableError(JournalError):
     """The store is locked, read-only or cannot be opened."""
+
+
+class RunBusyError(StoreUnavailableError):
+    """A run is being written by somebody else; `writer` names who."""
+
+    def __init__(self, message: str, writer: str = "another process") -> None:
+        super().__init__(message)
+        self.writer = writer
 
 
 class SupersededError(StoreUnavailableError):

@@ -6,23 +6,22 @@ a runner runs it, a journal store keeps its runs. No run's state is kept here.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from flowengine.agents.sync import run_sync
-from flowengine.context import Context
+from flowengine.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, unknown_argument
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import Durability, open_store
 from flowengine.journal.tee import TeeStore
@@ -33,7 +32,7 @@ from flowengine.nodes.plan import Plan, assemble
 from flowengine.runners import local
 from flowengine.runners.run import Run
 
-__all__ = ["EventStream", "Flow"]
+__all__ = ["EventStream", "Flow", "FlowSettings", "RunOptions"]
 
 if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
@@ -45,6 +44,28 @@ Streamed: TypeAlias = Event | TokenStreamed
 """What a stream yields."""
 Store = JournalStore | str | None
 F = TypeVar("F", bound="Flow")
+
+
+class FlowSettings(TypedDict, total=False):
+    """The settings of a flow, as `Flow` takes them."""
+
+    inputs: Mapping[str, InputField | str] | None
+    shared_state: Mapping[str, Any] | None
+    outputs: Mapping[str, Callable[[Context], Any]] | None
+    limits: FlowLimits | None
+    description: str
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of a run, as `Flow.run` takes them."""
+
+    store: Store
+    durability: Durability
+    run_id: str | None
+    session: str | None
+    reuse: str | None
+    limits: FlowLimits | None
+    labels: Mapping[str, str]
 
 
 class Flow:
@@ -96,13 +117,17 @@ class Flow:
 
     @classmethod
     def from_yaml(
-        cls: type[F], path: str | PathLike[str], *, model: str | None = None, environ: Mapping[str, str] = os.environ
+        cls: type[F],
+        path: str | PathLike[str],
+        *,
+        model: str | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> F:
         """Load a flow file; `model` goes before every model that the file names.
 
-        Keys and addresses are looked up in `environ`, and then in the `.env` file of the project's root
-        (`.env.NAME` where FLOWENGINE_ENV is NAME). Raises `FlowError` with every problem of the file, each
-        with its place.
+        Keys and addresses are looked up in `environ` (None: the process's own), and then in the `.env` file of the
+        project's root (`.env.NAME` where FLOWENGINE_ENV is NAME). Raises `FlowError` with every problem of the file,
+        each with its place.
         """
         from flowengine.spec.builder import load_plan  # A flow built in Python needs no YAML.
 
@@ -115,7 +140,7 @@ class Flow:
         path: str | PathLike[str],
         *,
         model: str | None = None,
-        environ: Mapping[str, str] = os.environ,
+        environ: Mapping[str, str] | None = None,
     ) -> F:
         """As `from_yaml`, with the file's text given; `path` tells its folder and stands in messages."""
         from flowengine.spec.builder import load_plan  # A flow built in Python needs no YAML.
@@ -123,12 +148,17 @@ class Flow:
         return cls.of(load_plan(path, text=text, model=model, environ=environ))
 
     @classmethod
-    def sequential(cls: type[F], steps: Mapping[str, Step], *, name: str = "flow", **settings: Any) -> F:
+    def sequential(
+        cls: type[F], steps: Mapping[str, Step], *, name: str = "flow", **settings: Unpack[FlowSettings]
+    ) -> F:
         """Each step follows the one before it, unless a route leads to it.
 
         After a step that a route leads to, the next one follows all branches that are still open,
         so it runs whichever was taken. `settings` are those of `Flow`.
         """
+        for setting in settings:
+            if setting not in FlowSettings.__annotations__:
+                raise unknown_argument("Flow.sequential", setting, FlowSettings.__annotations__)
         nodes = {node: copy(as_node(step)) for node, step in steps.items()}
         routed = {edge.target for node_id, node in nodes.items() for edge in node.edges(node_id) if edge.route}
         open_ends: list[str] = []
@@ -169,12 +199,14 @@ class Flow:
         session: str | None = None,
         reuse: str | None = None,
         limits: FlowLimits | None = None,
+        labels: Mapping[str, str] = EMPTY,
     ) -> Run:
         """Run to the end. `store` is a URL (`sqlite:///runs.db`) or an open store; None: in memory.
 
         `session`: a name; conversation and memory that earlier runs of that name left in the store are there,
         and what this run leaves is kept for the next one if it succeeds. `reuse`: an earlier run of this flow in
-        the store; its results are taken where nothing that matters to them has changed since.
+        the store; its results are taken where nothing that matters to them has changed since. `labels`: short texts
+        by which the run is found again (`Runs.list`).
 
         A node that fails is told in `Run.status`; `Run.raise_for_status()` raises it. Raises
         `InputError` for inputs that do not fit and `JournalError` when the record cannot be kept.
@@ -188,11 +220,15 @@ class Flow:
                 session=session,
                 reuse=None if reuse is None else journals.find(reuse),
                 limits=limits,
+                labels=labels,
             )
         return _kept(run, store)
 
-    def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:
+    def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]) -> Run:
         """`run` for scripts, inside or outside a running event loop."""
+        for option in options:
+            if option not in RunOptions.__annotations__:
+                raise unknown_argument("run_sync", option, RunOptions.__annotations__)
         return run_sync(lambda: self.run(inputs, **options))
 
     async def resume(
@@ -205,8 +241,11 @@ class Flow:
         retry_effects: Collection[str] = (),
         assume_done: Collection[str] = (),
         limits: FlowLimits | None = None,
+        repeat_failed_items: bool = False,
     ) -> Run:
         """Go on with a run of the store that was interrupted or failed (see `runners.local.resume`).
+
+        `repeat_failed_items`: also the items that failed in maps with `on_item_error: collect` or `skip`.
 
         `retry_effects`, `assume_done`: nodes whose call to an external tool was interrupted, and what
         a person decided about it.
@@ -220,6 +259,7 @@ class Flow:
                 retry_effects=retry_effects,
                 assume_done=assume_done,
                 limits=limits,
+                repeat_failed_items=repeat_failed_items,
             )
         return _kept(run, store)
 
@@ -233,6 +273,7 @@ class Flow:
         session: str | None = None,
         reuse: str | None = None,
         limits: FlowLimits | None = None,
+        labels: Mapping[str, str] = EMPTY,
         tokens: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
         """The run's events as they are journaled: `async with flow.stream(...) as events`.
@@ -254,6 +295,7 @@ class Flow:
                 session=session,
                 reuse=None if reuse is None else journals.find(reuse),
                 limits=limits,
+                labels=labels,
                 live=live if tokens else None,
             )
 
@@ -317,12 +359,17 @@ class Flow:
     ) -> Run:
         """Answer the question that a run waits with (`journal.approvals.answer`), and go on with it here.
 
+        A run that is at work, here or in another process, is left to its owner, who takes the answer in: then it
+        comes back as it is, `running`.
+
         Also where it was submitted to a queue: there `journal.approvals.answer` and then `runners.queue.requeue` let
         a worker go on with it, as `flowengine approve` and the viewer do.
         """
         with _opened(store, durability) as journals:
             run_id = journals.find(run_id)
-            await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
+            given = await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
+            if given.writer is not None:
+                return _kept(local.read_run(self.plan, journals.events(run_id)), store)
         return await self.resume(run_id, store=store, durability=durability, limits=limits)
 
     def __repr__(self) -> str:

@@ -185,12 +185,16 @@ class Ledger:
         if not self._has_refused:
             self._has_refused = True
             self._serve()
-        message = (
-            f"{self.of} has a limit of {_shown(limit, getattr(self.bounds, limit))}: "
-            f"{_shown(limit, getattr(self.spent, limit))} spent, and the next call could take "
-            f"{_shown(limit, getattr(_usage(asked), limit))}"
+        spent = _shown(limit, getattr(self.spent, limit))
+        message = f"{self.of} has a limit of {_shown(limit, getattr(self.bounds, limit))}: "
+        if limit == "model_calls":
+            message += f"{spent} made, and there is one more to make"
+        else:
+            message += f"{spent} spent, and the next call could take {_shown(limit, getattr(_usage(asked), limit))}"
+        needed = getattr(_usage(_plus(_plus(self._spent, self._reserved), asked)), limit)
+        return LimitError(
+            message, part=self.part, on_limit=self.on_limit, of=self.of, limit=limit, needed=needed, ledger=self
         )
-        return LimitError(message, part=self.part, on_limit=self.on_limit, of=self.of, limit=limit, ledger=self)
 
     def _enter(self, reserved: _Amount, paid: _Amount) -> None:
         """Take off what was reserved, add what was paid, and serve whoever waited for that."""
@@ -317,6 +321,9 @@ def _shown(limit: Limit, value: float) -> str:
     """An amount as messages have it.
 
     >>> _shown("cost_usd", 0.25), _shown("tokens", 12000), _shown("model_calls", 1)
-    ('0.25 USD', '12,000 tokens', '1 model calls')
+    ('0.25 USD', '12,000 tokens', '1 model call')
     """
-    return f"{value:.6g} USD" if limit == "cost_usd" else f"{value:,} {limit.replace('_', ' ')}"
+    if limit == "cost_usd":
+        return f"{value:.6g} USD"
+    unit = limit.replace("_", " ")
+    return f"{value:,} {unit.removesuffix('s') if value == 1 else unit}"

@@ -210,6 +210,9 @@ class Reused(NamedTuple):
     run_id: str
     node: str
     """The node's path there."""
+    calls: Sequence[Any] = ()
+    """Where an agent made the result: the calls that it takes to make it again (`ModelCall`s without their messages,
+    `ToolCall`s). They were paid for there, and are not counted here."""
 
 
 RECORDS: Final[dict[str, type[Any]]] = {

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import anyio
 from anyio.abc import TaskGroup
 
+from flowengine.foreign import DEFAULT_THREADS
+
 __all__ = ["Fence", "RunScope"]
 
 T = TypeVar("T")
@@ -31,7 +33,9 @@ class RunScope:
     True
     """
 
-    def __init__(self, fence: Fence | None = None) -> None:
+    def __init__(self, fence: Fence | None = None, threads: int | None = None) -> None:
+        """`threads`: plain functions that are at work at once, `DEFAULT_THREADS` where it is None."""
+        self._most = threads or DEFAULT_THREADS
         self.fence = fence
         """Asked before a node and before a model call begins; None where the run can be nobody else's."""
         self._held: dict[Hashable, Any] = {}
@@ -43,6 +47,11 @@ class RunScope:
         if key not in self._held:
             self._held[key] = make()
         return cast(T, self._held[key])
+
+    @property
+    def threads(self) -> anyio.CapacityLimiter:
+        """The turns of the run's plain functions."""
+        return self.once(RunScope, lambda: anyio.CapacityLimiter(self._most))
 
     def start_soon(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A task that lives until the run ends; then it is cancelled. What it raises ends the run."""

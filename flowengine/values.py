@@ -1,14 +1,38 @@
-"""Values as nodes share them: lists and dicts that refuse to be changed in place, and what JSON calls them.
+"""Values as nodes share them, and what JSON calls them. It knows no node and no run.
 
-It knows no node and no run.
+Theory of operation:
+
+1. `freeze` takes a value in: lists and dicts become ones that refuse changes, and of every other object that could be
+   changed (a pydantic model, a dataclass, a set) a copy is kept that nobody else has.
+2. `copy_mutable` gives a value out: plain data as it is, for it refuses changes; of objects that could be changed a
+   copy, so that no reader sees what another one did to its own.
+3. A list or dict with such objects inside is a `MixedList` or a `MixedDict`, so that both cost one look at the type
+   where there are none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import PosixPath, PurePosixPath, PureWindowsPath
 from typing import Any, Final, NoReturn, cast
+from uuid import UUID
 
-__all__ = ["FrozenDict", "FrozenList", "freeze", "is_json_type", "shown", "thaw"]
+__all__ = [
+    "FrozenDict",
+    "FrozenList",
+    "MixedDict",
+    "MixedList",
+    "copy_mutable",
+    "freeze",
+    "frozen_dict",
+    "frozen_list",
+    "is_json_type",
+    "shown",
+    "thaw",
+]
 
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
@@ -52,27 +76,83 @@ class FrozenDict(dict[str, Any]):
         return (dict, (dict(self),))
 
 
-_ATOMS: Final = frozenset({int, str, float, bool, type(None), FrozenList, FrozenDict})
+class MixedList(FrozenList):
+    """A frozen list with objects in it that could be changed."""
+
+    __slots__ = ()
+
+
+class MixedDict(FrozenDict):
+    """A frozen dict with objects in it that could be changed."""
+
+    __slots__ = ()
+
+
+_PLAIN: Final[frozenset[type[Any]]] = frozenset(
+    {
+        *(int, str, float, bool, type(None), FrozenList, FrozenDict),
+        *(bytes, complex, date, datetime, time, timedelta, timezone, Decimal, UUID),
+        *(PosixPath, PurePosixPath, PureWindowsPath),
+    }
+)
+"""Types of values that nobody can change."""
+
+
+def frozen_list(items: Iterable[Any]) -> FrozenList:
+    """The list of items that are frozen already."""
+    found = FrozenList(items)
+    return found if _PLAIN.issuperset(map(type, found)) else MixedList(found)
+
+
+def frozen_dict(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> FrozenDict:
+    """The dict of entries that are frozen already."""
+    found = FrozenDict(entries)
+    return found if _PLAIN.issuperset(map(type, found.values())) else MixedDict(found)
 
 
 def freeze(value: Any) -> Any:
-    """The value with every plain list and dict in it replaced by one that refuses changes.
+    """The value as it can be shared: plain lists and dicts refuse changes, other objects are copies.
 
-    Costs nothing for scalars and for what is frozen already; other objects pass as they are.
+    Costs nothing for scalars and for what is frozen already. What cannot be copied passes as it is: it cannot be
+    written down either, and the journal refuses it.
 
     >>> freeze([1, {"a": []}])
     [1, {'a': []}]
     """
     kind = cast(Any, type(value))
-    if kind in _ATOMS:
+    if kind in _PLAIN or kind is MixedList or kind is MixedDict:
         return value
     if kind is list:
-        return FrozenList([freeze(each) for each in value])
+        return frozen_list([freeze(each) for each in value])
     if kind is dict:
-        return FrozenDict({key: freeze(each) for key, each in value.items()})
+        return frozen_dict({key: freeze(each) for key, each in value.items()})
     if kind is tuple:
         return tuple([freeze(each) for each in cast(tuple[Any, ...], value)])
-    return value
+    return copy_mutable(value)
+
+
+def copy_mutable(value: Any) -> Any:
+    """The value with a copy of its own of each object in it that could be changed; plain data comes as it is.
+
+    >>> tags = {"a"}
+    >>> copy_mutable(tags) is tags, copy_mutable(tags) == tags
+    (False, True)
+    """
+    kind = cast(Any, type(value))
+    if kind in _PLAIN:
+        return value
+    if kind in _SEQUENCES:
+        return kind([copy_mutable(each) for each in value])
+    if kind in _MAPPINGS:
+        return kind({key: copy_mutable(each) for key, each in value.items()})
+    try:
+        return deepcopy(value)
+    except Exception:  # See `freeze`.
+        return value
+
+
+_SEQUENCES: Final[frozenset[type[Any]]] = frozenset({MixedList, list, tuple, set, frozenset})
+_MAPPINGS: Final[frozenset[type[Any]]] = frozenset({MixedDict, dict})
 
 
 def thaw(value: Any) -> Any:
@@ -81,7 +161,7 @@ def thaw(value: Any) -> Any:
         return [thaw(each) for each in cast(list[Any], value)]
     if isinstance(value, dict):
         return {key: thaw(each) for key, each in cast(dict[Any, Any], value).items()}
-    return value
+    return copy_mutable(value)
 
 
 def shown(value: object) -> str:

@@ -29,8 +29,10 @@ from flowengine.errors import (
 from flowengine.journal.memory import MemoryStore
 from flowengine.llm.scripted import ScriptedModel
 from flowengine.nodes.inputs import InputField
-from flowengine.nodes.limits import FlowLimits
+from flowengine.nodes.limits import FlowLimits, PartLimits
+from flowengine.nodes.map import MapNode
 from flowengine.nodes.retry import Retry
+from flowengine.spec.scope import template
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +61,7 @@ def chain(**nodes: Any) -> dict[str, FunctionNode]:
 def test_the_public_names_are_those_that_are_promised():
     promised = {
         *("Flow", "FlowBuilder", "FlowLimits", "PartLimits", "Bounds", "InputField", "StateKey", "Retry", "Run"),
+        *("Runs", "RunRecord", "Question"),
         *("FunctionNode", "ConditionNode", "AgentNode", "RoutingNode", "EvaluationNode"),
         *("LoopNode", "MapNode", "SubflowNode", "ApprovalNode"),
         *("Agent", "RoutingAgent", "EvaluationAgent", "get_llm"),
@@ -324,6 +327,40 @@ async def test_a_timeout_cancels_the_attempt_and_its_clean_up_runs(retry: Retry 
     assert len(cleaned) == (2 if retry else 1)
 
 
+BURNS = template("{% for a in range(9000) %}{{ a }}{{ a }}{% endfor %}")
+
+
+def burning(context: Context) -> list[str]:
+    """Two hundred templates one after the other, each within its fuel, and nothing that suspends."""
+    return [BURNS(context) for _ in range(200)]
+
+
+async def given(context: Context) -> Any:
+    return burning(context)
+
+
+async def test_a_timeout_ends_templates_that_never_suspend():
+    run = await Flow("f", {"a": FunctionNode(given, timeout=0.05)}).run()
+    assert run.error is not None
+    assert "took longer than its timeout of 0.05 s" in run.error.message
+
+
+async def test_a_limit_of_time_ends_templates_that_never_suspend():
+    limited = PartLimits(timeout=0.05)
+    for node in (FunctionNode(given), FunctionNode(given, limits=limited)):
+        run = await Flow("f", {"a": node}).run(limits=FlowLimits() if node.limits else FlowLimits(timeout=0.05))
+        assert run.error is not None
+        assert "took longer than its limit of" in run.error.message
+
+
+async def test_a_timeout_ends_what_a_map_works_out_for_its_items():
+    body = {"each": FunctionNode(name)}
+    node = MapNode(body, over=lambda context: [1, 2], result=burning, on_item_error="collect", timeout=0.05)
+    run = await Flow("f", {"m": node}).run()
+    assert run.error is not None
+    assert "took longer than its timeout of 0.05 s" in run.error.message
+
+
 async def test_when_and_set_see_the_context_and_the_output():
     nodes = {
         "a": FunctionNode(name, set={"seen": lambda context, output: [output]}),
@@ -531,3 +568,19 @@ async def test_resuming_what_is_not_there_says_so():
 
 def test_an_error_of_a_run_is_an_error_of_flowengine():
     assert issubclass(NodeError, RunError)
+
+
+@pytest.mark.parametrize("answer", ["caf\u00e9", "cafe\u0301"])
+async def test_a_conditions_answer_may_be_composed_or_decomposed(answer: str):
+    nodes = {"a": ConditionNode(lambda context: answer, {"caf\u00e9": "b"}), "b": FunctionNode(name)}
+    run = await Flow("f", nodes).run()
+    assert (run.nodes["a"].output, run.nodes["b"].status) == ("caf\u00e9", "succeeded")
+
+
+@pytest.mark.parametrize("wrong", ["m[0].x", "a.b", "", "a]", "a\nb"])
+def test_an_id_that_reads_as_another_nodes_path_is_refused(wrong: str):
+    nodes = {wrong: FunctionNode(name)}
+    with pytest.raises(FlowError, match="is not a valid id of a node"):
+        Flow("f", nodes)
+    with pytest.raises(FlowError, match="is not a valid id of a node"):
+        MapNode(nodes, over=lambda context: [1])

@@ -66,7 +66,7 @@ async def test_what_does_not_fit_beside_what_was_spent_is_refused_with_all_there
     ("bounds", "limit", "told"),
     [
         (Bounds(tokens=1500), "tokens", "1,500 tokens: 1,200 tokens spent, and the next call could take 1,200 tokens"),
-        (Bounds(model_calls=1), "model_calls", "1 model calls: 1 model calls spent, and the next call could take 1"),
+        (Bounds(model_calls=1), "model_calls", "1 model call: 1 model call made, and there is one more to make"),
     ],
 )
 async def test_every_limit_is_told_in_its_own_unit(bounds: Bounds, limit: str, told: str) -> None:

@@ -26,6 +26,8 @@ _SHAPES: Final[Mapping[str, tuple[str, str]]] = {
 
 _ARROWS: Final[Mapping[str, str]] = {"declared": "-->", "taken": "==>", "not_taken": "-.->", "undecided": "-.->"}
 
+_HARMLESS: Final = " .,:_–…·→×✓✗○▶‖■"
+
 _DASHES: Final[Mapping[str, str]] = {"solid": "", "dashed": ",stroke-dasharray:6 4", "dotted": ",stroke-dasharray:2 3"}
 
 
@@ -45,8 +47,7 @@ def to_mermaid(picture: Picture) -> str:
 
 def _lines(picture: Picture) -> Iterator[str]:
     names = {node.id: f"n{number}" for number, node in enumerate(picture.nodes)}
-    title = " — ".join(heading(picture)).replace("\\", "/").replace('"', "'")
-    yield from ("---", f'title: "{title}"', "---", "flowchart TD")
+    yield from ("---", f'title: "{_title(" — ".join(heading(picture)))}"', "---", "flowchart TD")
     members: dict[str | None, list[PictureNode]] = {None: []}
     for node in picture.nodes:
         members.setdefault(node.parent, []).append(node)
@@ -74,6 +75,17 @@ def _level(
             yield f"{indent}{names[node.id]}{opening}{_words(node)}{closing}"
 
 
+def _title(text: str) -> str:
+    r"""Inside of YAML's double quotes, where entities are not read.
+
+    >>> _title('a-b: "x" <b>')
+    'a-b: \\U00000022x\\U00000022 \\U0000003cb\\U0000003e'
+    """
+    return "".join(
+        each if each.isalnum() or each in _HARMLESS or each in "-—" else f"\\U{ord(each):08x}" for each in text
+    )
+
+
 def _words(node: PictureNode) -> str:
     return f'"{"<br/>".join(escaped(line) for line in lines_of(node))}"'
 
@@ -89,4 +101,4 @@ def escaped(text: str) -> str:
     >>> escaped('say "hi" & 日本')
     'say #34;hi#34; #38; 日本'
     """
-    return "".join(each if each.isalnum() or each in " .,:_–…·→×✓✗○▶‖■" else f"#{ord(each)};" for each in text)
+    return "".join(each if each.isalnum() or each in _HARMLESS else f"#{ord(each)};" for each in text)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from flowengine.context import NodeResult, NodeStatus, RunStatus
+from flowengine.context import NodeResult, NodeStatus, RunStatus, SkipCause
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -26,11 +26,20 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.records import Answered, Asked, MapBegan, ModelCall, Notice, Retry, Reused
-from visualize.skeleton import Skeleton, Spot
+from visualize.skeleton import CONTAINERS, Skeleton, Spot
 
-__all__ = ["SETTLED", "NodeRow", "Progress", "Usage", "folded"]
+__all__ = ["SETTLED", "NodeRow", "Progress", "ReusedCount", "Usage", "folded"]
 
 SETTLED: Final[frozenset[NodeStatus]] = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+
+
+class ReusedCount(NamedTuple):
+    """How many nodes of a run did not run, since the result of another run was taken."""
+
+    nodes: int
+    of: int
+    """Those that came to an end, the skipped ones left out. Each item and each round counts; a container does where
+    nothing inside it was entered."""
 
 
 @dataclass(slots=True)
@@ -91,11 +100,12 @@ class NodeRow:
     kind: str = ""
     status: NodeStatus = "pending"
     started: float | None = None
+    """Of an approval, and of a container that waited with one, when it first began to wait."""
     ended: float | None = None
     usage: Usage = field(default_factory=Usage)
     """Its own calls, and those of its body."""
     retries: int = 0
-    cause: str | None = None
+    cause: SkipCause | None = None
     """Why it was skipped."""
     error: ErrorInfo | None = None
     result: NodeResult | None = None
@@ -107,14 +117,30 @@ class NodeRow:
     inside: Counter[NodeStatus] = field(default_factory=Counter[NodeStatus])
     """How many rows of its body have which status."""
     asked: Asked | None = None
+    asked_at: float | None = None
     answered: Answered | None = None
+    answered_at: float | None = None
+    has_waited: bool = False
+    """Whether it, or something inside it, has waited for a person since it began."""
+    earlier_errors: list[ErrorInfo] = field(default_factory=list[ErrorInfo])
+    """How it failed before the run was resumed and it ran again."""
     reused: Reused | None = None
     """Where its result comes from, where it did not run."""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether its body began, so that its time means something: one that was skipped because it failed has run."""
+        return self.status != "pending" and (self.status != "skipped" or self.cause == "error")
 
     def seconds(self, now: float | None = None) -> float | None:
         """How long it took, or takes until `now`; None where it never started or was left open."""
         end = self.ended if self.ended is not None else now
         return None if self.started is None or end is None else max(0.0, end - self.started)
+
+    def waited(self, now: float | None = None) -> float | None:
+        """Seconds for which a person was waited for; None where nobody was asked."""
+        end = self.answered_at if self.answered_at is not None else now
+        return None if self.asked_at is None or end is None else max(0.0, end - self.asked_at)
 
     @property
     def waits(self) -> bool:
@@ -130,6 +156,8 @@ class Progress:
         self.finished: RunFinished | None = None
         self.skeleton = Skeleton({})
         self.last_at: float | None = None
+        self.idle = 0.0
+        """Seconds in which the run was not going on: from when it waited or broke off until it was resumed."""
         self.events = 0
         """How many were applied."""
         self.nodes: dict[str, NodeRow] = {}
@@ -143,15 +171,17 @@ class Progress:
         """Each notice once, in order."""
 
     def apply(self, event: Event) -> None:
+        # A fork made by an earlier version begins with what the other run did, at that run's times.
+        at = event.at if self.started is None else max(event.at, self.started.at)
         if isinstance(event, RunStarted):
             self._begin(event)
         elif isinstance(event, RunResumed):
-            self._reopen()
+            self._reopen(at)
         elif isinstance(event, RunFinished):
             self.finished = event
         else:
-            self._apply_node(event)
-        self.last_at = event.at
+            self._apply_node(event, at)
+        self.last_at = at
         self.events += 1
 
     @property
@@ -167,6 +197,22 @@ class Progress:
         end = self.finished.at if self.finished is not None else now
         # Whoever went on with the run may have had an earlier clock.
         return None if self.started is None or end is None else max(0.0, end - self.started.at)
+
+    def working_seconds(self, now: float | None = None) -> float | None:
+        """`seconds` without those in which the run was not going on."""
+        whole = self.seconds(now)
+        return None if whole is None else max(0.0, whole - self.idle)
+
+    def reused(self) -> ReusedCount:
+        """How many nodes did not run, since their results were known."""
+        ended = [
+            row
+            for row in self.nodes.values()
+            if row.status in ("succeeded", "failed", "skipped")
+            and row.has_run
+            and (row.kind not in CONTAINERS or not row.inside.total())
+        ]
+        return ReusedCount(sum(row.reused is not None for row in ended), len(ended))
 
     def _begin(self, event: RunStarted) -> None:
         self.started = event
@@ -195,39 +241,48 @@ class Progress:
             row = self._row(row.spot.container)
             yield row
 
-    def _reopen(self) -> None:
+    def _reopen(self, at: float) -> None:
         """What was in flight when the run broke off starts again."""
+        stopped = self.last_at if self.finished is None else self.finished.at
+        if stopped is not None:
+            self.idle += max(0.0, at - stopped)
         self.finished = None
         for row in self.nodes.values():
             if row.status in ("running", "cancelled"):
                 self._become(row, "pending")
 
     def _apply_node(
-        self, event: NodeStarted | NodeRecorded | NodeFinished | NodeFailed | NodeSkipped | NodeCancelled
+        self, event: NodeStarted | NodeRecorded | NodeFinished | NodeFailed | NodeSkipped | NodeCancelled, at: float
     ) -> None:
         row = self._row(event.node)
         if isinstance(event, NodeRecorded):
-            self._record(row, event.record)
+            self._record(row, event.record, at)
         elif isinstance(event, NodeStarted):
-            self._start(row, event.at)
+            self._start(row, at)
         else:
-            self._settle(row, event)
+            self._settle(row, event, at)
 
     def _start(self, row: NodeRow, at: float) -> None:
         if row.status in SETTLED:
-            row.asked = row.answered = None
-        row.started, row.ended = at, None
+            row.asked = row.answered = row.asked_at = row.answered_at = None
+            row.has_waited = False
+        if row.error is not None:
+            row.earlier_errors.append(row.error)
+        if not row.has_waited:
+            row.started = at
+        row.ended = None
         row.error = row.cause = row.result = row.reused = None
         self._become(row, "waiting" if row.waits or _only_waits(row) else "running")
 
-    def _settle(self, row: NodeRow, event: NodeFinished | NodeFailed | NodeSkipped | NodeCancelled) -> None:
-        row.ended = event.at
+    def _settle(self, row: NodeRow, event: NodeFinished | NodeFailed | NodeSkipped | NodeCancelled, at: float) -> None:
+        row.ended = at
         if isinstance(event, NodeFinished):
             row.result = event.result
             self._become(row, "succeeded")
         elif isinstance(event, NodeFailed):
             row.error = event.error
-            self._become(row, "failed")
+            row.cause = "error" if event.skipped else None
+            self._become(row, "skipped" if event.skipped else "failed")
         elif isinstance(event, NodeSkipped):
             row.cause = event.cause
             self._become(row, "skipped")
@@ -237,6 +292,7 @@ class Progress:
     def _become(self, row: NodeRow, status: NodeStatus) -> None:
         """The one place where a status changes; a container that is open follows what is inside it."""
         before, row.status = row.status, status
+        row.has_waited |= status == "waiting"
         self.settled += (status in SETTLED) - (before in SETTLED)
         if status == "running":
             self.running[row.id] = row
@@ -249,7 +305,7 @@ class Progress:
             if container.status in ("running", "waiting"):
                 self._become(container, "waiting" if _only_waits(container) else "running")
 
-    def _record(self, row: NodeRow, record: Any) -> None:
+    def _record(self, row: NodeRow, record: Any, at: float) -> None:
         if isinstance(record, ModelCall):
             self.usage.add(record)
             for each in (row, *self._around(row)):
@@ -264,10 +320,11 @@ class Progress:
             row.reused = record
         elif isinstance(record, Asked):
             row.asked, row.answered = record, None
+            row.asked_at, row.answered_at = at, None
             if row.status not in SETTLED:
                 self._become(row, "waiting")
         elif isinstance(record, Answered):
-            row.answered = record
+            row.answered, row.answered_at = record, at
             if row.status == "waiting":
                 self._become(row, "running")
 

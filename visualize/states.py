@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.context import EMPTY
 from flowengine.engine.merging import FOLDS, StateKey
 from flowengine.engine.state import Layer, StateStore
 from visualize.progress import Progress
@@ -56,6 +57,8 @@ class States:
         self._progress = progress
         self._rules = declared(progress)
         self._units: dict[str, dict[str, _Place]] = {}
+        self._written: dict[str, Mapping[str, Any]] = {}
+        """Round → what it and the rounds before it wrote."""
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -83,11 +86,8 @@ class States:
 
     def final(self) -> dict[str, Any]:
         """Key → value where the states that all nodes left behind meet."""
-        places = list(self._enter(None, "").values()) if self.keys else []
-        if not places:
-            return {}
-        store = places[0].store
-        return self._read(store, store.meet(len(places), [each.left for each in places]))
+        places = self._enter(None, "") if self.keys else {}
+        return self._read(*_meeting(places)) if places else {}
 
     def _rule(self, key: str) -> str:
         return self._rules[key].merge if key in self._rules else ""
@@ -118,8 +118,30 @@ class States:
         if around is None or site is None or site.body is None:
             return {}
         # A subflow has a state of its own, whose rules nobody wrote down.
-        store = StateStore({}) if site.kind == "subflow" else around.store.inside(around.seen)
+        store = StateStore({}) if site.kind == "subflow" else around.store.inside(around.seen, self._before(unit))
         return self._walk(site.body, unit, store)
+
+    def _before(self, unit: str) -> Mapping[str, Any]:
+        """What the rounds of a loop wrote that came before this one; of every other level nothing."""
+        loop, separator, index = unit.rpartition(".round[")
+        rounds = int(index[:-2]) if separator and index[:-2].isdecimal() else 0
+        wrote: Mapping[str, Any] = EMPTY
+        for number in range(min(rounds, len(self._progress.nodes))):
+            level = f"{loop}.round[{number}]."
+            if level not in self._written:
+                self._written[level] = self._after(wrote, self._enter(loop, level))
+            wrote = self._written[level]
+        return wrote
+
+    def _after(self, wrote: Mapping[str, Any], places: Mapping[str, _Place]) -> Mapping[str, Any]:
+        """What the rounds up to this one wrote."""
+        if not places:
+            return wrote
+        store, left = _meeting(places)
+        try:
+            return store.following(wrote, store.contribution(left))
+        except TypeError:  # As in `_read`.
+            return wrote
 
     def _walk(self, level: Level, unit: str, store: StateStore) -> dict[str, _Place]:
         parents: dict[str, list[str]] = {}
@@ -135,3 +157,10 @@ class States:
             left[name] = store.write(number, seen, writes) if writes else seen
             places[unit + name] = _Place(store, seen, left[name])
         return places
+
+
+def _meeting(places: Mapping[str, _Place]) -> tuple[StateStore, Layer]:
+    """Where the states meet that all nodes of a level left behind, in the level's store."""
+    left = [each.left for each in places.values()]
+    store = next(iter(places.values())).store
+    return store, store.meet(len(left), left)

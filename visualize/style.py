@@ -114,7 +114,7 @@ def kind_of(node: PictureNode) -> str:
 def standing(node: PictureNode) -> str:
     """Status, time and attempts."""
     said = [_status(node)]
-    if node.seconds is not None and node.status != "skipped":
+    if node.seconds is not None and (node.status != "skipped" or node.cause == "error"):
         said.append(seconds_text(node.seconds))
     if node.attempts > 1:
         said.append(f"{node.attempts} attempts")

@@ -17,7 +17,6 @@ __all__ = ["EdgeState", "SiteEdge", "critical_path", "edges_of", "units_of"]
 
 EdgeState = Literal["declared", "taken", "not_taken", "undecided"]
 
-_RAN: Final = frozenset({"running", "waiting", "succeeded", "failed", "cancelled"})
 _OPEN: Final = frozenset({"pending", "running", "waiting"})
 
 
@@ -71,7 +70,7 @@ def _state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeState:
     route = None if before.result is None else before.result.route
     opened = before.status == "succeeded" and (not labels or route in labels)
     handled = before.status == "failed" and ON_ERROR in labels
-    return "taken" if (opened or handled) and after.status in _RAN else "not_taken"
+    return "taken" if (opened or handled) and after.has_run else "not_taken"
 
 
 def critical_path(progress: Progress) -> frozenset[str]:
@@ -107,7 +106,7 @@ def _chain(rows: Mapping[str, NodeRow | None], level: Level) -> list[str]:
     ended = {
         name: row.ended
         for name, row in rows.items()
-        if row is not None and row.ended is not None and row.started is not None
+        if row is not None and row.ended is not None and row.started is not None and row.has_run
     }
     if not ended:
         return []
@@ -135,4 +134,9 @@ def _deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]]) ->
     own = units_of(container)
     if container.kind != "map" or not own:
         return own
-    return [max(own, key=lambda unit: max((row.ended or 0.0 for row in units.get(unit, {}).values()), default=0.0))]
+    return [max(own, key=lambda unit: max((_ran_until(row) for row in units.get(unit, {}).values()), default=0.0))]
+
+
+def _ran_until(row: NodeRow) -> float:
+    """When a row ended; the beginning of time for one that did not run."""
+    return 0.0 if row.ended is None or not row.has_run else row.ended

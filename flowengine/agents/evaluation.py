@@ -7,9 +7,9 @@ is computed here, and the content is copied from what was judged. It improves no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from flowengine.agents.caller import Caller, naming, open_caller, subject_of
 from flowengine.agents.prompt import Subject, evaluation_messages
@@ -18,20 +18,18 @@ from flowengine.agents.structured import Shape, UnfitError, error_lines
 from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
 from flowengine.catalogue import catalogue
-from flowengine.context import Context, EvaluationResult
+from flowengine.context import Context, EvaluationResult, Share
 from flowengine.llm.model import Model
 from flowengine.records import Gateway
 
 __all__ = ["EvaluationAgent"]
 
-Score = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-
 
 class _Judgement(BaseModel):
     """What the model says; everything else of an `EvaluationResult` is ours."""
 
-    score: Score
-    criteria_scores: dict[str, Score] = {}
+    score: Share
+    criteria_scores: dict[str, Share] = {}
     feedback: str = ""
     suggestions: list[str] = []
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from flowengine.agents.settings import Guardrail
 from flowengine.errors import GuardrailError
+from flowengine.foreign import describe_error
 
 __all__ = ["check_guardrails", "guardrail_name"]
 
@@ -42,5 +43,5 @@ async def _verdict(guardrail: Guardrail, kind: str, value: Any) -> bool | None:
         return await verdict if isawaitable(verdict) else verdict
     except Exception as error:
         raise GuardrailError(
-            f"{kind} guardrail '{guardrail_name(guardrail)}' failed: {type(error).__name__}: {error}"
+            f"{kind} guardrail '{guardrail_name(guardrail)}' failed: {describe_error(error)}"
         ) from error

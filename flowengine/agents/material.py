@@ -31,6 +31,7 @@ from flowengine.providers.chain import gather
 from flowengine.providers.packer import Entry
 from flowengine.records import Brought, Gateway
 from flowengine.run_scope import RunScope
+from flowengine.secret_values import NO_SECRETS, Secrets
 from flowengine.tools.tool import ToolResult
 from flowengine.tools.toolset import ToolSet
 
@@ -46,17 +47,24 @@ async def open_material(
     kept: Mapping[str, Any] | None,
     scope: RunScope | None,
     recorded: Sequence[Any],
+    secrets: Secrets = NO_SECRETS,
 ) -> Material:
     """The material of one run. `models`: those that its sources know by name. `kept`: what the ancestors of its node
-    keep; None for an agent that stands alone. `recorded`: what an interrupted attempt of the node has told.
+    keep; None for an agent that stands alone. `recorded`: what an interrupted attempt of the node has told. `secrets`:
+    what no text of a file may bring into a prompt.
     """
     skills = await open_skills(sources, words.locale, gateway, kept or {}, scope)
     memories = await begin_remembering(sources.providers, kept, gateway)
     if kept is None:
-        return Material(sources, memories, sources.contexts, skills, agent, words, gateway, models)
+        return Material(sources, memories, sources.contexts, skills, agent, words, gateway, models, secrets=secrets)
     contexts = sources.contexts.fresh()
     contexts.load(kept)
-    return Material(sources, memories, contexts, skills, agent, words, gateway, models, is_run=True, recorded=recorded)
+    return Material(
+        *(sources, memories, contexts, skills, agent, words, gateway, models),
+        is_run=True,
+        recorded=recorded,
+        secrets=secrets,
+    )
 
 
 class Material:
@@ -75,6 +83,7 @@ class Material:
         *,
         is_run: bool = False,
         recorded: Sequence[Any] = (),
+        secrets: Secrets = NO_SECRETS,
     ) -> None:
         """`memories`: the providers of this run. `is_run`: of a flow, which keeps what changes."""
         self._budget = sources.budget
@@ -90,6 +99,7 @@ class Material:
         self._words = words
         self._gateway = gateway
         self._recorded = recorded
+        self._secrets = secrets
         self._carrier = Carrier(contexts) if is_run else None
         self._begun = data_of(contexts) if is_run else {}
         self._query = ""
@@ -108,6 +118,7 @@ class Material:
         self._packing = Packing(caller, self._words, self._budget)
         context = [Part(Place.CONTEXT, each) for each in await self._brought()]
         listed, loaded = ([], []) if self._skills is None else await self._skills.parts(self._query)
+        loaded = [self._without_secrets(each) for each in loaded]
         parts = question.parts(listed, [*context, *loaded, *await self._rendered()])
         parts = await self._packing.packed(parts)
         messages = assembled(self._words, parts)
@@ -132,10 +143,17 @@ class Material:
         known = next((each for each in self._recorded if type(each) is Brought), None)
         if known is not None:
             return entries_of(known)
-        entries = await gather(self._memories.providers, self._query, self._gateway.note, **self._facts)
+        providers, note = self._memories.providers, self._gateway.note
+        entries = await gather(providers, self._query, note, self._secrets, **self._facts)
         if entries and self._carrier is not None:
             await self._gateway.note(brought_of(entries))
         return entries
+
+    def _without_secrets(self, part: Part) -> Part:
+        fragment = part.entry.fragment
+        return part._replace(
+            entry=part.entry._replace(fragment=fragment._replace(text=self._secrets.hide(fragment.text)))
+        )
 
     async def _rendered(self) -> list[Part]:
         """The typed contexts' texts; they stay whatever the budget is, for their tools change what they show."""

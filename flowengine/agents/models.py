@@ -14,7 +14,8 @@ from flowengine.agents.readings import Readings
 from flowengine.agents.settings import CallSettings
 from flowengine.agents.surroundings import Surroundings
 from flowengine.errors import ModelConfigError
-from flowengine.llm.detect import default_model, detect, get_llm
+from flowengine.llm.choosing import Choice
+from flowengine.llm.detect import choice_of, default_model, get_llm
 from flowengine.llm.embedding import get_embedding
 from flowengine.llm.fallback import FallbackModel
 from flowengine.llm.litellm_model import LiteLLMModel
@@ -28,7 +29,7 @@ __all__ = ["NamedModels", "open_model", "prepare_model"]
 
 
 def open_model(settings: CallSettings) -> tuple[Model, str | None]:
-    """The model, and a notice where none was chosen and a stand-in answers.
+    """The model, and a notice where a stand-in answers since none was chosen, or where a variable chose the vendor.
 
     >>> open_model(CallSettings("offline"))[0].name
     'offline'
@@ -79,8 +80,15 @@ def _is_name(model: str | Model | None) -> bool:
 
 def _all_opened(settings: CallSettings, around: Surroundings) -> tuple[Model, str | None]:
     first, notice = (settings.model, None) if settings.model is not None else default_model(around.environ)
-    models = [_opened(each, settings.max_retries, around) for each in (first, *settings.fallbacks)]
-    return (models[0] if len(models) == 1 else FallbackModel(models)), notice
+    asked = (first, *settings.fallbacks)
+    models = [_opened(each, settings.max_retries, around) for each in asked]
+    notices = [notice, *(_chosen(each, around).notice for each in asked if isinstance(each, str))]
+    told = "; ".join(dict.fromkeys(filter(None, notices))) or None
+    return (models[0] if len(models) == 1 else FallbackModel(models)), told
+
+
+def _chosen(model: str, around: Surroundings) -> Choice:
+    return choice_of(model, environ=around.environ, default_provider=around.default_provider)
 
 
 def _opened(model: str | Model, max_retries: int, around: Surroundings) -> Model:
@@ -105,7 +113,7 @@ def _said(model: str, around: Surroundings) -> dict[str, Any]:
     """What there is to say of a model's vendor: address, keys, limits and who keeps them."""
     said = _NOTHING
     if around.providers:
-        provider, _ = detect(model, environ=around.environ)
+        provider = _chosen(model, around).provider
         said = around.providers.get(provider, said)
         if said.is_foreign and needs_key(provider):
             raise ModelConfigError(
@@ -113,7 +121,8 @@ def _said(model: str, around: Surroundings) -> dict[str, Any]:
                 f"write it into `providers` of this machine's project file"
             )
     address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
-    return {"environ": around.environ, "limits": said.limits, "limiters": around.limiters, **address}
+    kept: dict[str, Any] = {"limits": said.limits, "limiters": around.limiters}
+    return {"environ": around.environ, "default_provider": around.default_provider, **kept, **address}
 
 
 _NOTHING: Final = ProviderSettings()
@@ -135,6 +144,6 @@ class NamedModels:
     def embedding(self, name: str) -> Model | None:
         """What stands in for models that answer makes no vectors; where nobody is to be asked, this is not either."""
         around = self._around
-        if around.stand_in is not None and detect(around.stand_in, environ=around.environ)[0] == "offline":
+        if around.stand_in is not None and _chosen(around.stand_in, around).provider == "offline":
             return None
         return _priced(get_embedding(name, **_said(name, around)), name, around)

@@ -18,6 +18,7 @@ from flowengine.agents.surroundings import Surroundings
 from flowengine.agents.tooling import Admit
 from flowengine.agents.turn import Turn
 from flowengine.context import EMPTY
+from flowengine.llm.dotenv import file_secrets
 from flowengine.records import Gateway
 from flowengine.run_scope import RunScope
 
@@ -99,6 +100,7 @@ async def _material(agent: Agent, sources: Sources, opening: Opening, around: Su
         opening.kept,
         opening.scope,
         opening.recorded,
+        file_secrets(around.environ),
     )
 
 

@@ -14,16 +14,16 @@ from pydantic import BaseModel
 
 from flowengine.agents.structured import Answer
 from flowengine.context import EvaluationResult
-from flowengine.errors import RunError
+from flowengine.errors import LimitError, RunError
 from flowengine.llm.messages import Message
-from flowengine.records import Gateway, Round
+from flowengine.records import Gateway, Notice, Round
 
 __all__ = ["Attempt", "Draft", "Progress", "Verdict", "improve", "judged"]
 
 PATIENCE: Final = 2
 """Improvements in a row without a gain before it stops early."""
 
-Verdict: TypeAlias = Literal["passed", "no_gain", "exhausted"]
+Verdict: TypeAlias = Literal["passed", "no_gain", "exhausted", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,23 @@ async def improve(
     max_iterations: int,
     gateway: Gateway,
 ) -> tuple[Progress, Verdict]:
-    """Judge the draft and improve the latest attempt until one passes or it is time to stop."""
+    """Judge the draft and improve the latest attempt until one passes or it is time to stop.
+
+    A generation or a judge that fails once an attempt has been judged ends it with the best attempt so far, and a
+    notice says why. A limit that is reached is raised all the same.
+    """
     progress = Progress.first(await judged(draft, judge, 1, gateway))
     while (verdict := progress.verdict(max_iterations)) is None:
-        latest = progress.latest
-        better = await generate(latest.draft, await guide(latest))
-        progress = progress.after(await judged(better, judge, progress.rounds + 1, gateway))
+        latest, number = progress.latest, progress.rounds + 1
+        task = await guide(latest)
+        try:
+            attempt = await judged(await generate(latest.draft, task), judge, number, gateway)
+        except LimitError:
+            raise
+        except RunError as error:
+            await gateway.note(Notice(f"round {number} failed, the best attempt before it is kept: {error}"))
+            return progress, "failed"
+        progress = progress.after(attempt)
     return progress, verdict
 
 

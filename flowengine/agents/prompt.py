@@ -175,7 +175,9 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 def _material(words: Catalogue, section: str, subject: Subject) -> Message:
     prompt = words(f"{section}.prompt", text=fenced("prompt", subject.prompt)) if subject.prompt else ""
-    result = words(f"{section}.result", text=fenced("result", text_of(subject.content)))
+    given = "" if subject.content is None else text_of(subject.content)
+    content = given if given.strip() else words(f"{section}.nothing")
+    result = words(f"{section}.result", text=fenced("result", content))
     return Message("user", _joined([prompt, result, words(f"{section}.task")]))
 
 

@@ -1,6 +1,6 @@
 """The router: one structured call that chooses one of the declared routes.
 
-It knows labels and when an answer names one: exactly, after trimming and case folding, and never as
+It knows labels and when an answer names one: exactly, after trimming, case folding and composing letters, and never as
 a part of something else. Which node a label leads to is not its matter.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from flowengine.agents.caller import Caller, naming, open_caller, subject_of
 from flowengine.agents.prompt import Subject, routing_messages
@@ -18,8 +18,9 @@ from flowengine.agents.structured import Answer, Shape, UnfitError, UnusableAnsw
 from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.agents.sync import run_sync
 from flowengine.catalogue import catalogue
-from flowengine.context import Context, RoutingResult
+from flowengine.context import Context, RoutingResult, Share
 from flowengine.errors import DefinitionError, RouteError
+from flowengine.labels import find_label
 from flowengine.llm.model import Model
 from flowengine.records import Gateway, Notice
 
@@ -30,7 +31,7 @@ class _Choice(BaseModel):
     """What the model says; `next_route` is one of the declared labels once it is parsed."""
 
     next_route: str
-    confidence: float = Field(ge=0.0, le=1.0, allow_inf_nan=False)
+    confidence: Share
     reasoning: str = ""
 
 
@@ -161,7 +162,6 @@ class RoutingAgent:
 
 
 def _choice_shape(routes: Mapping[str, str]) -> Shape:
-    labels = {label.casefold(): label for label in routes}
     described = "; ".join(f"{label}: {text}" if text else label for label, text in routes.items())
     properties = {
         "next_route": {"type": "string", "enum": list(routes), "description": described},
@@ -174,7 +174,7 @@ def _choice_shape(routes: Mapping[str, str]) -> Shape:
             choice = _Choice.model_validate(value)
         except ValidationError as error:
             raise UnfitError(error_lines(error)) from error
-        label = labels.get(choice.next_route.strip().casefold())
+        label = find_label(choice.next_route, routes, in_any_case=True)
         if label is None:
             raise UnfitError(f"next_route: {choice.next_route[:200]!r} is none of the routes {', '.join(routes)}")
         return choice.model_copy(update={"next_route": label})

@@ -18,6 +18,7 @@ from flowengine.agents.structured import Shape
 from flowengine.agents.surroundings import PROCESS, Surroundings
 from flowengine.context import EvaluationResult, LLMResult
 from flowengine.errors import DefinitionError
+from flowengine.labels import label_key
 from flowengine.llm.model import Model
 
 __all__ = [
@@ -152,16 +153,17 @@ def check_share(name: str, value: float) -> float:
 
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Routes that can be told apart after trimming and case folding."""
+    """Routes that can be told apart after trimming, case folding and composing letters."""
     if not labels:
         raise DefinitionError("routes must declare at least one label: {label: description}")
     folded: dict[str, str] = {}
     for label in labels:
-        key = label.strip().casefold()
+        key = label_key(label, in_any_case=True)
         if not key or label != label.strip():
             raise DefinitionError(f"a route's label must be text without spaces around it, not {label!r}")
         if key in folded:
-            raise DefinitionError(f"routes {folded[key]!r} and {label!r} differ in upper and lower case only")
+            told = f"routes {folded[key]!r} and {label!r} differ in upper and lower case only"
+            raise DefinitionError(f"{told}, or in how letters are composed")
         folded[key] = label
     return dict(labels)
 
@@ -175,6 +177,22 @@ _NO_OPTIONS: Final = frozenset(
     }
 )
 """What the agent itself decides about a call, and what would reach a vendor that can do nothing with it."""
+
+
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "instructions": "generation_instructions",
+    "system": "system_message",
+    "system_prompt": "system_message",
+    "retries": "max_retries",
+    "output": "output_model",
+    "output_type": "output_model",
+    "history": "session_history",
+    "max_iterations": "max_improvement_iterations",
+    "threshold": "evaluation_threshold",
+    "criteria": "evaluation_criteria",
+    "guardrails": "input_guardrails",
+}
+"""What flow files and other libraries call an argument of an agent; no vendor has an option of that name."""
 
 
 @cache
@@ -191,8 +209,9 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
             raise DefinitionError(f"'{option}' is neither an argument here nor an option of a model call")
         # Vendors' own options resemble ours (`max_completion_tokens`), so only a near miss counts.
         close = get_close_matches(option, known, n=1, cutoff=0.85)
-        if close:
-            raise DefinitionError(f"unknown argument '{option}'; did you mean '{close[0]}'?")
+        meant = close[0] if close else _ELSEWHERE.get(option)
+        if meant in known:
+            raise DefinitionError(f"unknown argument '{option}'; did you mean '{meant}'?")
 
 
 def call_settings(known: frozenset[str], extra: Mapping[str, Any], **settings: Any) -> CallSettings:

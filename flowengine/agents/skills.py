@@ -14,6 +14,7 @@ from anyio import to_thread
 from flowengine.agents.parts import Part, Place
 from flowengine.agents.sources import Sources
 from flowengine.context import Fragment
+from flowengine.foreign import describe_error
 from flowengine.providers.packer import Entry
 from flowengine.records import Gateway, ProviderFailed
 from flowengine.run_scope import RunScope
@@ -57,7 +58,7 @@ class OpenSkills:
             fragments = await self._access.fragments(query, self._known)
         except (OSError, RefusedError) as error:  # A file that went away meanwhile.
             _LOGGER.warning("skills cannot be read: %s", error)
-            await self._gateway.note(ProviderFailed("skills", f"{type(error).__name__}: {error}"))
+            await self._gateway.note(ProviderFailed("skills", describe_error(error)))
             return [], []
         listed = [_part(Place.SYSTEM, each) for each in fragments if each.pinned]
         return listed, [_part(Place.CONTEXT, each) for each in fragments if not each.pinned]

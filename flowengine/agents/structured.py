@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, PydanticUserError, ValidationError
@@ -19,6 +20,7 @@ from flowengine.agents.prompt import with_format
 from flowengine.agents.tool_loop import ToolLoop, without_tools
 from flowengine.catalogue import Catalogue
 from flowengine.errors import DefinitionError, OutputError
+from flowengine.foreign import describe_error
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.schema_support import supports_schema
@@ -150,18 +152,22 @@ async def complete_structured(
 def json_values(text: str) -> Iterator[Any]:
     """The JSON values in an answer, the likeliest first: all of it, then fenced blocks, then what prose surrounds.
 
-    Of several blocks the last comes first: models think before they answer.
-
     >>> list(json_values('Sure! {"a": 1} It was {easy}.'))
     [{'a': 1}]
     """
+    return chain.from_iterable(_candidates(text))
+
+
+def _candidates(text: str) -> Iterator[list[Any]]:
+    """The values by how they are given, the likeliest way first; what a model thinks aloud is left out."""
     whole = _loaded(text)
     if whole is not _NOTHING:
-        yield whole
+        yield [whole]
         return
+    text = text.rpartition("</think>")[2]
     fences = [_loaded(block) for block in re.findall(r"```[\w-]*\s*\n?(.*?)```", text, re.DOTALL)]
-    yield from (value for value in reversed(fences) if value is not _NOTHING)
-    yield from reversed(list(_embedded(text)))
+    yield [value for value in reversed(fences) if value is not _NOTHING]
+    yield list(_embedded(text))[::-1]
 
 
 _NOTHING: Final = object()
@@ -197,13 +203,19 @@ _JSON_START: Final = re.compile(r"[{\[]")
 
 
 def _parse(reply: Reply, shape: Shape) -> Any:
-    """The first JSON value that fits; `UnfitError` says what is wrong with the likeliest."""
+    """The JSON value that fits; `UnfitError` says what is wrong with the likeliest, or that several fit."""
     problem = ""
-    for value in json_values(reply.content):
-        try:
-            return shape.parse(value)
-        except UnfitError as error:
-            problem = problem or str(error)
+    for values in _candidates(reply.content):
+        fitting: list[tuple[str, Any]] = []
+        for value in values:
+            try:
+                fitting.append((json.dumps(value, sort_keys=True), shape.parse(value)))
+            except UnfitError as error:
+                problem = problem or str(error)
+        if len({text for text, _ in fitting}) > 1:
+            raise UnfitError(f"it holds {len(fitting)} different JSON values that fit; answer with one of them only")
+        if fitting:
+            return fitting[0][1]
     if reply.finish_reason == "length":
         problem = "it was cut off because it became too long; answer more briefly"
     elif not reply.content.strip():
@@ -232,7 +244,7 @@ def _instance_of(kind: type[BaseModel]) -> Callable[[Any], BaseModel]:
         except ValidationError as error:
             raise UnfitError(error_lines(error)) from error
         except Exception as error:  # a validator of the user's
-            raise OutputError(f"a validator of {kind.__name__} failed: {type(error).__name__}: {error}") from error
+            raise OutputError(f"a validator of {kind.__name__} failed: {describe_error(error)}") from error
 
     return parse
 

@@ -33,6 +33,8 @@ class Surroundings:
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     limiters: Limiters = field(default=limiter_for, repr=False)
     """Keep the limits of `providers`."""
+    default_provider: str | None = field(default=None, repr=False)
+    """Where names of models go that no table knows."""
     stand_in: str | None = field(default=None, repr=False)
     """A model that is asked in place of every other that is given by name."""
 

@@ -23,6 +23,7 @@ from flowengine.agents.structured import Answer
 from flowengine.agents.tool_loop import Asked
 from flowengine.context import Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import RunError
+from flowengine.foreign import describe_error
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Model, Reply
 from flowengine.records import Notice
@@ -184,7 +185,7 @@ async def _advice(callback: ImprovementCallback, attempt: Attempt) -> str:
         given = callback(result, attempt.evaluation)
         text = await given if isawaitable(given) else given
     except Exception as error:
-        raise RunError(f"improvement_callback failed: {type(error).__name__}: {error}") from error
+        raise RunError(f"improvement_callback failed: {describe_error(error)}") from error
     if not text or not isinstance(cast(Any, text), str):
         raise RunError(f"improvement_callback must return the guidance as text, not {text!r}")
     return text

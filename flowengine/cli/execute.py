@@ -8,7 +8,8 @@ from typing import cast
 
 from flowengine.cli.failure import report
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
-from flowengine.cli.outcome import code_of, error_line, outputs_text, run_object
+from flowengine.cli.options import OPTION_OF
+from flowengine.cli.outcome import code_of, error_line, higher_limit, outputs_text, reused_line, run_object
 from flowengine.cli.store import again, chosen_store, journals, keeps
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
@@ -62,7 +63,7 @@ class Execution:
             return self._tell_failure(failure, progress)
         complain("interrupted")
         if self.reporting.json and progress.finished is not None:
-            self.results.line(run_object(progress, None))
+            self.results.json(run_object(progress, None))
         self._tell_how_to_go_on(progress)
         return INTERRUPTED
 
@@ -79,16 +80,20 @@ class Execution:
     def _tell(self, run: Run, progress: Progress) -> int:
         if self.reporting.json:
             statuses: dict[str, NodeStatus] = {name: node.status for name, node in run.nodes.items()}
-            self.results.line(run_object(progress, run.outputs, statuses))
+            self.results.json(run_object(progress, run.outputs, statuses))
         elif run.outputs and not self.reporting.events:
             self.results.line(outputs_text(run.outputs))
+        reused = reused_line(progress)
+        if reused is not None and not self.reporting.quiet:
+            complain(reused)
         if run.error is not None:
             complain(error_line(run.error, run.failed_node))
         if run.status == "waiting":
             self._tell_questions(run)
         elif run.status != "succeeded":
             self._tell_record(run)
-            self._tell_how_to_go_on(progress)
+            if not self._tell_how_to_raise(run):
+                self._tell_how_to_go_on(progress)
         return code_of(run.status, run.error)
 
     def _tell_record(self, run: Run) -> None:
@@ -103,6 +108,19 @@ class Execution:
             choices = "|".join(asked.choices)
             if keeps(chosen_store(self.store)):
                 complain(f"  to answer: {again('approve', run.id, self.store)} {node} --choice {choices}{form}")
+
+    def _tell_how_to_raise(self, run: Run) -> bool:
+        """How to go on beyond the limit that the run ended at; False where it ended at none, or was kept nowhere."""
+        error = run.error
+        if error is None or error.limit not in OPTION_OF or not keeps(chosen_store(self.store)):
+            return False
+        if error.part:
+            anyway = again("resume --allow-changed", run.id, self.store)
+            complain(f"  to go on: raise the limits of node '{error.part}' in the flow's file, then: {anyway}")
+            return True
+        option = f"{OPTION_OF[error.limit]} {higher_limit(error, run.limits)}"
+        complain(f"  to go on with a higher limit: {again(f'resume {option}', run.id, self.store)}")
+        return True
 
     def _tell_how_to_go_on(self, progress: Progress) -> None:
         if progress.started is not None and keeps(chosen_store(self.store)):

@@ -20,6 +20,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),
     "submit": ("flowengine.cli.commands.submit", "Put a run into a queue, for a worker."),
     "worker": ("flowengine.cli.commands.worker", "Work on the runs of a queue."),
+    "queue": ("flowengine.cli.commands.queue", "Say what the queues hold, and what is wrong with them."),
+    "workers": ("flowengine.cli.commands.workers", "List the workers of a store, and what they hold."),
     "cancel": ("flowengine.cli.commands.cancel", "Stop a run that was submitted."),
     "approve": ("flowengine.cli.commands.approve", "Answer the question that a run waits with."),
     "diff": ("flowengine.cli.commands.diff", "Compare two runs."),

@@ -31,7 +31,11 @@ T = TypeVar("T")
 
 
 def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
-    """What the job returns; None where a signal ended it. Its clean-up has run by then."""
+    """Run the job and return what it returns; None where a signal ended it. Its clean-up has run by then.
+
+    After a signal the handlers stay: what is left is the end of the process, and a second signal in its last
+    milliseconds ends it at once with the same exit code.
+    """
     failure: BaseException | None = None
     stopping = _Stopping()
 
@@ -68,8 +72,9 @@ class _Stopping:
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            if not self._is_asked:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     @contextmanager
     def cancels(self, scope: anyio.CancelScope) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""Lines that are a command's result: into the file that was named, else to stdout."""
+"""Lines of JSON that are a command's result: into the file that was named, else to stdout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def put_lines(lines: Sequence[str], output: str | None) -> bool:
     if output is None:
         results = Results()
         for line in lines:
-            results.line(line)
+            results.json(line)
         return False
     try:
         Path(output).write_text("\n".join([*lines, ""]), "utf-8")

@@ -33,6 +33,8 @@ def node_sheet(row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
         facts.append(["because", row.cause.replace("_", " ")])
     if row.started is not None:
         facts += [["started", clock(row.started)], ["took", span(row.seconds())]]
+    if row.asked is not None and row.waited() is not None:
+        facts.append(["waited", span(row.waited())])
     if row.usage.calls:
         facts.append(["models", usage_text(row.usage)])
     yield from table(facts)
@@ -43,6 +45,10 @@ def node_sheet(row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
 
 
 def _end(row: NodeRow) -> Iterator[str]:
+    for error in row.earlier_errors:
+        yield ""
+        yield f"failed before the run was resumed: {error.type}"
+        yield from indented(cut(error.message))
     if row.error is not None:
         yield ""
         yield f"error: {row.error.type}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from flowengine.cli.interrupt import INTERRUPTED
@@ -10,9 +11,11 @@ from flowengine.cli.plain import dumps, shown
 from flowengine.context import NodeStatus, RunStatus
 from flowengine.engine.events import ErrorInfo
 from flowengine.errors import LimitError
+from flowengine.journal.labels import labels_of
+from flowengine.nodes.limits import FlowLimits
 from visualize.progress import NodeRow, Progress
 
-__all__ = ["code_of", "error_line", "node_object", "outputs_text", "run_object"]
+__all__ = ["code_of", "error_line", "higher_limit", "node_object", "outputs_text", "reused_line", "run_object"]
 
 
 def code_of(status: RunStatus, error: ErrorInfo | None) -> int:
@@ -44,6 +47,25 @@ def outputs_text(outputs: Mapping[str, Any]) -> str:
     return "\n".join(_named(name, shown(value)) for name, value in outputs.items())
 
 
+def higher_limit(error: ErrorInfo, limits: FlowLimits) -> str:
+    """Twice the limit at which a run ended, or what the call that it refused needs; money in whole cents.
+
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="model_calls", needed=4), FlowLimits())
+    '4'
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd", needed=0.512), FlowLimits())
+    '0.52'
+    """
+    most = max(2 * (getattr(limits.bounds, error.limit) or 0), error.needed or 0)
+    return f"{ceil(100 * most) / 100:.2f}" if error.limit == "cost_usd" else str(ceil(most))
+
+
+def reused_line(progress: Progress) -> str | None:
+    """How many nodes took a known result; None where none did, and no earlier run was named to take results from."""
+    nodes, of = progress.reused()
+    asked = progress.started is not None and "reuse" in progress.started.settings
+    return f"re-used {nodes:,} of {of:,} nodes" if nodes or asked else None
+
+
 def _named(name: str, text: str) -> str:
     if "\n" not in text:
         return f"{name}: {text}"
@@ -62,10 +84,13 @@ def run_object(
             "run_id": "" if progress.started is None else progress.started.run_id,
             "flow": progress.flow,
             "status": progress.status,
+            "labels": {} if progress.started is None else labels_of(progress.started),
             "outputs": outputs,
             "error": None if error is None or finished is None else _error(error, finished.node),
             "nodes": {name: node_object(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
             "seconds": progress.seconds(),
+            "idle_seconds": progress.idle,
+            "reused": progress.reused()._asdict(),
             "tokens": usage.tokens,
             "cost_usd": usage.cost_usd,
         },
@@ -85,9 +110,12 @@ def node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[str, 
         "kind": row.kind,
         "cause": row.cause,
         "error": None if row.error is None else row.error._asdict(),
+        "earlier_errors": [each._asdict() for each in row.earlier_errors],
         "seconds": row.seconds(),
+        "waited_seconds": row.waited(),
         "model_calls": calls,
         "tokens": row.usage.tokens,
         "cost_usd": row.usage.cost_usd,
         "retries": row.retries,
+        "reused": None if row.reused is None else {"run_id": row.reused.run_id, "node": row.reused.node},
     }

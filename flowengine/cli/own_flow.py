@@ -25,7 +25,7 @@ def flow_of(started: RunStarted, file: str | None, model: Any) -> Flow:
             f"or name a flow file with --flow"
         )
     path = _where(started.path, str(started.settings.get("folder", "")))
-    if os.path.exists(path):
+    if os.path.isfile(path):
         return Flow.from_yaml(path, model=model, environ=environment())
     if started.source is None:
         raise DefinitionError(f"the flow file '{path}' of run {started.run_id} is gone: name it with --flow FILE")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from flowengine.agents.settings import CallSettings
 from flowengine.cli.table import table
 from flowengine.cli.units import dollars
+from flowengine.context import EMPTY
+from flowengine.llm.facts import KnownModel
 from flowengine.spec.bounds import FlowBound, NodeBound
+from flowengine.spec.levels import nodes_of
 from flowengine.spec.most import Most
 from flowengine.spec.schema import FlowSpec
+from flowengine.spec.schema_nodes import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
+from flowengine.spec.settings import retry_of, settings_of
 
 __all__ = ["as_data", "lines_of"]
 
@@ -18,8 +24,11 @@ _HEAD: Final = ["NODE", "KIND", "RUNS", "CALLS", "TOKENS", "COST", "SHARE"]
 _LIMITS: Final = ("model_calls", "tokens", "cost_usd")
 
 
-def lines_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> Iterator[str]:
-    """For people: each node, the longest path, the whole, and what keeps it from being known. `missing`: inputs."""
+def lines_of(
+    spec: FlowSpec, bound: FlowBound, missing: Collection[str] = (), vendors: Mapping[str, KnownModel] = EMPTY
+) -> Iterator[str]:
+    """For people: each node, the longest path, the whole, what keeps it from being known, and where the
+    models are. `missing`: inputs."""
     rows = [_HEAD, *(_row(each, bound.unlimited) for each in bound.nodes)]
     yield from table(rows, right=range(2, len(_HEAD)))
     yield ""
@@ -28,11 +37,15 @@ def lines_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) ->
     limits = [f"{name} {value}" for name in _LIMITS if (value := getattr(spec.limits, name)) is not None]
     if limits:
         yield f"without the limits of the file ({', '.join(limits)}): {_told(bound.unlimited)}"
-    for note in _notes(bound, missing):
+    for model, known in vendors.items():
+        yield f"model '{model}' goes to {known.provider}, since {known.because}"
+    for note in (*_notes(bound, missing), *_layers(spec)):
         yield f"note: {note}"
 
 
-def as_data(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> dict[str, Any]:
+def as_data(
+    spec: FlowSpec, bound: FlowBound, missing: Collection[str] = (), vendors: Mapping[str, KnownModel] = EMPTY
+) -> dict[str, Any]:
     """For scripts; null where no bound is known."""
     return {
         "flow": spec.name,
@@ -42,7 +55,8 @@ def as_data(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> 
         "longest_path": list(bound.longest),
         "most": _amounts(bound.most),
         "without_limits": _amounts(bound.unlimited),
-        "notes": list(_notes(bound, missing)),
+        "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},
+        "notes": [*_notes(bound, missing), *_layers(spec)],
     }
 
 
@@ -108,6 +122,24 @@ def _notes(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:
             f"prompt takes from tools, context, functions or inputs that are not given is bounded by the model's "
             f"window, which is not known"
         )
+
+
+def _layers(spec: FlowSpec) -> Iterator[str]:
+    """Nodes that are repeated as a whole and repeat their calls, too."""
+    for path, node in nodes_of(spec):
+        retry = retry_of(spec, node)
+        if not isinstance(node, _ASKING) or retry is None or retry.attempts < 2:
+            continue
+        given = settings_of(spec, node).max_retries
+        retries = CallSettings().max_retries if given is None else given
+        if retries:
+            yield (
+                f"retries of '{'.'.join(path)}' multiply: `retry` runs it up to {retry.attempts} times, and in each "
+                f"run a call is repeated or corrected up to {retries} times (`max_retries`)"
+            )
+
+
+_ASKING: Final = (AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec)
 
 
 def _is_endless(node: NodeBound) -> bool:

@@ -9,6 +9,7 @@ from flowengine.cli.plain import shown
 from flowengine.cli.table import table
 from flowengine.cli.units import clock, dollars, span, tokens
 from flowengine.journal.approvals import fields_of
+from flowengine.journal.labels import labels_of
 from visualize.ordering import in_order
 from visualize.progress import NodeRow, Progress, Usage
 
@@ -18,9 +19,9 @@ LONGEST: Final = 2000
 """Characters of one value that are shown."""
 
 
-def run_sheet(progress: Progress) -> Iterator[str]:
-    """The lines of `runs show`."""
-    yield from _head(progress)
+def run_sheet(progress: Progress, status: str = "") -> Iterator[str]:
+    """The lines of `runs show`. `status`: instead of the record's, which does not know that nobody works on a run."""
+    yield from _head(progress, status or progress.status)
     yield ""
     rows = in_order(progress)
     yield from table([_row(row) for row in rows], right=(3, 4, 5))
@@ -44,17 +45,25 @@ def run_sheet(progress: Progress) -> Iterator[str]:
         yield from _values("outputs", finished.outputs)
 
 
-def _head(progress: Progress) -> Iterator[str]:
+def _head(progress: Progress, status: str) -> Iterator[str]:
     started = progress.started
     if started is None:
         return
     facts = [["run", started.run_id], ["flow", started.flow]]
     if started.path is not None:
         facts.append(["file", started.path])
-    facts += [["status", progress.status], ["started", clock(started.at)]]
+    labels = labels_of(started)
+    if labels:
+        facts.append(["labels", " ".join(f"{name}={value}" for name, value in labels.items())])
+    facts += [["status", status], ["started", clock(started.at)]]
     facts.append(["took", span(progress.seconds(progress.last_at))])
+    if progress.idle:
+        facts.append(["at work", span(progress.working_seconds(progress.last_at))])
     if progress.usage.calls:
         facts.append(["models", usage_text(progress.usage)])
+    nodes, of = progress.reused()
+    if nodes:
+        facts.append(["re-used", f"{nodes:,} of {of:,} nodes"])
     yield from table(facts)
     if started.inputs:
         yield ""
@@ -77,11 +86,16 @@ def _row(row: NodeRow) -> list[str]:
         remark = f"{remark} re-used from {row.reused.run_id}".strip()
     if row.retries:
         remark = f"{remark} ({row.retries} retried)".strip()
+    waited = row.waited() if row.answered is not None else None
+    if waited is not None:
+        remark = f"{remark} (waited {span(waited)})".strip()
+    if row.earlier_errors:
+        remark = f"{remark} (resumed after {row.earlier_errors[-1].type})".strip()
     return [
         row.id,
         row.kind,
         row.status,
-        span(row.seconds()) if row.status != "skipped" else "",
+        span(row.seconds()) if row.has_run else "",
         tokens(usage.tokens) if usage.calls else "",
         dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else "",
         remark,

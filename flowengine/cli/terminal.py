@@ -1,7 +1,7 @@
-"""The two ways out: results on stdout, everything else on stderr. What a terminal is shown is made safe.
+"""The two ways out: results on stdout, everything else on stderr. What is printed is made safe.
 
-Text from models, files and nodes may hold escape sequences; a terminal must not obey them. A pipe or a
-file gets the bytes as they are, in UTF-8.
+Text from models, files and nodes may hold escape sequences; a terminal must not obey them. A pipe often ends on one
+(`| less -R`, `| tee`), so it gets the same, in UTF-8. JSON has escapes of its own for them, and stays the same value.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _UNSAFE: Final = {
     **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)},
 }
 """Control characters, and those that turn the direction of what follows → their escapes."""
+_UNSAFE_IN_JSON: Final = {code: f"\\u{code:04x}" for code in _UNSAFE}
 
 
 def safe(text: str) -> str:
@@ -27,7 +28,7 @@ def safe(text: str) -> str:
     >>> safe("ok\x1b[31m red")
     'ok\\x1b[31m red'
     """
-    return text.translate(_UNSAFE)
+    return text.replace("\r\n", "\n").translate(_UNSAFE)
 
 
 def complain(text: str) -> None:
@@ -55,16 +56,24 @@ class Results:
 
     def line(self, text: str) -> None:
         """The text and the end of its line."""
-        if self.on_terminal:
-            encoding = self._stream.encoding or "utf-8"
-            self.bytes(f"{safe(text)}\n".encode(encoding, "backslashreplace"))
-        else:
-            self.bytes(f"{text}\n".encode("utf-8", "backslashreplace"))
+        self._put(safe(text))
+
+    def json(self, text: str) -> None:
+        """A JSON text and the end of its line: control characters become JSON's own escapes, the value stays."""
+        self._put(text.translate(_UNSAFE_IN_JSON))
+
+    def document(self, text: str) -> None:
+        """A text of another format that is written to be read by a program: safe on a terminal, else as it is."""
+        self._put(safe(text) if self.on_terminal else text)
+
+    def _put(self, text: str) -> None:
+        encoding = (self._stream.encoding or "utf-8") if self.on_terminal else "utf-8"
+        self.bytes(f"{text}\n".encode(encoding, "backslashreplace"))
 
     def attempt(self, text: str) -> None:
-        """As `line`, for those who must not raise: the first failure is kept, and what follows it is not written."""
+        """As `json`, for those who must not raise: the first failure is kept, and what follows it is not written."""
         try:
-            self.line(text)
+            self.json(text)
         except OSError as error:
             self.failure = error
 

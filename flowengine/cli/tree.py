@@ -63,7 +63,7 @@ def _line(row: NodeRow, now: float | None, branch: str) -> list[Text]:
     usage = row.usage
     return [
         Text.assemble((branch, "dim"), (sign, style), " ", (safe(row.id), "" if row.status != "pending" else "dim")),
-        Text(span(row.seconds(now)) if row.status not in ("skipped", "pending") else ""),
+        Text(span(row.seconds(now)) if row.has_run else ""),
         Text(tokens(usage.tokens) if usage.calls else ""),
         Text(dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else ""),
         Text(_remark(row), "red" if row.status == "failed" else "dim", no_wrap=True, overflow="ellipsis"),

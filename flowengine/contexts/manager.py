@@ -17,6 +17,7 @@ from flowengine.context import Fragment
 from flowengine.contexts.result import ToolCallResult
 from flowengine.contexts.typed import TypedContext
 from flowengine.errors import DefinitionError, RunError
+from flowengine.foreign import describe_error
 from flowengine.providers.provider import joined, settled
 from flowengine.records import ProviderFailed
 from flowengine.tools.toolset import ToolSet
@@ -87,7 +88,7 @@ class ContextManager:
                 try:
                     await settled(context.on_tool_call(result))
                 except Exception as error:
-                    told = f"{type(error).__name__}: {error}"
+                    told = describe_error(error)
                     _LOGGER.warning("context '%s' failed on the call of '%s': %s", context.id, result.name, told)
                     failures.append(ProviderFailed(_name(context), told))
         return failures
@@ -118,7 +119,7 @@ async def _rendered(context: AnyContext, query: str | None) -> str:
     try:
         text = cast(object, await context.prompt_text(query))
     except Exception as error:
-        raise RunError(f"context '{context.id}' cannot be rendered: {type(error).__name__}: {error}") from error
+        raise RunError(f"context '{context.id}' cannot be rendered: {describe_error(error)}") from error
     if not isinstance(text, str):
         raise RunError(f"context '{context.id}': render_prompt must return text, not {type(text).__name__}")
     return text

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from flowengine.contexts.typed import TypedContext
 from flowengine.errors import DefinitionError, RunError, did_you_mean
+from flowengine.foreign import describe_error
 from flowengine.llm.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.fusion import Ranking, fused
@@ -110,7 +111,7 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         try:
             return await self._rags[name].search(query, limit)
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = describe_error(error)
             raise RunError(f"context '{self.id}': the retriever '{name}' failed: {problem}") from error
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flowengine.records import EffectDecided, Retry, ToolCall
+from flowengine.records import EffectDecided, Retry, RoundEnded, ToolCall
 
 __all__ = ["Attempts"]
 
@@ -45,11 +45,21 @@ class Attempts:
             records[:] = [each for each in records if type(each) is Retry or _is_deed(each)]
         records.append(record)
 
+    def replace(self, node: str, records: Sequence[Any]) -> None:
+        """These are all that counts of a node that is entered again."""
+        self._records[node] = list(records)
+
     def fail(self, node: str) -> None:
         """The node failed for good."""
         deeds = [each for each in self._records.pop(node, ()) if _is_deed(each)]
         if deeds:
             self._records[node] = deeds
+
+    def forget_rounds(self, loop: str, first: int) -> None:
+        """What a loop recorded of a round, and of those after it, counts no more."""
+        if loop in self._records:
+            kept = [each for each in self._records[loop] if type(each) is not RoundEnded or each.number < first]
+            self._records[loop] = kept
 
     def finish(self, node: str) -> None:
         self._records.pop(node, None)

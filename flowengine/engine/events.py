@@ -2,15 +2,17 @@
 
 The journal stores them, `flow.stream()` yields them, the viewer and the exporters read them, and
 resume folds them. They are plain named tuples: cheap to make, and untracked by the garbage
-collector once they hold only plain values. Times (`at`) are Unix seconds.
+collector once they hold only plain values. Times (`at`) are Unix seconds. `as_dict()` gives an event as an
+object of JSON, with its name as `type`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flowengine.context import NodeResult, RunStatus, SkipCause
+from flowengine.engine.plain_value import plain_fields
 
 __all__ = [
     "EVENTS",
@@ -33,6 +35,15 @@ SCHEMA_VERSION: Final = 1
 """Raised when an event changes in a way that an older reader would misread."""
 
 
+def _as_dict(event: Any) -> dict[str, Any]:
+    """The event in JSON's types: its name as `type`, and its fields by their names.
+
+    >>> NodeStarted("draft", 1.5).as_dict()
+    {'type': 'NodeStarted', 'node': 'draft', 'at': 1.5}
+    """
+    return {"type": type(event).__name__, **plain_fields(event, event._fields)}
+
+
 class ErrorInfo(NamedTuple):
     """A failure as data."""
 
@@ -45,6 +56,10 @@ class ErrorInfo(NamedTuple):
     """Path of the node inside a container where it began; empty: in the node that the event is about."""
     part: str | None = None
     """Path of the part of the run whose limit was reached (the run itself: empty); None: no limit was."""
+    limit: str = ""
+    """Which limit of that part: `cost_usd`, `tokens`, `model_calls` or `timeout`."""
+    needed: float | None = None
+    """What that limit would have to be for the call that it refused."""
 
 
 class RunStarted(NamedTuple):
@@ -64,7 +79,7 @@ class RunStarted(NamedTuple):
     engine: str = ""
     """Version of FlowEngine."""
     settings: Mapping[str, Any] = {}
-    """What the caller chose for this run: model override, concurrency, timeout."""
+    """What the caller chose for this run: model override, limits."""
     graph: Mapping[str, Any] = {}
     """The picture's skeleton, so that a run can be drawn without its flow: {"nodes": [[id, kind]], "edges":
     [[source, target, [labels]]], "state": {key: [merge rule, default]}}. A map, loop or subflow has a third
@@ -74,6 +89,8 @@ class RunStarted(NamedTuple):
     code: Mapping[str, str] = {}
     """Node path → hash of the functions that it calls, where `fingerprints` do not count them."""
 
+    as_dict = _as_dict
+
 
 class RunResumed(NamedTuple):
     """An interrupted or failed run goes on; nodes that finished stay finished."""
@@ -81,11 +98,21 @@ class RunResumed(NamedTuple):
     at: float
     fingerprints: Mapping[str, str] = {}
     """Of the flow as it is now; empty where it did not change."""
+    code: Mapping[str, str] = {}
+    """Likewise, of the functions that nodes call (`RunStarted.code`)."""
+    settings: Mapping[str, Any] = {}
+    """What was chosen anew; it stays chosen when the run is resumed again."""
+    repeats: Sequence[str] = ()
+    """Paths of maps that had ended and are entered again, for the items that failed; what finished inside stays."""
+
+    as_dict = _as_dict
 
 
 class NodeStarted(NamedTuple):
     node: str
     at: float
+
+    as_dict = _as_dict
 
 
 class NodeRecorded(NamedTuple):
@@ -96,11 +123,15 @@ class NodeRecorded(NamedTuple):
     record: Any
     """One of `flowengine.records.RECORDS`."""
 
+    as_dict = _as_dict
+
 
 class NodeFinished(NamedTuple):
     node: str
     at: float
     result: NodeResult
+
+    as_dict = _as_dict
 
 
 class NodeFailed(NamedTuple):
@@ -109,12 +140,18 @@ class NodeFailed(NamedTuple):
     node: str
     at: float
     error: ErrorInfo
+    skipped: bool = False
+    """Whether its `on_error: skip` makes it a skipped node (cause `error`). Older journals do not say it."""
+
+    as_dict = _as_dict
 
 
 class NodeSkipped(NamedTuple):
     node: str
     at: float
     cause: SkipCause
+
+    as_dict = _as_dict
 
 
 class NodeCancelled(NamedTuple):
@@ -123,17 +160,22 @@ class NodeCancelled(NamedTuple):
     node: str
     at: float
 
+    as_dict = _as_dict
+
 
 class RunFinished(NamedTuple):
     """The last event, unless the run is resumed."""
 
     at: float
     status: RunStatus
+    """`running`: its writer let go of it, for another process to go on with it."""
     outputs: Mapping[str, Any] | None = None
     error: ErrorInfo | None = None
     """Of the first failed node in topological order, or of the outputs."""
     node: str | None = None
     """Path of the node that failed."""
+
+    as_dict = _as_dict
 
 
 Event: TypeAlias = (
@@ -178,3 +220,5 @@ class TokenStreamed(NamedTuple):
     begins: bool = False
     """True for the first piece of an answer. What was told of the node before is then no part of it: it was said
     before a tool was called, or the call broke off and is made anew."""
+
+    as_dict = _as_dict

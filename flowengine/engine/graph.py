@@ -36,6 +36,8 @@ class Vertex(NamedTuple):
     """Passes on the `result` that it received (routing, condition, evaluation, approval)."""
     container: bool = False
     """Runs a level of its own inside (map, loop, subflow)."""
+    evaluates: bool = False
+    """Sets the engine's `evaluation_result`: an evaluation, an agent that is judged, a loop with one of them inside."""
 
 
 class Edge(NamedTuple):

@@ -15,6 +15,7 @@ import anyio
 
 from flowengine.context import EMPTY, Context, NodeResult
 from flowengine.engine.graph import Graph
+from flowengine.engine.passing import NOTHING
 from flowengine.engine.ports import CalledOff, Node, Park
 from flowengine.engine.scheduler import BodyError, Scheduler
 from flowengine.engine.state import ENGINE_OWNED, StateStore, kept_name
@@ -22,6 +23,7 @@ from flowengine.engine.view import FinalContext, NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, RunError
 from flowengine.ledger import Ledger
+from flowengine.values import freeze
 
 __all__ = ["Body", "Level", "Unfinished", "enter", "out_of_time", "store_of", "written"]
 
@@ -91,29 +93,32 @@ def enter(
     at: str,
     *,
     variables: Mapping[str, Any] = EMPTY,
-    received: Any = None,
+    received: Any = NOTHING,
+    before: Mapping[str, Any] = EMPTY,
     store: StateStore | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Level:
     """A level inside the node that a context belongs to; what is journaled of it already is done.
 
     `at` is what follows the node's path in the paths inside (`.`, `[3].`, `.round[2].`). `received`: the
-    `result` of its first nodes. With a `store` of its own (a subflow) it sees nothing of what is outside.
+    `result` of its first nodes. `before`: what earlier levels of the same node wrote, which this one sees. With a
+    `store` of its own (a subflow) it sees nothing of what is outside.
     """
     if not isinstance(context, NodeContext):
         raise RunError("a container runs inside a flow's run only")
     outside, number = context.walk, context.number
     walk = Walk(
         body.graph,
-        outside.store.inside(outside.seen(number)) if store is None else store,
+        outside.store.inside(outside.seen(number), before) if store is None else store,
         inputs=outside.inputs if inputs is None else inputs,
         env=outside.env,
         run_id=outside.run_id,
         history=outside.history,
         prefix=f"{outside.path_of(number)}{at}",
-        variables={**outside.variables, **variables} if store is None else variables,
+        variables=freeze({**outside.variables, **variables} if store is None else dict(variables)),
         received=received,
         outer=(outside, number) if store is None else None,
+        container=(outside, number),
     )
     if outside.stopped:
         walk.stop()

@@ -6,13 +6,14 @@ rules: rule 6 of the flow format.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from flowengine.errors import StateError
-from flowengine.values import FrozenDict, FrozenList, is_json_type, shown
+from flowengine.values import frozen_dict, frozen_list, is_json_type, shown
 
-__all__ = ["FOLDS", "Merge", "StateKey", "check"]
+__all__ = ["FOLDS", "Merge", "StateKey", "check", "state_rules"]
 
 Merge = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
 
@@ -26,8 +27,21 @@ class StateKey(NamedTuple):
     """`string`, `number`, `integer`, `boolean`, `array` or `object`; None: anything."""
 
 
+def state_rules(keys: Mapping[str, StateKey]) -> dict[str, list[Any]]:
+    """Key → its merge rule and its default, as JSON has it (None where it has not)."""
+    return {name: [key.merge, _plain(key.default)] for name, key in keys.items()}
+
+
+def _plain(default: Any) -> Any:
+    try:
+        json.dumps(default)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return default
+
+
 def _append(value: Any, contributions: Sequence[Any]) -> Any:
-    return FrozenList([*(value or ()), *(each for items in contributions for each in items)])
+    return frozen_list([*(value or ()), *(each for items in contributions for each in items)])
 
 
 def _union(value: Any, contributions: Sequence[Any]) -> Any:
@@ -39,7 +53,7 @@ def _union(value: Any, contributions: Sequence[Any]) -> Any:
         if mark not in known:
             known.add(mark)
             kept.append(each)
-    return FrozenList(kept)
+    return frozen_list(kept)
 
 
 def _mark(value: Any) -> Any:
@@ -74,7 +88,7 @@ def _update(value: Any, contributions: Sequence[Any]) -> Any:
     merged: dict[str, Any] = dict(value or {})
     for each in contributions:
         merged.update(each)
-    return FrozenDict(merged)
+    return frozen_dict(merged)
 
 
 FOLDS: Final[Mapping[str, Callable[[Any, Sequence[Any]], Any]]] = {

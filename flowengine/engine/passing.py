@@ -7,13 +7,16 @@ they received. It is worked out when somebody asks, and remembered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from flowengine.context import NodeResult
 from flowengine.engine.graph import Graph
 from flowengine.errors import AmbiguousResultError
 
-__all__ = ["Passing"]
+__all__ = ["NOTHING", "Passing"]
+
+NOTHING: Final = object()
+"""What is received where nothing was passed on; None is a value."""
 
 
 class Passing:
@@ -25,7 +28,7 @@ class Passing:
     'text'
     """
 
-    def __init__(self, graph: Graph, result_of: Callable[[int], NodeResult | None], entering: Any = None) -> None:
+    def __init__(self, graph: Graph, result_of: Callable[[int], NodeResult | None], entering: Any = NOTHING) -> None:
         """`entering`: what nodes without predecessors receive."""
         self._graph = graph
         self._result_of = result_of
@@ -33,11 +36,19 @@ class Passing:
         self._received: dict[int, Any] = {}
 
     def received(self, number: int) -> Any:
-        """`result` as a node gets it; its parents are settled.
+        """`result` as a node gets it, None where there is none; its parents are settled.
 
         Where one predecessor comes after the others, the last speaks. Raises `AmbiguousResultError`
         where several that are not ordered pass on different things.
         """
+        value = self._value(number)
+        return None if value is NOTHING else value
+
+    def has_received(self, number: int) -> bool:
+        """Whether anything was passed on to a node, be it None; raises as `received` does."""
+        return self._value(number) is not NOTHING
+
+    def _value(self, number: int) -> Any:
         value = self._received[number] if number in self._received else self._work_out(number)
         if isinstance(value, _Several):
             raise AmbiguousResultError(
@@ -80,7 +91,7 @@ class Passing:
         live = self._live(number)
         values = [self._passed(parent) for parent in live]
         if all(value is values[0] for value in values):
-            return values[0] if values else None
+            return values[0] if values else NOTHING
         last = live[-1]
         if all(self._graph.is_ancestor(parent, last) for parent in live[:-1]):
             return values[-1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from flowengine.context import Context, NodeResult, RunStatus, SkipCause
+from flowengine.context import EMPTY, Context, NodeResult, RunStatus, SkipCause
 from flowengine.engine.events import Event
 
-__all__ = ["CalledOff", "Ended", "Journal", "JournalStore", "Known", "Node", "Park", "RunInfo", "Skip"]
+__all__ = ["CalledOff", "Ended", "Journal", "JournalStore", "Known", "Mailbox", "Node", "Park", "RunInfo", "Skip"]
 
 
 class Skip(NamedTuple):
@@ -75,6 +75,18 @@ class Journal(Protocol):
         ...
 
 
+class Mailbox(Protocol):
+    """What people leave for nodes of a run that wait, while somebody else writes the run."""
+
+    def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Any]:
+        """Node path → the record that its journal is to have. Each is given out once; `read` gets the journal."""
+        ...
+
+    async def wait(self) -> None:
+        """Until somebody of this process has left something."""
+        ...
+
+
 class RunInfo(NamedTuple):
     """One line of `runs list`."""
 
@@ -86,6 +98,8 @@ class RunInfo(NamedTuple):
     events: int
     path: str | None
     """The flow file, as it was given."""
+    labels: Mapping[str, str] = EMPTY
+    """Chosen when the run was started (see `flowengine.journal.labels`)."""
 
 
 class JournalStore(Protocol):

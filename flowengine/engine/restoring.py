@@ -2,11 +2,15 @@
 
 A journal is read level by level: the nodes of the flow are one, each round of a loop and each item of
 a map is another (`polish.round[2].`), named by the prefix of its nodes' paths.
+
+What had settled before a resumption stays settled for good, unless something that comes before it in the graph began
+anew since: then it begins anew as well, with everything inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from typing import Final, NamedTuple
 
@@ -25,12 +29,15 @@ from flowengine.engine.graph import Graph
 from flowengine.ledger import Usage
 from flowengine.records import ModelCall, usage_of
 
-__all__ = ["TOP", "History", "Past", "Settling", "past_of"]
+__all__ = ["TOP", "History", "Past", "Settling", "containers_round", "past_of"]
 
 Settling = NodeFinished | NodeFailed | NodeSkipped
 
 TOP: Final = ""
 """The prefix of the flow's own level."""
+_UNIT: Final = re.compile(r"(?:\.round)?\[\d+\]$")
+_ROUND: Final = re.compile(r"\.round\[(\d+)\]\.")
+_ID: Final = re.compile(r"[^.\[]*")
 
 
 class History:
@@ -59,15 +66,28 @@ class History:
         inside = (f"{part}.", f"{part}[")
         return _sum([used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)])
 
+    def renew(self, events: Iterable[Event], part: str) -> None:
+        """Take in what has happened since, for a node that parked and is entered again, and all inside it.
+
+        What other nodes recorded stays as they found it: they are at work.
+        """
+        now, inside = History(events), (f"{part}.", f"{part}[")
+        self._levels, self._spent, self._done = now._levels, now._spent, now._done
+        for node in now.attempts:
+            if node == part or node.startswith(inside):
+                self.attempts.replace(node, now.attempts.of(node))
+
     def _take(self, event: Event) -> None:
         match event:
-            case RunResumed():
+            case RunResumed(repeats=repeats):
                 for level in self._levels.values():
                     level.append(event)
+                for path in repeats:
+                    self._reopen(path)
                 return
             case NodeStarted(node=node):
                 if node in self._done:
-                    self._forget_inside(node)
+                    self.forget(node)
             case NodeFinished(node=node) | NodeSkipped(node=node):
                 # A node that was interrupted and then called off (skipped) keeps what it recorded.
                 self._done.add(node)
@@ -85,13 +105,31 @@ class History:
         prefix = node[: node.rfind(".") + 1]
         self._levels.setdefault(prefix, []).append(event)
 
-    def _forget_inside(self, node: str) -> None:
-        """A container that had ended begins anew: its body does too."""
+    def prefixes(self) -> Collection[str]:
+        """Of all levels that were entered."""
+        return self._levels.keys()
+
+    def forget(self, node: str) -> None:
+        """A node begins anew, and its body does too, where it has one. What it did outside is not forgotten."""
         self._done.discard(node)
-        for prefix in [each for each in self._levels if each.startswith((f"{node}.", f"{node}["))]:
+        self.attempts.fail(node)
+        self._forget_levels((f"{node}.", f"{node}["))
+
+    def _forget_levels(self, beginnings: tuple[str, ...]) -> None:
+        for prefix in [each for each in self._levels if each.startswith(beginnings)]:
             for event in self._levels.pop(prefix):
                 if not isinstance(event, RunResumed):
                     self.attempts.finish(getattr(event, "node", ""))
+
+    def _reopen(self, path: str) -> None:
+        """A container that had ended is entered again, and with it those round it; later rounds begin anew."""
+        for container in (path, *containers_round(path)):
+            self._done.discard(container)
+        for found in _ROUND.finditer(path):
+            loop, number = path[: found.start()], int(found[1])
+            later = {int(each[1]) for prefix in self._levels if (each := _ROUND.match(prefix, found.start()))}
+            self._forget_levels(tuple(f"{loop}.round[{each}]." for each in later if each > number))
+            self.attempts.forget_rounds(loop, number)
 
 
 def _sum(usages: Sequence[Usage]) -> Usage:
@@ -101,6 +139,17 @@ def _sum(usages: Sequence[Usage]) -> Usage:
     return Usage(sum(calls), sum(tokens), fsum(costs), sum(unpriced))
 
 
+def containers_round(path: str) -> Iterator[str]:
+    """The paths of the containers that a node ran in, from the nearest on.
+
+    >>> list(containers_round("polish.round[2].each[1].ask"))
+    ['polish.round[2].each', 'polish']
+    """
+    while "." in path:
+        path = _UNIT.sub("", path.rpartition(".")[0])
+        yield path
+
+
 class Past(NamedTuple):
     """What earlier owners of a run left behind on one level."""
 
@@ -108,6 +157,10 @@ class Past(NamedTuple):
     """Node → the event that settled it for good: successes, handled failures, conditions that were false."""
     told: frozenset[tuple[int, SkipCause]]
     """Skips that are journaled since the run was last resumed."""
+    begun: Collection[int] = ()
+    """Nodes that began and did not settle for good."""
+    stale: Collection[int] = ()
+    """Nodes that had begun before something that is before them in the graph began anew; they are not settled."""
 
 
 _NOTHING: Final = Past({}, frozenset())
@@ -118,29 +171,46 @@ def past_of(graph: Graph, events: Iterable[Event], prefix: str = TOP) -> Past:
     if not events:
         return _NOTHING
     index, skip = graph.index, len(prefix)
-    settled: dict[int, Settling] = {}
+    known: dict[int, Settling] = {}
+    begun: dict[int, int] = {}
     told: set[tuple[int, SkipCause]] = set()
-    for event in events:
+    has_resumed = False
+    for at, event in enumerate(events):
         match event:
             case NodeStarted(node=node):
                 if node[skip:] in index:
-                    settled.pop(index[node[skip:]], None)
+                    known.pop(index[node[skip:]], None)
+                    begun[index[node[skip:]]] = at
             case NodeFinished(node=node) | NodeFailed(node=node) | NodeSkipped(node=node):
                 if node[skip:] in index:
                     number = index[node[skip:]]
-                    settled[number] = event
+                    known[number] = event
                     if isinstance(event, NodeSkipped):
                         told.add((number, event.cause))
-            case RunResumed():
-                settled = _for_good(graph, settled)
+            case RunResumed(repeats=repeats):
+                has_resumed = True
                 told.clear()
+                for path in repeats:
+                    entered = _ID.match(path, skip) if path.startswith(prefix) else None
+                    known.pop(index.get(entered[0], -1) if entered is not None else -1, None)
             case _:
                 pass
-    return Past(_for_good(graph, settled), frozenset(told))
+    stale = _overtaken(graph, begun) if has_resumed else frozenset[int]()
+    settled = {number: event for number, event in known.items() if number not in stale and _stays(graph, number, event)}
+    return Past(settled, frozenset(told), (begun.keys() | known.keys()) - settled.keys(), stale)
 
 
-def _for_good(graph: Graph, settled: Mapping[int, Settling]) -> dict[int, Settling]:
-    return {number: event for number, event in settled.items() if _stays(graph, number, event)}
+def _overtaken(graph: Graph, begun: Mapping[int, int]) -> frozenset[int]:
+    """The nodes that began before a node began anew that comes before them in the graph. `begun`: when, by node."""
+    latest = [-1] * len(graph)
+    found: list[int] = []
+    for number, parents in enumerate(graph.parents):
+        before = max((latest[each] for each in parents), default=-1)
+        own = begun.get(number, -1)
+        if -1 < own < before:
+            found.append(number)
+        latest[number] = max(before, own)
+    return frozenset(found)
 
 
 def _stays(graph: Graph, number: int, event: Settling) -> bool:

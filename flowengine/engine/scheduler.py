@@ -19,16 +19,16 @@ from __future__ import annotations
 
 import contextvars
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter, time
-from types import coroutine
 from typing import Any, Final, Literal
 
 import anyio
 from anyio.abc import TaskGroup
 
 from flowengine.context import NodeResult, Note, Tell
+from flowengine.engine.driving import drive, is_being_cancelled
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -40,11 +40,21 @@ from flowengine.engine.events import (
     NodeStarted,
     TokenStreamed,
 )
+from flowengine.engine.overdue import meet_deadline
+from flowengine.engine.parked import Parked
 from flowengine.engine.ports import CalledOff, Ended, Journal, Known, Node, Park, Skip
 from flowengine.engine.slots import Slots
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import FlowEngineError, JournalError, LimitError, NotJournalableError, SupersededError
+from flowengine.errors import (
+    FlowEngineError,
+    JournalError,
+    LimitError,
+    NotJournalableError,
+    OverdueError,
+    SupersededError,
+)
+from flowengine.foreign import ForeignExitError, describe_error
 from flowengine.ledger import Ledger
 from flowengine.records import Retry
 from flowengine.run_scope import RunScope
@@ -78,7 +88,7 @@ class Scheduler:
     `nodes` are in the graph's topological order. `concurrency` bounds the nodes in flight.
     `on_failure`: after an unhandled failure nodes in flight finish (`drain`) or are cancelled. `live` hears
     what nodes tell while they write it; it must not block and must not raise. `scope` and `ledger` are what
-    every node is handed.
+    every node is handed. With `parked`, nodes that wait for a person go on as soon as they are answered.
     """
 
     def __init__(
@@ -93,6 +103,7 @@ class Scheduler:
         scope: RunScope | None = None,
         ledger: Ledger | None = None,
         clock: Callable[[], float] = time,
+        parked: Parked | None = None,
     ) -> None:
         self._journal = journal
         self._slots = Slots(concurrency)
@@ -101,6 +112,8 @@ class Scheduler:
         self._clock = clock
         self._own = contextvars.copy_context()
         self.scope = scope
+        self._parked = parked
+        self._is_inside = False
         self._drive(walk, nodes, ledger)
 
     def _drive(self, walk: Walk, nodes: Sequence[Node], ledger: Ledger | None) -> None:
@@ -113,6 +126,7 @@ class Scheduler:
         self._on_their_way = 0
         self._queueing = False
         self._scopes: set[anyio.CancelScope] = set()
+        self._tasks: TaskGroup | None = None
         self._fatal: JournalError | None = None
 
     def inside(self, walk: Walk, nodes: Sequence[Node], ledger: Ledger | None) -> Scheduler:
@@ -120,6 +134,7 @@ class Scheduler:
         level = Scheduler.__new__(Scheduler)
         level._journal, level._slots, level._cancels = self._journal, self._slots, self._cancels
         level._live, level._clock, level._own, level.scope = self._live, self._clock, self._own, self.scope
+        level._parked, level._is_inside = self._parked, True
         level._drive(walk, nodes, ledger)
         return level
 
@@ -130,17 +145,26 @@ class Scheduler:
         """
         interval = self._journal.flush_interval
         if interval is None:
-            await self.run_level()
+            await self._run_on()
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._flush_every, interval)
             try:
-                await self.run_level()
+                await self._run_on()
             except JournalError as error:
-                self._give_up(error)  # Raised once the group is closed, so that it comes out alone.
+                self.give_up(error)  # Raised once the group is closed, so that it comes out alone.
             tasks.cancel_scope.cancel()
         if self._fatal is not None:
             raise self._fatal
+
+    async def _run_on(self) -> None:
+        """The level, and again what parked and was answered while the rest of it ended."""
+        await self.run_level()
+        while self._parked is not None and self._walk.waits:
+            await self._parked.take_in()
+            if not self._walk.ready:
+                break
+            await self.run_level()
 
     async def run_level(self) -> None:
         """`run`, where the journal is shown to readers by somebody else."""
@@ -148,7 +172,11 @@ class Scheduler:
         await self._work(None)
         if self._walk.ready:
             async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
                 await self._work(tasks)
+            self._tasks = None
+        if self._is_inside and self._parked is not None:
+            self._parked.leave(self)
         if self._fatal is not None:
             raise self._fatal
 
@@ -159,7 +187,7 @@ class Scheduler:
             try:
                 self._journal.flush()
             except JournalError as error:
-                self._give_up(error)
+                self.give_up(error)
 
     async def _hired(self, tasks: TaskGroup) -> None:
         self._on_their_way -= 1
@@ -200,7 +228,7 @@ class Scheduler:
                     await anyio.lowlevel.checkpoint()
                     slots.rested = perf_counter()
         except JournalError as error:
-            self._give_up(error)
+            self.give_up(error)
             if tasks is not None and not isinstance(error, SupersededError):  # What is paid for is stored all the same.
                 tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
@@ -226,7 +254,7 @@ class Scheduler:
             self._on_their_way += 1
             tasks.start_soon(self._hired, tasks)
 
-    def _give_up(self, error: JournalError) -> None:
+    def give_up(self, error: JournalError) -> None:
         """Without a record nothing may go on: the first such error ends the run."""
         self._fatal = self._fatal or error
         self._walk.stop()
@@ -261,11 +289,16 @@ class Scheduler:
             steps = self._nodes[number].run(NodeContext(walk, number, self))
             try:
                 waits_for = own.run(steps.send, None)
+                suspended = True
+                result = await drive(own, steps, waits_for)
             except StopIteration as stop:
                 result = stop.value  # It never suspended: there is nothing to drive.
-            else:
-                suspended = True
-                result = await _driven(own, steps, waits_for)
+            except GeneratorExit as error:
+                if suspended:  # This task itself is being closed.
+                    raise
+                raise ForeignExitError(describe_error(error)) from error
+            except OverdueError as error:
+                await meet_deadline(error)
             if type(result) is NodeResult:
                 event = NodeFinished(path, clock(), walk.admit(number, result))
             else:
@@ -273,26 +306,34 @@ class Scheduler:
             if event is not None:
                 journal.append(event)
         except NotJournalableError as error:
-            event = NodeFailed(path, clock(), error_info(error))
+            event = self._failed(number, error_info(error))
             journal.append(event)
         except JournalError:
             raise
         except LimitError as error:
-            event = self._at_limit(path, error)
+            event = self._at_limit(number, error)
             journal.append(event)
         except (Exception, SystemExit) as error:  # A node that calls sys.exit() ends itself, not its host.
-            event = NodeFailed(path, clock(), error_info(error))
+            event = self._failed(number, error_info(error))
             journal.append(event)
-        except anyio.get_cancelled_exc_class():
-            journal.append(NodeCancelled(path, clock()))
-            walk.abandon(number)
-            raise
+        except anyio.get_cancelled_exc_class() as error:
+            if is_being_cancelled():
+                journal.append(NodeCancelled(path, clock()))
+                walk.abandon(number)
+                raise
+            event = self._failed(number, error_info(error))  # It awaited something else that was cancelled.
+            journal.append(event)
         if type(result) is not Known:  # What is known from elsewhere is not lost with this record.
             waiting = journal.commit(self._slots.used <= 1)
             if waiting is not None:
                 await waiting
         if event is not None:
             walk.apply(event, number)
+        if self._parked is not None:
+            if event is None:
+                await self._parked.add(path, self, number)
+            elif self._parked.nodes:
+                await self._parked.look()
         if walk.decided:
             self._journal_decisions()
         if self._cancels and type(event) is NodeFailed and walk.failure() is not None:
@@ -314,13 +355,25 @@ class Scheduler:
             return NodeCancelled(path, self._clock())
         raise TypeError(f"a node returns a NodeResult, found {shown(result)}")
 
-    def _at_limit(self, path: str, error: LimitError) -> Event:
+    def enter_again(self, number: int) -> bool:
+        """Make a parked node ready, and find a worker for it; False where the level is about to end."""
+        if (self._is_inside and not self._in_flight) or not self._walk.enter_again(number):
+            return False
+        if self._tasks is not None and self._in_flight:
+            self._hire(self._tasks, 1)
+        return True
+
+    def _failed(self, number: int, error: ErrorInfo) -> NodeFailed:
+        walk = self._walk
+        return NodeFailed(walk.path_of(number), self._clock(), error, walk.answer_to(number, error) == "skip")
+
+    def _at_limit(self, number: int, error: LimitError) -> Event:
         """A limit is a failure, or it ends the walk here: what is in flight goes on to its end, nothing starts."""
         if error.on_limit == "fail":
-            return NodeFailed(path, self._clock(), error_info(error)._replace(part=error.part))
+            return self._failed(number, error_info(error))
         self.limited = self.limited or error
         self._walk.stop()
-        return NodeCancelled(path, self._clock())
+        return NodeCancelled(self._walk.path_of(number), self._clock())
 
     def _journal_decisions(self) -> None:
         """Skips that followed ride in the next commit: a crash before it decides them again, alike."""
@@ -356,34 +409,12 @@ def error_info(error: BaseException) -> ErrorInfo:
     """
     if isinstance(error, BodyError):
         return error.info
+    if isinstance(error, ForeignExitError) and error.__cause__ is not None:
+        error = error.__cause__
     kind = type(error).__name__
+    if isinstance(error, LimitError):
+        return ErrorInfo(kind, str(error), part=error.part, limit=error.limit, needed=error.needed)
     if isinstance(error, FlowEngineError):
-        cause = f" ({_said(error.__cause__)})" if error.__cause__ is not None else ""
+        cause = f" ({describe_error(error.__cause__)})" if error.__cause__ is not None else ""
         return ErrorInfo(kind, f"{error}{cause}")
-    return ErrorInfo(kind, _said(error), "".join(traceback.format_exception(error)))
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-@coroutine
-def _driven(context: contextvars.Context, steps: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
-    """The rest of a coroutine that has suspended, with context variables of its own, inside this task.
-
-    What it sets is gone afterwards, as if it had run in a task; cancel scopes and task groups
-    belong to the task and are not touched.
-    """
-    while True:
-        step: Callable[..., Any] = steps.send
-        try:
-            given = yield waits_for
-        except GeneratorExit:
-            context.run(steps.close)
-            raise
-        except BaseException as error:
-            step, given = steps.throw, error
-        try:
-            waits_for = context.run(step, given)
-        except StopIteration as stop:
-            return stop.value
+    return ErrorInfo(kind, describe_error(error), "".join(traceback.format_exception(error)))

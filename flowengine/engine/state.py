@@ -14,7 +14,8 @@ Theory of operation:
    topological order, starting at the default.
 5. A level inside a node (a round, an item) has a store of its own on top of what that node saw:
    what nobody wrote inside is looked up outside, and what was written inside becomes the node's
-   own write once the level counts.
+   own write once the level counts. A round stands on what the rounds before it wrote as well: all
+   of it as one write between the two stores, so that a look-up costs the same in every round.
 
 Source of the rules: rules 6 and 8 of the flow format.
 """
@@ -112,8 +113,15 @@ class StateStore:
         self._newest: dict[str, Layer] = {}
         self._written: set[str] = set()
 
-    def inside(self, seen: Layer) -> StateStore:
-        """The store of a level inside a node that saw a layer of this one."""
+    def inside(self, seen: Layer, before: Mapping[str, Any] = _NOTHING) -> StateStore:
+        """The store of a level inside a node that saw a layer of this one.
+
+        `before`: what levels wrote that come before it inside the same node (a loop's earlier rounds). It is seen
+        inside, and is no part of what the level contributes.
+        """
+        if before:
+            between = self.inside(seen)
+            return between.inside(between.write(0, between.root, before))
         store = StateStore.__new__(StateStore)
         store.keys, store.folding = self.keys, self.folding
         store._checked, store._guarded = self._checked, self._guarded
@@ -274,6 +282,15 @@ class StateStore:
             if writers:
                 values = [each.writes[key] for each in writers]
                 total[key] = self.folding[key](None, values) if key in self.folding else values[-1]
+        return total
+
+    def following(self, before: Mapping[str, Any], contribution: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A level's contribution after what the levels before it contributed (a loop's rounds), as one write."""
+        if not before or not contribution:
+            return contribution or before
+        total = {**before, **contribution}
+        for key in before.keys() & contribution.keys() & self.folding.keys():
+            total[key] = self.folding[key](None, [before[key], contribution[key]])
         return total
 
     def combined(self, contributions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from flowengine.engine.state import ENGINE_KEYS, Layer, StateStore
 from flowengine.errors import did_you_mean
 
-__all__ = ["KeptView", "StateView"]
+__all__ = ["Give", "KeptView", "StateView"]
+
+Give: TypeAlias = Callable[[Any], Any]
+"""How a value is handed to its reader: as a copy of its own where it could be changed, or as it is."""
 
 
 class KeptView(Mapping[str, Any]):
-    """What the ancestors of one node keep for it."""
+    """What the ancestors of one node keep for it, as `give` hands it out."""
 
-    __slots__ = ("_layer", "_store")
+    __slots__ = ("_give", "_layer", "_store")
 
-    def __init__(self, store: StateStore, layer: Layer) -> None:
+    def __init__(self, store: StateStore, layer: Layer, give: Give) -> None:
         self._store = store
         self._layer = layer
+        self._give = give
 
     def __getitem__(self, name: str) -> Any:
-        return self._store.kept(self._layer, name)
+        return self._give(self._store.kept(self._layer, name))
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._store.kept_names() if name in self)
@@ -34,24 +38,25 @@ class KeptView(Mapping[str, Any]):
 
 
 class StateView(Mapping[str, Any]):
-    """Shared state as one node sees it."""
+    """Shared state as one node sees it, as `give` hands it out."""
 
-    __slots__ = ("_layer", "_store")
+    __slots__ = ("_give", "_layer", "_store")
 
-    def __init__(self, store: StateStore, layer: Layer) -> None:
+    def __init__(self, store: StateStore, layer: Layer, give: Give) -> None:
         self._store = store
         self._layer = layer
+        self._give = give
 
     def __getitem__(self, key: str) -> Any:
         store, layer = self._store, self._layer
         if key in layer.writes and key not in store.folding:
-            return layer.writes[key]
+            return self._give(layer.writes[key])
         try:
-            return store.get(layer, key)
+            return self._give(store.get(layer, key))
         except KeyError:
             pass
         if key in ENGINE_KEYS and self._store.has(self._layer, key):
-            return self._store.owned(self._layer, key)
+            return self._give(self._store.owned(self._layer, key))
         raise KeyError(f"shared state has no key '{key}'{did_you_mean(key, self._store.keys)}")
 
     def __iter__(self) -> Iterator[str]:

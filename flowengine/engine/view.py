@@ -9,13 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from flowengine.context import AskFirst, Context, EvaluationResult, NodeView, Note, RoutingResult, Tell, unheard
+from flowengine.context import (
+    Around,
+    Context,
+    EvaluationResult,
+    FailedEvaluation,
+    NodeView,
+    NoOutputError,
+    Note,
+    RoutingResult,
+    Tell,
+    unheard,
+)
 from flowengine.engine.state import EVALUATION, ROUTING, Layer
-from flowengine.engine.state_view import KeptView, StateView
+from flowengine.engine.state_view import Give, KeptView, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean
 from flowengine.ledger import Ledger
 from flowengine.run_scope import RunScope
+from flowengine.values import copy_mutable
 
 __all__ = ["FinalContext", "Listener", "NodeContext"]
 
@@ -43,14 +55,14 @@ class Listener(Protocol):
 
 
 class NodeContext(Context):
-    """The view of one node, while it runs."""
+    """The view of one node, while it runs. Of a value that could be changed each reading gives a copy."""
 
-    __slots__ = ("_ask_first", "_ledger", "_listener", "_number", "_walk")
+    __slots__ = ("_around", "_ledger", "_listener", "_number", "_walk")
     _walk: Walk
     _number: int
     _listener: Listener
     _ledger: Ledger | None
-    _ask_first: AskFirst | None
+    _around: Around | None
 
     def __init__(
         self,
@@ -58,44 +70,51 @@ class NodeContext(Context):
         number: int,
         listener: Listener,
         ledger: Ledger | None = None,
-        ask_first: AskFirst | None = None,
+        around: Around | None = None,
     ) -> None:
         _set_walk(self, walk)
         _set_number(self, number)
         _set_listener(self, listener)
         _set_ledger(self, listener.ledger if ledger is None else ledger)
-        _set_ask_first(self, ask_first)
+        _set_around(self, around)
+
+    def _give(self, value: Any) -> Any:
+        return copy_mutable(value)
 
     @property
     def result(self) -> Any:
-        return self._walk.passing.received(self._number)
+        return self._give(self._walk.passing.received(self._number))
+
+    @property
+    def has_result(self) -> bool:
+        return self._walk.passing.has_received(self._number)
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
         walk = self._walk
-        return StateView(walk.store, walk.seen(self._number))
+        return StateView(walk.store, walk.seen(self._number), self._give)
 
     @property
     def routing_result(self) -> RoutingResult | None:
         walk = self._walk
-        return walk.store.owned(walk.seen(self._number), ROUTING)
+        return self._give(walk.store.owned(walk.seen(self._number), ROUTING))
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
         walk = self._walk
-        return walk.store.owned(walk.seen(self._number), EVALUATION)
+        return self._give(_evaluation(walk.store.owned(walk.seen(self._number), EVALUATION)))
 
     @property
     def prev_outputs(self) -> Mapping[str, Any]:
-        return _Outputs(self._walk, self._number)
+        return _Outputs(self._walk, self._number, self._give)
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
-        return _Nodes(self._walk, self._number)
+        return _Nodes(self._walk, self._number, self._give)
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        return self._walk.inputs
+        return self._give(self._walk.inputs)
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -115,11 +134,11 @@ class NodeContext(Context):
 
     @property
     def run_id(self) -> str | None:
-        return self._walk.run_id
+        return self._walk.read_id(self._number)
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        return self._walk.variables
+        return self._give(self._walk.variables)
 
     @property
     def note(self) -> Note:
@@ -136,7 +155,7 @@ class NodeContext(Context):
     @property
     def kept(self) -> Mapping[str, Any]:
         walk = self._walk
-        return KeptView(walk.store, walk.seen(self._number))
+        return KeptView(walk.store, walk.seen(self._number), self._give)
 
     @property
     def scope(self) -> RunScope | None:
@@ -148,15 +167,19 @@ class NodeContext(Context):
 
     def charging(self, ledger: Ledger) -> NodeContext:
         """The same view, whose calls are reserved and settled in another ledger."""
-        return NodeContext(self._walk, self._number, self._listener, ledger, self._ask_first)
+        return type(self)(self._walk, self._number, self._listener, ledger, self._around)
 
     @property
-    def ask_first(self) -> AskFirst | None:
-        return self._ask_first
+    def around(self) -> Around | None:
+        return self._around
 
-    def asking_first(self, look: AskFirst) -> NodeContext:
-        """The same view, with somebody who hears of the first request before it is sent."""
-        return NodeContext(self._walk, self._number, self._listener, self._ledger, look)
+    def asking_through(self, around: Around) -> NodeContext:
+        """The same view, whose agent asks through what `around` makes of its gateway."""
+        return type(self)(self._walk, self._number, self._listener, self._ledger, around)
+
+    @property
+    def shared(self) -> NodeContext:
+        return _SharedNodeContext(self._walk, self._number, self._listener, self._ledger, self._around)
 
     @property
     def walk(self) -> Walk:
@@ -172,32 +195,40 @@ class NodeContext(Context):
         return self._listener
 
 
+class _SharedNodeContext(NodeContext):
+    __slots__ = ()
+
+    def _give(self, value: Any) -> Any:
+        return value
+
+
 # The slots' own setters: a Context refuses attribute assignment, and only this module fills one.
 _slots: dict[str, Any] = dict(vars(NodeContext))
-_set_walk, _set_number, _set_listener, _set_ledger, _set_ask_first = (
-    _slots[name].__set__ for name in ("_walk", "_number", "_listener", "_ledger", "_ask_first")
+_set_walk, _set_number, _set_listener, _set_ledger, _set_around = (
+    _slots[name].__set__ for name in ("_walk", "_number", "_listener", "_ledger", "_around")
 )
 
 
 class _Outputs(Mapping[str, Any]):
     """Ancestor → output, for the ancestors that succeeded."""
 
-    __slots__ = ("_number", "_walk")
+    __slots__ = ("_give", "_number", "_walk")
 
-    def __init__(self, walk: Walk, number: int) -> None:
+    def __init__(self, walk: Walk, number: int, give: Give) -> None:
         self._walk = walk
         self._number = number
+        self._give = give
 
     def __getitem__(self, node: str) -> Any:
         number = self._walk.graph.index.get(node, -1)
         if number < 0 and self._walk.outer is not None:
-            return _Outputs(*self._walk.outer)[node]
+            return _Outputs(*self._walk.outer, self._give)[node]
         if number < 0 or not self._sees(number):
             raise KeyError(_unseen(self._walk, self._number, node))
         result = self._walk.result_of(number)
         if result is None:
-            raise KeyError(f"node '{node}' has no output: it was {self._walk.status(node)}")
-        return result.output
+            raise NoOutputError(node, self._walk.status(node))
+        return self._give(result.output)
 
     def _sees(self, number: int) -> bool:
         return self._walk.graph.is_ancestor(number, self._number)
@@ -207,7 +238,7 @@ class _Outputs(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         if self._walk.outer is not None:
-            yield from _Outputs(*self._walk.outer)
+            yield from _Outputs(*self._walk.outer, self._give)
         ids = self._walk.graph.ids
         yield from (ids[each] for each in self._all() if self._walk.result_of(each) is not None)
 
@@ -221,24 +252,25 @@ class _Outputs(Mapping[str, Any]):
 class _Nodes(Mapping[str, NodeView]):
     """Ancestor → its view, for every ancestor whatever became of it."""
 
-    __slots__ = ("_number", "_walk")
+    __slots__ = ("_give", "_number", "_walk")
 
-    def __init__(self, walk: Walk, number: int) -> None:
+    def __init__(self, walk: Walk, number: int, give: Give) -> None:
         self._walk = walk
         self._number = number
+        self._give = give
 
     def __getitem__(self, node: str) -> NodeView:
         walk = self._walk
         number = walk.graph.index.get(node, -1)
         if number < 0 and walk.outer is not None:
-            return _Nodes(*walk.outer)[node]
+            return _Nodes(*walk.outer, self._give)[node]
         if number < 0 or not self._sees(number):
             raise KeyError(_unseen(walk, self._number, node))
         result = walk.result_of(number)
         error = walk.error_of(number)
         return NodeView(
-            None if result is None else result.output,
-            walk.passing.handed_on(number),
+            None if result is None else self._give(result.output),
+            self._give(walk.passing.handed_on(number)),
             walk.status_of(number),
             None if error is None else error.message,
         )
@@ -251,12 +283,18 @@ class _Nodes(Mapping[str, NodeView]):
 
     def __iter__(self) -> Iterator[str]:
         if self._walk.outer is not None:
-            yield from _Nodes(*self._walk.outer)
+            yield from _Nodes(*self._walk.outer, self._give)
         ids = self._walk.graph.ids
         yield from (ids[each] for each in self._all())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _evaluation(found: Any) -> EvaluationResult | None:
+    if type(found) is FailedEvaluation:
+        raise found.error()
+    return found
 
 
 def _unseen(walk: Walk, number: int, node: str) -> str:
@@ -301,33 +339,40 @@ class FinalContext(Context):
         _set_final_walk(self, walk)
         _set_final(self, walk.final())
 
+    def _give(self, value: Any) -> Any:
+        return copy_mutable(value)
+
     @property
     def result(self) -> Any:
         return None
 
     @property
+    def has_result(self) -> bool:
+        return False
+
+    @property
     def shared_state(self) -> Mapping[str, Any]:
-        return StateView(self._walk.store, self._final)
+        return StateView(self._walk.store, self._final, self._give)
 
     @property
     def routing_result(self) -> RoutingResult | None:
-        return self._walk.store.owned(self._final, ROUTING)
+        return self._give(self._walk.store.owned(self._final, ROUTING))
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
-        return self._walk.store.owned(self._final, EVALUATION)
+        return self._give(_evaluation(self._walk.store.owned(self._final, EVALUATION)))
 
     @property
     def prev_outputs(self) -> Mapping[str, Any]:
-        return _AllOutputs(self._walk, len(self._walk.graph))
+        return _AllOutputs(self._walk, len(self._walk.graph), self._give)
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
-        return _AllNodes(self._walk, len(self._walk.graph))
+        return _AllNodes(self._walk, len(self._walk.graph), self._give)
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        return self._walk.inputs
+        return self._give(self._walk.inputs)
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -347,11 +392,11 @@ class FinalContext(Context):
 
     @property
     def run_id(self) -> str | None:
-        return self._walk.run_id
+        return self._walk.read_id(None)
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        return self._walk.variables
+        return self._give(self._walk.variables)
 
     @property
     def note(self) -> Note:
@@ -367,7 +412,7 @@ class FinalContext(Context):
 
     @property
     def kept(self) -> Mapping[str, Any]:
-        return KeptView(self._walk.store, self._final)
+        return KeptView(self._walk.store, self._final, self._give)
 
     @property
     def scope(self) -> RunScope | None:
@@ -378,8 +423,19 @@ class FinalContext(Context):
         return None
 
     @property
-    def ask_first(self) -> AskFirst | None:
+    def around(self) -> Around | None:
         return None
+
+    @property
+    def shared(self) -> FinalContext:
+        return _SharedFinalContext(self._walk)
+
+
+class _SharedFinalContext(FinalContext):
+    __slots__ = ()
+
+    def _give(self, value: Any) -> Any:
+        return value
 
 
 _of_final: dict[str, Any] = dict(vars(FinalContext))

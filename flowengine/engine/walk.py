@@ -18,6 +18,7 @@ Theory of operation:
 Status of a node, and what leads from one to the next:
 
     PENDING ──all parents settled──▶ READY ──start──▶ RUNNING ──▶ SUCCEEDED
+       │                               │                 ├──────▶ WAITING    parked; READY again when answered
        │                               │                 ├──────▶ FAILED     on_error: fail
        │ gate or join says no          │ halted          ├──────▶ HANDLED    on_error: {then: id}
        ▼                               ▼                 ├──────▶ SKIPPED    on_error: skip, when: false
@@ -32,12 +33,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.context import EMPTY, NodeResult, NodeStatus, SkipCause
+from flowengine.context import EMPTY, OF_THIS_RUN, FailedEvaluation, NodeResult, NodeStatus, SkipCause
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
-from flowengine.engine.graph import ON_ERROR, Graph
-from flowengine.engine.passing import Passing
-from flowengine.engine.restoring import TOP, History, past_of
-from flowengine.engine.state import ENGINE_OWNED, Conflict, Layer, StateStore, kept_key
+from flowengine.engine.graph import ON_ERROR, Graph, OnError
+from flowengine.engine.passing import NOTHING, Passing
+from flowengine.engine.restoring import TOP, History, Past, past_of
+from flowengine.engine.state import ENGINE_OWNED, EVALUATION, Conflict, Layer, StateStore, kept_key
 from flowengine.errors import StateConflictError
 from flowengine.values import freeze
 
@@ -90,16 +91,17 @@ class Walk:
         history: History | None = None,
         prefix: str = TOP,
         variables: Mapping[str, Any] = EMPTY,
-        received: Any = None,
+        received: Any = NOTHING,
         outer: tuple[Walk, int] | None = None,
+        container: tuple[Walk, int] | None = None,
         patches: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
         """`history`: what earlier owners of the run left behind. `patches`: node → what it finds in shared state
         beside what its ancestors wrote.
 
         Of a level inside another: `prefix` is what its nodes' paths begin with, `variables` the names that its
-        container adds, `received` what its first nodes get as `result`, and `outer` the container: its walk and
-        its number there, None where nothing of it is seen inside (a subflow).
+        container adds, `received` what its first nodes get as `result`, `container` its walk and its number there,
+        and `outer` the same, None where nothing of it is seen inside (a subflow).
         """
         size = len(graph)
         self.graph = graph
@@ -112,7 +114,11 @@ class Walk:
         self.prefix = prefix
         self.variables = variables
         self.outer = outer
-        self._patches = patches or {}
+        self.patches = patches or {}
+        self._patched: set[int] = set()
+        self._container = container
+        self._id_readers: set[int] = set()
+        """Nodes that have read the run's id."""
         self.history = history or History()
         past = past_of(graph, self.history.of(prefix), prefix)
         self.attempts = self.history.attempts
@@ -138,21 +144,25 @@ class Walk:
         self._parents, self._children, self._plain = graph.parents, graph.children, graph.plain
         for number in graph.roots:
             self._decide(number, [])
-        if past.settled or past.told:
+        if past.settled or past.told or past.begun or past.stale:
             self._restore(past.settled)
             self.decided = [each for each in self.decided if each not in past.told]
+            self._forget(past)
 
     # --- what runs next -------------------------------------------------------------------------
 
     def start(self, number: int) -> None:
         """A ready node was taken."""
         self._statuses[number] = RUNNING
-        if number in self._patches:
+        if number in self.patches:
             self._patch(number)
 
     def _patch(self, number: int) -> None:
+        if number in self._patched:  # It parked meanwhile.
+            return
+        self._patched.add(number)
         seen, before = self._seen[number], number - 0.5
-        self._seen[number] = self.store.write(before, seen, self.store.admit(before, seen, self._patches[number]))
+        self._seen[number] = self.store.write(before, seen, self.store.admit(before, seen, self.patches[number]))
 
     def stop(self) -> None:
         """Nothing starts any more, not even `join: always`."""
@@ -167,14 +177,22 @@ class Walk:
         """A node waits for somebody outside: the others go on, and the run ends with it unsettled."""
         self._statuses[number] = WAITING
 
+    def enter_again(self, number: int) -> bool:
+        """A node that parked is ready once more; False where nothing starts any more."""
+        if self._statuses[number] != WAITING or self.stopped:
+            return False
+        self._statuses[number] = READY
+        self.ready.append(number)
+        return True
+
     def abandon(self, number: int) -> None:
         """A node in flight was stopped with the whole run: nothing follows from it."""
         self._statuses[number] = CANCELLED
 
     @property
     def done(self) -> bool:
-        """Every node is settled."""
-        return not self._unsettled
+        """Every node is settled, and none was stopped before its end."""
+        return not self._unsettled and CANCELLED not in self._statuses
 
     @property
     def stopped(self) -> bool:
@@ -198,7 +216,7 @@ class Walk:
 
         Raises `StateError`, before anything is journaled.
         """
-        output, state, route, passed, routing, evaluation, prompt, generation, kept = result
+        output, state, route, passed, routing, evaluation, prompt, generation, kept, given = result
         if state:
             try:
                 state = self.store.admit(number, self._seen[number], state)
@@ -206,8 +224,11 @@ class Walk:
                 self._conflicts.append(conflict)
                 raise self._named(conflict) from None
         # As NodeResult(...) does, without its keyword handling: this is done for every node.
-        values = (freeze(output), state, route, passed, routing, evaluation, prompt, freeze(generation), freeze(kept))
-        return _new(NodeResult, values)
+        if passed is not None or routing is not None or evaluation is not None:
+            passed, routing, evaluation = freeze(passed), freeze(routing), freeze(evaluation)
+        owned = routing, evaluation, prompt, freeze(generation), freeze(kept)
+        given = OF_THIS_RUN if number in self._id_readers else given
+        return _new(NodeResult, (freeze(output), state, route, passed, *owned, given))
 
     def apply(self, event: Event, number: int | None = None) -> None:
         """Settle the node that an event is about, and decide what that makes decidable.
@@ -232,7 +253,7 @@ class Walk:
 
     def _finish(self, number: int, result: NodeResult) -> None:
         self._results[number] = result
-        _, state, route, _, routing, evaluation, prompt, generation, kept = result
+        _, state, route, _, routing, evaluation, prompt, generation, kept, _ = result
         if route is not None:
             self._routes[number] = route
         if routing is not None or evaluation is not None or prompt is not None or generation is not None:
@@ -245,10 +266,11 @@ class Walk:
 
     def _fail(self, number: int, error: ErrorInfo) -> None:
         self._errors[number] = error
-        self._left[number] = self._seen[number]
-        on_error = self.graph.vertices[number].on_error
-        if error.part is not None and error.part != self.path_of(number):
-            on_error = "fail"  # The limit of a larger part: only that part may handle it.
+        on_error, seen = self.answer_to(number, error), self._seen[number]
+        self._left[number] = seen
+        if self.graph.vertices[number].evaluates:  # The nearest evaluation decides, not one before it (rule 8).
+            failed = FailedEvaluation(error.node or self.path_of(number), error.message)
+            self._left[number] = self.store.write(number, seen, {EVALUATION: failed})
         if on_error == "fail":
             self._halt()
             self._settle(number, FAILED)
@@ -258,6 +280,13 @@ class Walk:
         else:
             self._causes[number] = "error"
             self._settle(number, SKIPPED)
+
+    def answer_to(self, number: int, error: ErrorInfo) -> OnError:
+        """What a failure of a node means: its `on_error`, but for the limit of a larger part, which only that part
+        may handle."""
+        if error.part is not None and error.part != self.path_of(number):
+            return "fail"
+        return self.graph.vertices[number].on_error
 
     def _halt(self) -> None:
         """After an unhandled failure only clean-up starts; what was ready otherwise is called off."""
@@ -362,10 +391,16 @@ class Walk:
             # runs again too.
             if self._statuses[number] == READY:
                 self.attempts.finish(self.path_of(number))
-                if number in self._patches:
+                if number in self.patches:
                     self._patch(number)
                 self.apply(settled[number])
         self.ready = deque(number for number in self.ready if self._statuses[number] == READY)
+
+    def _forget(self, past: Past) -> None:
+        """What is behind a node that runs again begins anew: nothing inside it counts as done."""
+        behind = [each for each in (*past.settled, *past.begun) if self._statuses[each] == PENDING]
+        for number in {*behind, *past.stale}:
+            self.history.forget(self.path_of(number))
 
     # --- what a node sees ---------------------------------------------------------------------------
 
@@ -378,6 +413,19 @@ class Walk:
 
     def seen(self, number: int) -> Layer:
         return self._seen[number]
+
+    def has_read_id(self, number: int) -> bool:
+        """Whether a node, or anything inside it, has read the run's id."""
+        return number in self._id_readers
+
+    def read_id(self, number: int | None) -> str | None:
+        """The run's id for a node, or for what decides about the whole level: their results are no other run's."""
+        if number is not None:
+            self._id_readers.add(number)
+        if self._container is not None:
+            outside, container = self._container
+            outside.read_id(container)
+        return self.run_id
 
     # --- what became of a node, and of the run ---------------------------------------------------------
 

@@ -1,26 +1,29 @@
 """Questions that runs wait with, and people's answers to them.
 
 An answer is written into the run's journal and nothing else happens: whoever resumes the run finds it
-there. Everything that an answer must satisfy is in the question's own record, so neither the flow nor
-its project is needed to give one.
+there. While somebody writes the run, it is kept beside the run instead (`journal.answers`). Everything that an answer
+must satisfy is in the question's own record, so neither the flow nor its project is needed to give one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
-from flowengine.engine.events import Event, NodeRecorded
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.events import Event, NodeRecorded, RunFinished
+from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
-from flowengine.errors import ApprovalError, did_you_mean
+from flowengine.errors import ApprovalError, RunBusyError, did_you_mean
+from flowengine.journal.answers import answers_left, forget_answers, keep_answer, ring_owner, times_asked
 from flowengine.journal.classes import only_looking
 from flowengine.json_check import misfits
+from flowengine.labels import find_label
 from flowengine.records import Answered, Asked
 
-__all__ = ["answer", "fields_of", "open_questions"]
+__all__ = ["Given", "answer", "fields_of", "open_questions"]
 
 
 def open_questions(events: Sequence[Event]) -> Mapping[str, Asked]:
@@ -35,6 +38,15 @@ def open_questions(events: Sequence[Event]) -> Mapping[str, Asked]:
     return found
 
 
+class Given(NamedTuple):
+    """An answer that was taken."""
+
+    node: str
+    """Path of the approval."""
+    writer: str | None = None
+    """Who writes the run, and takes the answer in; None where the journal has it, and the run is to be resumed."""
+
+
 async def answer(
     store: JournalStore,
     run_id: str,
@@ -45,30 +57,74 @@ async def answer(
     by: str = "",
     form: Any = None,
     now: float | None = None,
-) -> str:
-    """Write a person's answer down; the path of the node that it is for. The run is to be resumed after it.
+) -> Given:
+    """Write a person's answer down. The run is to be resumed after it, unless somebody writes the run now.
 
     `node` may be left out where the run waits with one question. Raises `ApprovalError` where there is no
-    such question, where it was answered or has expired, and where choice or form do not fit; then
-    nothing is written.
+    such question, where it was answered or has expired, where the run was cancelled, and where choice or form do not
+    fit; then nothing is written. An answer to a run that is at work is kept beside it until its owner takes it in.
     """
     at = time() if now is None else now
+    given = Answered(choice, comment, by, form)
+    try:
+        return await _record_answer(store, run_id, node, given, at)
+    except RunBusyError as error:
+        writer = error.writer
+    with only_looking():
+        events = store.events(run_id)
+    path, given = _checked(run_id, events, node, given, at)
+    keep_answer(store, run_id, path, times_asked(events)[path], given)
+    ring_owner(run_id)
+    try:
+        return await _record_kept(store, run_id, path, given, at) or Given(path, writer)
+    except RunBusyError:
+        return Given(path, writer)
+
+
+async def _record_answer(store: JournalStore, run_id: str, node: str | None, given: Answered, at: float) -> Given:
+    """Journal an answer to a run that nobody writes."""
+    async with _owned(store, run_id) as journal:
+        await _record(journal, at, answers_left(store, run_id, journal.read()))
+        path, given = _checked(run_id, journal.read(), node, given, at)
+        await _record(journal, at, {path: given})
+    return Given(path)
+
+
+async def _record_kept(store: JournalStore, run_id: str, path: str, given: Answered, at: float) -> Given | None:
+    """Journal an answer that the run's owner has let go of the run without; None where it had taken it."""
+    async with _owned(store, run_id) as journal:
+        left = answers_left(store, run_id, journal.read())
+        await _record(journal, at, left)
+        if path in left:
+            return Given(path)
+        if not any(isinstance(each, NodeRecorded) and each[::2] == (path, given) for each in journal.read()):
+            forget_answers(store, run_id)
+            _question(run_id, journal.read(), path)  # It is open no more, which this says.
+    return None
+
+
+@asynccontextmanager
+async def _owned(store: JournalStore, run_id: str) -> AsyncGenerator[Journal]:
+    """The journal of a run, with us as its writer for a moment. `RunBusyError` where somebody else is."""
     journal = store.open(run_id)
     try:
         with only_looking():
-            events = journal.read()
-        path, asked = _question(run_id, events, node)
-        _check(path, asked, choice, form, at)
-        journal.append(NodeRecorded(path, at, Answered(choice, comment, by, form)))
-        waiting = journal.commit(True)
-        if waiting is not None:
-            await waiting
+            yield journal
     finally:
         await journal.close()
-    return path
+
+
+async def _record(journal: Journal, at: float, answers: Mapping[str, Answered]) -> None:
+    for node, given in answers.items():
+        journal.append(NodeRecorded(node, at, given))
+    waiting = journal.commit(True)
+    if waiting is not None:
+        await waiting
 
 
 def _question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[str, Asked]:
+    if isinstance(events[-1], RunFinished) and events[-1].status == "cancelled":
+        raise ApprovalError(f"run {run_id} was cancelled: `flowengine resume` takes it up again first")
     waiting = open_questions(events)
     if node is None:
         if len(waiting) == 1:
@@ -86,22 +142,28 @@ def _question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[s
     raise ApprovalError(f"node '{node}' of run {run_id} waits for nobody{did_you_mean(node, waiting) or others}")
 
 
-def _check(node: str, asked: Asked, choice: str, form: Any, at: float) -> None:
+def _checked(
+    run_id: str, events: Sequence[Event], node: str | None, given: Answered, at: float
+) -> tuple[str, Answered]:
+    """The path of the question, and the answer with the choice as the question has it."""
+    path, asked = _question(run_id, events, node)
     if asked.expires is not None and asked.expires <= at:
         raise ApprovalError(
-            f"node '{node}' waits no longer: its time was up {_ago(at - asked.expires)} ago, and '{asked.on_expire}' "
+            f"node '{path}' waits no longer: its time was up {_ago(at - asked.expires)} ago, and '{asked.on_expire}' "
             f"is taken when the run is resumed"
         )
-    if choice not in asked.choices:
+    label = find_label(given.choice, asked.choices)
+    if label is None:
         allowed = ", ".join(asked.choices)
         raise ApprovalError(
-            f"node '{node}' has no choice '{choice}'; choose from: {allowed}{did_you_mean(choice, asked.choices)}"
+            f"node '{path}' has no choice '{given.choice}'; choose from: {allowed}"
+            f"{did_you_mean(given.choice, asked.choices)}"
         )
-    if asked.form is None:
-        if form is not None:
-            raise ApprovalError(f"node '{node}' asks for no form")
-        return
-    _check_form(node, asked.form, form)
+    if asked.form is not None:
+        _check_form(path, asked.form, given.form)
+    elif given.form is not None:
+        raise ApprovalError(f"node '{path}' asks for no form")
+    return path, given._replace(choice=label)
 
 
 def fields_of(schema: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Final, cast
 
 from flowengine.errors import JournalError
+from flowengine.module_names import plain_name
 
 __all__ = ["class_name", "find_class", "is_only_looking", "only_looking"]
 
@@ -51,11 +52,11 @@ def class_name(kind: type[Any]) -> str | None:
 def find_class(name: str, family: type[Any]) -> type[Any]:
     """The loaded class of that name; it must be a subclass of `family`."""
     module, _, qualname = name.partition(":")
-    found = _lookup(module, qualname)
+    found = _lookup(module, qualname) or _lookup_elsewhere(module, qualname)
     if found is None:
         raise JournalError(
             f"a value of class '{name}' was recorded and there is no such class now: "
-            f"import the module that defines '{name}' before reading this run"
+            f"import the module that defines '{plain_name(name)}' before reading this run"
         )
     if not isinstance(found, type) or not issubclass(found, family):
         raise JournalError(
@@ -63,6 +64,15 @@ def find_class(name: str, family: type[Any]) -> type[Any]:
             f"restore the definition that the run was made with"
         )
     return cast("type[Any]", found)
+
+
+def _lookup_elsewhere(module: str, qualname: str) -> object:
+    """What the name leads to where the project lies in another folder than when it was recorded, or is imported by
+    the program around; None where it leads nowhere or to several."""
+    plain = plain_name(module)
+    same = [each for each in list(sys.modules) if plain_name(each) == plain]
+    found = {id(each): each for name in same if (each := _lookup(name, qualname)) is not None}
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _lookup(module: str, qualname: str) -> object:

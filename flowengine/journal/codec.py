@@ -9,15 +9,14 @@ where the text is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from flowengine.context import NodeResult
-from flowengine.engine.events import EVENTS, SCHEMA_VERSION, ErrorInfo, Event, NodeFinished, RunStarted
+from flowengine.engine.events import EVENTS, SCHEMA_VERSION, Event, NodeFinished, NodeRecorded, RunStarted
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
 from flowengine.journal.pack import UnpackableError, locate, pack, pack_fields, protect
+from flowengine.journal.shapes import check_fields, check_graph
 from flowengine.journal.unpack import unpack
 from flowengine.records import RECORDS
 from flowengine.values import FrozenDict
@@ -27,24 +26,7 @@ __all__ = ["decode", "decode_value", "encode", "encode_value"]
 _MAX_LENGTH: Final = 200_000_000
 """Characters; SQLite holds no value of more than 1,000,000,000 bytes."""
 
-_text, _number, _mapping = (str,), (int, float), (Mapping,)
-_maybe_text = (str, type(None))
-_SHAPES: Final[dict[str, tuple[tuple[type[Any], ...], ...]]] = {
-    "RunStarted": (
-        *(_text, _text, _number, _mapping, _mapping, _mapping),
-        *(_maybe_text, _maybe_text, _text, _mapping, _mapping, _mapping, _mapping),
-    ),
-    "RunResumed": (_number, _mapping),
-    "NodeStarted": (_text, _number),
-    "NodeRecorded": (_text, _number, tuple(RECORDS.values())),
-    "NodeFinished": (_text, _number, (NodeResult,)),
-    "NodeFailed": (_text, _number, (ErrorInfo,)),
-    "NodeSkipped": (_text, _number, _text),
-    "NodeCancelled": (_text, _number),
-    "RunFinished": (_number, _text, (Mapping, type(None)), (ErrorInfo, type(None)), _maybe_text),
-}
-"""Event → the types that its fields may have, by position."""
-
+_RECORDS: Final = tuple(RECORDS.values())
 _GRAPH: Final = RunStarted._fields.index("graph")
 _GRAPHS: Final = 16
 _graphs: Final[dict[int, tuple[FrozenDict, str]]] = {}
@@ -83,9 +65,11 @@ def decode(text: str | bytes) -> Event:
         if version != SCHEMA_VERSION:
             raise _unknown_version(version)
         event = EVENTS[name](*[each if type(each) is str else unpack(each) for each in fields])
-        for value, kinds in zip(event, _SHAPES[name], strict=True):
-            if not isinstance(value, kinds):
-                raise TypeError(f"{name} cannot hold {value!r:.80}")
+        check_fields(EVENTS[name], event)
+        if type(event) is NodeRecorded and type(event.record) not in _RECORDS:
+            raise TypeError(f"{name} cannot hold {event.record!r:.80}")
+        if type(event) is RunStarted:
+            check_graph(event.graph)
     except JournalError:
         raise
     except Exception as error:  # hostile text reaches many constructors, which fail in as many ways

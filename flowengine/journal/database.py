@@ -1,7 +1,12 @@
 """The SQLite file: its tables, the settings of a connection, and what its errors mean to a user.
 
-    run    one row a run, from its first event on; `owner` names its writer, `epoch` counts those it had
+    run    one row a run, from its first event on; `owner` names its writer, `epoch` counts those it had,
+           `labels` is a JSON object
     event  events in order; position = run number * 2**32 + the event's number, counted from 0
+    beside what is kept beside the runs; made when something is
+
+Each row has a checksum (`flowengine.journal.checksum`); that of a run is of what never changes, and `ended` is the one
+of its end. Rows that were written before there were checksums have none, and are read as they are.
 
 That one integer key makes an append touch the end of one B-tree: 12 µs for the two events of a node where a
 two-column key costs 15 (measured). It knows tables and bytes, not events.
@@ -10,6 +15,7 @@ two-column key costs 15 (measured). It knows tables and bytes, not events.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 import time
@@ -20,7 +26,7 @@ from typing import Final, Literal
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.private import make_private
 
-__all__ = ["SPAN", "SQLITE_ERRORS", "Durability", "connect", "grow_log", "store_error"]
+__all__ = ["BESIDE", "SPAN", "SQLITE_ERRORS", "Durability", "connect", "damage", "grow_log", "store_error"]
 
 Durability = Literal["full", "process", "memory"]
 
@@ -32,7 +38,7 @@ SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)
 
 _APPLICATION_ID: Final = 0x464C4F57
 """`FLOW`, in the header of the file."""
-_VERSION: Final = 1
+_VERSION: Final = 3
 _SCHEMA: Final = f"""
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS run (
@@ -44,12 +50,39 @@ _SCHEMA: Final = f"""
         finished REAL,
         path TEXT,
         owner TEXT,
-        epoch INTEGER NOT NULL DEFAULT 1
+        epoch INTEGER NOT NULL DEFAULT 1,
+        labels TEXT,
+        checksum INTEGER,
+        ended INTEGER
     );
-    CREATE TABLE IF NOT EXISTS event (position INTEGER PRIMARY KEY, body TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS event (position INTEGER PRIMARY KEY, body TEXT NOT NULL, checksum INTEGER);
     PRAGMA application_id = {_APPLICATION_ID};
     PRAGMA user_version = {_VERSION};
     COMMIT;
+"""
+
+_BESIDE_BEFORE: Final = """
+    CREATE TABLE IF NOT EXISTS beside (
+        kind TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key)
+    ) WITHOUT ROWID
+"""
+_MIGRATIONS: Final = {
+    1: ("ALTER TABLE run ADD COLUMN labels TEXT",),
+    2: (
+        "ALTER TABLE run ADD COLUMN checksum INTEGER",
+        "ALTER TABLE run ADD COLUMN ended INTEGER",
+        "ALTER TABLE event ADD COLUMN checksum INTEGER",
+        _BESIDE_BEFORE,
+        "ALTER TABLE beside ADD COLUMN checksum INTEGER",
+    ),
+}
+"""Version of a store → the statements that make the next one of it. They touch no row."""
+
+BESIDE: Final = """
+    CREATE TABLE IF NOT EXISTS beside (
+        kind TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, value TEXT NOT NULL, checksum INTEGER,
+        PRIMARY KEY (kind, key)
+    ) WITHOUT ROWID
 """
 
 _IDENTITY: Final = """
@@ -113,11 +146,30 @@ def _check(path: Path, connection: sqlite3.Connection, patience: float) -> None:
             f"upgrade FlowEngine to use it"
         )
     if application == _APPLICATION_ID:
+        if version not in (*_MIGRATIONS, _VERSION):
+            raise StoreCorruptError(f"{path} says that it is of store version {version}, which never was")
+        if version < _VERSION:
+            _migrate(connection)
         return
     if tables:
         raise StoreCorruptError(f"{path} is a SQLite database, but not a store of FlowEngine: give another path")
     _use_log(connection, patience)
     connection.executescript(_SCHEMA)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables to this version, in one transaction; another process may have done it meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        done = _number(connection, "PRAGMA user_version")
+        for version in range(done, _VERSION):
+            for statement in _MIGRATIONS[version]:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {max(done, _VERSION)}")
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
 
 
 def _use_log(connection: sqlite3.Connection, patience: float) -> None:
@@ -155,7 +207,7 @@ def grow_log(path: Path, connection: sqlite3.Connection) -> None:
                 PRAGMA synchronous = OFF;
                 PRAGMA cache_size = 10;
                 BEGIN IMMEDIATE;
-                INSERT INTO event VALUES (-1, zeroblob({_GROWN + 2**14}));
+                INSERT INTO event VALUES (-1, zeroblob({_GROWN + 2**14}), NULL);
             """)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
@@ -167,16 +219,22 @@ def grow_log(path: Path, connection: sqlite3.Connection) -> None:
         raise store_error(path, error) from error
 
 
+def damage(path: Path, found: str) -> StoreCorruptError:
+    """The error for a damaged store, which names what saves the rest of it."""
+    command = shlex.join(["flowengine", "runs", "repair", "--store", str(path)])
+    return StoreCorruptError(f"{path} {found}: restore it from a copy, or save what can be read with `{command}`")
+
+
 def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError:
     """What went wrong, as an error of ours that says what to do."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH):
-        return StoreCorruptError(f"{path} is damaged, or is no store at all ({error}): restore it from a copy")
+        return damage(path, f"is damaged, or is no store at all ({error})")
     if code == sqlite3.SQLITE_IOERR_SHORT_READ or (code is None and "decode" in str(error)):
-        return StoreCorruptError(f"{path} is damaged ({error}): restore it from a copy")
+        return damage(path, f"is damaged ({error})")
     if primary == sqlite3.SQLITE_ERROR and "no such" in str(error):
-        return StoreCorruptError(f"{path} lacks a part of its tables ({error}): restore it from a copy")
+        return damage(path, f"lacks a part of its tables ({error})")
     if primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _is_full(path):
         primary = sqlite3.SQLITE_FULL
     return StoreUnavailableError(f"{path} {_REASONS.get(primary, 'cannot be used')} ({error})")

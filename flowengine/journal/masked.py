@@ -2,7 +2,7 @@
 
 The journal itself keeps values as they were, since a resumed run needs them. Names of nodes, flows and runs
 stay, and so do numbers, hashes and times; everything that was said is masked, equal values by equal tokens. Vectors
-are left out, since a text can be guessed from its vector.
+and digests of arguments are left out, since what they were made from can be guessed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from flowengine.engine.events import Event, NodeRecorded
+from flowengine.context import NodeResult
+from flowengine.engine.events import Event, NodeFinished, NodeRecorded
 from flowengine.journal.codec import decode, encode
 from flowengine.masking.masker import Masker
-from flowengine.records import ModelCall
+from flowengine.records import ModelCall, Reused
 
 __all__ = ["masked"]
 
@@ -34,7 +35,7 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
     """
     hides = masker or Masker()
     for event in events:
-        version, name, *fields = json.loads(encode(_without_vectors(event)))
+        version, name, *fields = json.loads(encode(_without_hints(event)))
         hidden: list[Any] = [
             value if field in _KEPT else hides.value(value)
             for field, value in zip(type(event)._fields, fields, strict=False)
@@ -42,7 +43,14 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
         yield decode(json.dumps([version, name, *hidden], ensure_ascii=False))
 
 
-def _without_vectors(event: Event) -> Event:
-    if isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) and event.record.vectors:
-        return event._replace(record=event.record._replace(vectors=()))
-    return event
+def _without_hints(event: Event) -> Event:
+    """Without vectors and digests of single values, from which these can be guessed."""
+    match event:
+        case NodeRecorded(record=ModelCall(vectors=[_, *_]) as record):
+            return event._replace(record=record._replace(vectors=()))
+        case NodeRecorded(record=Reused(calls=[_, *_]) as record):
+            return event._replace(record=record._replace(calls=()))
+        case NodeFinished(result=NodeResult(given=str()) as result):
+            return event._replace(result=result._replace(given=None))
+        case _:
+            return event

@@ -5,13 +5,16 @@ Events are kept as the objects they are, so any value passes. It knows no codec 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from flowengine.context import RunStatus
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
+from flowengine.journal.answers import forget_answers
+from flowengine.journal.labels import labels_of
 from flowengine.journal.reference import no_such_run, resolve
 
 __all__ = ["MemoryJournal", "MemoryStore"]
@@ -84,8 +87,9 @@ class MemoryStore:
     def remove(self, run_id: str, /) -> None:
         self._of(run_id)
         if run_id in self._writers:
-            raise StoreUnavailableError(f"run '{run_id}' is being written by this process")
+            raise RunBusyError(f"run '{run_id}' is being written by this process", f"process {os.getpid()}")
         del self._runs[run_id]
+        forget_answers(self, run_id)
 
     def recall(self, kind: str, key: str, /) -> Any:
         return self._beside.get((kind, key))
@@ -105,7 +109,7 @@ class MemoryStore:
 
     def _journal(self, run_id: str, events: list[Event]) -> MemoryJournal:
         if run_id in self._writers:
-            raise StoreUnavailableError(f"run '{run_id}' is being written by this process")
+            raise RunBusyError(f"run '{run_id}' is being written by this process", f"process {os.getpid()}")
         self._writers.add(run_id)
         return MemoryJournal(events, lambda: self._writers.discard(run_id))
 
@@ -134,4 +138,4 @@ def _summary(events: Sequence[Event]) -> RunInfo:
             status, finished = event.status, event.at
         if isinstance(event, (RunFinished, RunResumed)):
             break
-    return RunInfo(first.run_id, first.flow, status, first.at, finished, len(events), first.path)
+    return RunInfo(first.run_id, first.flow, status, first.at, finished, len(events), first.path, labels_of(first))

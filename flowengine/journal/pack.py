@@ -30,11 +30,11 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from pydantic_core import TzInfo
 
-from flowengine.context import EMPTY, EvaluationResult, LLMResult, NodeResult, RoutingResult
+from flowengine.context import EMPTY, EvaluationResult, FailedEvaluation, LLMResult, NodeResult, RoutingResult
 from flowengine.engine.events import EVENTS, ErrorInfo
 from flowengine.journal.classes import class_name
 from flowengine.records import RECORDS
-from flowengine.values import FrozenDict, FrozenList
+from flowengine.values import FrozenDict, FrozenList, MixedDict, MixedList
 
 __all__ = ["MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
 
@@ -43,7 +43,9 @@ MAX_DEPTH: Final = 120
 _HUGE: Final = 10**4000
 """Python reads and writes decimal integers up to 4,300 digits."""
 
-TUPLES: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in (NodeResult, ErrorInfo)} | RECORDS
+TUPLES: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind for kind in (NodeResult, FailedEvaluation, ErrorInfo)
+} | RECORDS
 """Named tuples of the engine that values may hold, by the tag's name."""
 _ABSENT: Final = object()
 _DEFAULTS: Final[dict[type[Any], tuple[Any, ...]]] = {
@@ -172,8 +174,10 @@ _PACKERS: Final[dict[type[Any], Callable[[Any, int], Any]]] = {
     int: _pack_int,
     list: _pack_list,
     FrozenList: _pack_list,
+    MixedList: _pack_list,
     dict: _pack_dict,
     FrozenDict: _pack_dict,
+    MixedDict: _pack_dict,
     type(EMPTY): lambda value, depth: {},
     tuple: _sequence("$tuple"),
     set: _sequence("$set"),

@@ -15,25 +15,28 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError, SupersededError
+from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
+from flowengine.journal.answers import forget_answers
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.database import Durability
 from flowengine.journal.postgres_batch import Begin, Entry, Hold
-from flowengine.journal.postgres_connection import Database
-from flowengine.journal.postgres_schema import migrate
-from flowengine.journal.postgres_tables import Tables
+from flowengine.journal.postgres_connection import Connection, Database
+from flowengine.journal.postgres_schema import check_version, migrate
+from flowengine.journal.postgres_tables import Beginnings, Tables
 from flowengine.journal.postgres_writer import Commits, Writer
 from flowengine.journal.reference import no_such_run, resolve
 from flowengine.records import ModelCall, ToolCall
 
 __all__ = ["PostgresJournal", "PostgresStore"]
+
+T = TypeVar("T")
 
 
 class PostgresJournal:
@@ -65,6 +68,8 @@ class PostgresJournal:
         self._first = first
         self.is_careful = False
         """Whether it is written which node is run before it is: for a run whose writers keep dying."""
+        self.listener: Callable[[Event], None] | None = None
+        """Hears what is appended."""
 
     def append(self, event: Event, /) -> None:
         body = encode(event)
@@ -86,6 +91,8 @@ class PostgresJournal:
         )
         if self.is_careful and type(event) is NodeStarted:
             self._writer.write()
+        if self.listener is not None:
+            self.listener(event)
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
         return self._commits.share(self._hold) if self._waits else None
@@ -169,6 +176,11 @@ class PostgresStore:
             release()
             raise
 
+    def begin(self, starts: Sequence[RunStarted], beside: Callable[[Connection, Beginnings], None]) -> None:
+        """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
+        is written. Nobody writes them then."""
+        self._tables.begin(starts, beside)
+
     def open(self, run_id: str, /) -> PostgresJournal:
         release = self._reserve(run_id)
         try:
@@ -216,11 +228,37 @@ class PostgresStore:
         """What the database says, for those who have tables of their own in it."""
         return self._current()[0].database.query(statement, *values)
 
+    def transact(self, work: Callable[[Connection], T]) -> T:
+        """What `work` does with the connection, as one transaction; it is done anew where the connection broke."""
+
+        def transaction(connection: Connection) -> T:
+            with connection.transaction():
+                return work(connection)
+
+        return self._current()[0].database.run(transaction)
+
+    def check_version(self) -> None:
+        """Raise `StoreVersionError` where the store is a newer FlowEngine's, also since it was opened."""
+        database = self._current()[0].database
+        database.run(lambda connection: check_version(connection, database.name))
+
+    def status_of(self, run_id: str) -> str | None:
+        """What the list of runs says of one; None where there is none."""
+        return self._tables.status(run_id)
+
+    def start_of(self, run_id: str) -> RunStarted:
+        """The first event of a run."""
+        found = self._tables.start_of(run_id)
+        if found is None:
+            raise self._no_such_run(run_id)
+        return found
+
     def remove(self, run_id: str, /) -> None:
         release = self._reserve(run_id)
         try:
             if not self._tables.remove(run_id):
                 raise self._no_such_run(run_id)
+            forget_answers(self, run_id)
         finally:
             release()
 
@@ -312,8 +350,9 @@ class PostgresStore:
         """Be the only one in this process that writes the run, until what is returned is called."""
         key, mine = (os.getpid(), run_id), object()
         if self._open.setdefault(key, mine) is not mine:
-            raise StoreUnavailableError(
-                f"run '{run_id}' is being written by this process; wait until it ends, or stop it"
+            raise RunBusyError(
+                f"run '{run_id}' is being written by this process; wait until it ends, or stop it",
+                f"process {os.getpid()}",
             )
 
         def release() -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.engine.events import RunStarted
 from flowengine.errors import JournalError
+from flowengine.journal.labels import encode_labels, labels_of
 
 __all__ = ["CHECK", "LATE", "WRITE", "Begin", "Entry", "Hold", "columns_of", "late_columns_of"]
 
@@ -40,10 +41,11 @@ class Begin(NamedTuple):
     flow: str
     started: float
     path: str | None
+    labels: str | None = None
 
     @classmethod
     def of(cls, event: RunStarted) -> Begin:
-        return cls(storable(event.flow) or "", event.at, storable(event.path))
+        return cls(storable(event.flow) or "", event.at, storable(event.path), encode_labels(labels_of(event)))
 
 
 class Entry(NamedTuple):
@@ -71,13 +73,13 @@ def storable(text: str | None) -> str | None:
 WRITE: Final = b"""
 WITH begun AS (
     INSERT INTO flowengine.run AS run
-        (number, run_id, flow, status, started, finished, path, owner, owner_name, epoch, length)
+        (number, run_id, flow, status, started, finished, path, owner, owner_name, epoch, length, labels)
     SELECT number, run_id, flow, status, started, finished, path,
-        CASE WHEN owns THEN %s::bigint END, %s::text, epoch, length
+        CASE WHEN owns THEN %s::bigint END, %s::text, epoch, length, labels::jsonb
     FROM unnest(
         %s::bigint[], %s::bigint[], %s::int[], %s::text[], %s::float8[], %s::bool[],
-        %s::text[], %s::text[], %s::float8[], %s::text[]
-    ) AS new (number, epoch, length, status, finished, owns, run_id, flow, started, path)
+        %s::text[], %s::text[], %s::float8[], %s::text[], %s::text[]
+    ) AS new (number, epoch, length, status, finished, owns, run_id, flow, started, path, labels)
     ON CONFLICT (run_id) DO UPDATE SET length = excluded.length WHERE run.number = excluded.number
     RETURNING number
 ), kept AS (
@@ -126,8 +128,7 @@ class _Run:
 
     def new_row(self, begin: Begin) -> tuple[Any, ...]:
         number, epoch, length, status, finished, owns = self.row()
-        run_id = self.hold.run_id
-        return number, epoch, length, status or "running", finished, owns, run_id, begin.flow, begin.started, begin.path
+        return number, epoch, length, status or "running", finished, owns, self.hold.run_id, *begin
 
 
 def columns_of(entries: Iterable[Entry], key: int, owner: str) -> tuple[list[Any], list[tuple[Hold, bool]]]:
@@ -145,7 +146,7 @@ def columns_of(entries: Iterable[Entry], key: int, owner: str) -> tuple[list[Any
             events.append((entry.hold.number, entry.length - 1, entry.body))
     begun = [run.new_row(run.begin) for run in runs.values() if run.begin is not None]
     kept = [run.row() for run in runs.values() if run.begin is None]
-    values = [key, owner, *_turned(begun, 10), key, *_turned(kept, 6), *_turned(events, 3)]
+    values = [key, owner, *_turned(begun, 11), key, *_turned(kept, 6), *_turned(events, 3)]
     return values, [(run.hold, run.begin is not None) for run in runs.values()]
 
 

@@ -2,11 +2,15 @@
 
     version  one row: how many of the migrations were applied
     run      one row a run, from its first event on; `owner` is the key of its writer's lock, `epoch` counts the
-             writers that it had, `length` its events
+             writers that it had, `length` its events, `labels` an object of texts
     event    the events of each run, counted from 0
     late     what a writer had paid for when the run was another's already; it joins the run when that is opened
     beside   what is kept beside the runs
     turn     calls to vendors: when the turn of each is, or was, and the tokens that it takes (see `postgres_rates`)
+
+Rows have no checksums of ours, unlike those of a SQLite file: the server has its own for every page (`initdb
+--data-checksums`, the default from version 18 on; `pg_checksums --enable` turns them on for a cluster that is stopped)
+and for every record of its log, and its copies and backups check them too. Ours would say the same once more.
 
 Migrations are only ever added.
 """
@@ -20,7 +24,7 @@ import psycopg
 from flowengine.errors import StoreUnavailableError, StoreVersionError
 from flowengine.journal.postgres_turns import TURNS
 
-__all__ = ["migrate"]
+__all__ = ["VERSION", "check_version", "migrate"]
 
 _MIGRATIONS: Final = (
     b"""
@@ -51,8 +55,12 @@ _MIGRATIONS: Final = (
     );
     """,
     TURNS,
+    b"ALTER TABLE flowengine.run ADD COLUMN labels JSONB",
 )
 """`fillfactor`: a commit changes the run's row where it lies."""
+
+VERSION: Final = len(_MIGRATIONS)
+"""Of the tables as this program knows them."""
 
 _LOCK: Final = 0x464C4F57
 """One process at a time makes the tables."""
@@ -60,7 +68,7 @@ _LOCK: Final = 0x464C4F57
 
 def migrate(connection: psycopg.Connection[Any], name: str) -> None:
     """Make the tables, or bring them to this version; nothing is done where they are. `name` is the store's."""
-    if _version(connection, name) == len(_MIGRATIONS):
+    if _version(connection, name) == VERSION:
         return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -72,7 +80,12 @@ def migrate(connection: psycopg.Connection[Any], name: str) -> None:
             connection.execute("INSERT INTO flowengine.version VALUES (0)")
         for migration in _MIGRATIONS[done:]:
             connection.execute(migration)
-        connection.execute("UPDATE flowengine.version SET number = %s", (len(_MIGRATIONS),))
+        connection.execute("UPDATE flowengine.version SET number = %s", (VERSION,))
+
+
+def check_version(connection: psycopg.Connection[Any], name: str) -> None:
+    """Raise `StoreVersionError` where a newer FlowEngine has changed the tables meanwhile."""
+    _version(connection, name)
 
 
 def _version(connection: psycopg.Connection[Any], name: str) -> int:
@@ -82,10 +95,10 @@ def _version(connection: psycopg.Connection[Any], name: str) -> int:
     if not connection.execute(query).fetchall():
         return 0
     ((found,),) = connection.execute("SELECT number FROM flowengine.version").fetchall()
-    if found > len(_MIGRATIONS):
+    if found > VERSION:
         raise StoreVersionError(
             f"{name} was written by a newer FlowEngine (store version {found}; this one reads up to "
-            f"{len(_MIGRATIONS)}): upgrade FlowEngine to use it"
+            f"{VERSION}): upgrade FlowEngine to use it"
         )
     return found
 

@@ -5,18 +5,22 @@ It knows SQL and the codec. Events are written by `postgres_writer` alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from flowengine.context import EMPTY
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
-from flowengine.journal.codec import decode, decode_value, encode_value
+from flowengine.errors import JournalError, RunBusyError, StoreCorruptError
+from flowengine.journal.codec import decode, decode_value, encode, encode_value
+from flowengine.journal.postgres_batch import WRITE, Begin, Entry, Hold, columns_of
 from flowengine.journal.postgres_connection import Connection, Database
 
-__all__ = ["Tables", "Taken"]
+__all__ = ["Beginnings", "Tables", "Taken"]
 
+_FULL: Final = 8_000_000
+"""Characters after which a statement takes no further run."""
 
 _ADOPT: Final = b"""
 WITH run AS (
@@ -44,6 +48,15 @@ WITH taken AS (
 SELECT run_id, number, epoch, length, body FROM taken JOIN flowengine.event USING (number) WHERE position = 0
 """
 """Runs that are free, with nothing beside them that came late; all others are taken over one by one."""
+
+
+class Beginnings(NamedTuple):
+    """What became of runs that were to begin."""
+
+    new: Sequence[str]
+    """Ids of those that were not there."""
+    known: Mapping[str, RunStarted]
+    """Those that were there already, as they began."""
 
 
 class Taken(NamedTuple):
@@ -74,6 +87,21 @@ class Tables:
     def number(self, run_id: str) -> int | None:
         for (number,) in self._query("SELECT number FROM flowengine.run WHERE run_id = %s", run_id):
             return number
+        return None
+
+    def begin(self, starts: Sequence[RunStarted], beside: Callable[[Connection, Beginnings], None]) -> None:
+        """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
+        is written. Nobody writes them then."""
+        texts = [encode(each) for each in starts]
+        self._database.run(partial(self._begin, list(zip(starts, texts, strict=True)), beside))
+
+    def start_of(self, run_id: str) -> RunStarted | None:
+        """The first event of a run; None where there is no such run."""
+        return self._database.run(partial(self._first_of, [run_id])).get(run_id)
+
+    def status(self, run_id: str) -> str | None:
+        for (status,) in self._query("SELECT status FROM flowengine.run WHERE run_id = %s", run_id):
+            return status
         return None
 
     def take_over(self, run_id: str) -> Taken | None:
@@ -127,10 +155,10 @@ class Tables:
     def runs(self) -> list[RunInfo]:
         """All runs, the newest first; no event is read."""
         rows = self._query("""
-            SELECT run_id, flow, status, started, finished, length, path
+            SELECT run_id, flow, status, started, finished, length, path, labels
             FROM flowengine.run ORDER BY started DESC, number DESC
         """)
-        return [RunInfo(*row) for row in rows]
+        return [RunInfo(*row[:7], labels=row[7] or EMPTY) for row in rows]
 
     def abandoned(self) -> Sequence[str]:
         """Runs that are running, and whose writer's lock nobody holds."""
@@ -172,6 +200,38 @@ class Tables:
                 (kind, key, encode_value(value)),
             )
 
+    def _begin(
+        self,
+        starts: Sequence[tuple[RunStarted, str]],
+        beside: Callable[[Connection, Beginnings], None],
+        connection: Connection,
+    ) -> None:
+        with connection.transaction():
+            query = "SELECT nextval('flowengine.run_number') FROM generate_series(1, %s)"
+            numbers = [number for (number,) in connection.execute(query, (len(starts),)).fetchall()]
+            entries = [
+                Entry(Hold(start.run_id, number, 1), 1, text, owns=False, begin=Begin.of(start))
+                for number, (start, text) in zip(numbers, starts, strict=True)
+            ]
+            written: set[int] = set()
+            for batch in _batches(entries):
+                values, _ = columns_of(batch, self._database.key, self._database.owner)
+                written.update(number for (number,) in connection.execute(WRITE, values).fetchall())
+            new = [entry.hold.run_id for entry in entries if entry.hold.number in written]
+            others = [entry.hold.run_id for entry in entries if entry.hold.number not in written]
+            beside(connection, Beginnings(new, self._first_of(others, connection)))
+
+    def _first_of(self, run_ids: Sequence[str], connection: Connection) -> dict[str, RunStarted]:
+        """The first events of runs that are there."""
+        if not run_ids:
+            return {}
+        query = (
+            "SELECT run_id, body FROM flowengine.run JOIN flowengine.event USING (number) "
+            "WHERE run_id = ANY(%s) AND position = 0"
+        )
+        found = {run_id: decode(body) for run_id, body in connection.execute(query, (run_ids,)).fetchall()}
+        return {run_id: event for run_id, event in found.items() if isinstance(event, RunStarted)}
+
     def _take_over(self, run_id: str, connection: Connection) -> Taken | None:
         with connection.transaction():
             if not self._is_free(run_id, connection):
@@ -207,8 +267,22 @@ class Tables:
                 return True
             tried = connection.execute("SELECT pg_try_advisory_xact_lock_shared(%s)", (owner,)).fetchall()
             if tried != [(True,)]:
-                raise StoreUnavailableError(
-                    f"run '{run_id}' is being written by {name}; wait until it ends, or stop that process"
+                raise RunBusyError(
+                    f"run '{run_id}' is being written by {name}; wait until it ends, or stop that process", name
                 )
             return True
         return False
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """The entries, as many together as one statement takes."""
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.body or "")
+        if size >= _FULL:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
+from flowengine.journal.answers import forget_answers
 from flowengine.journal.codec import encode
-from flowengine.journal.database import SPAN, Durability, connect, grow_log
+from flowengine.journal.database import SPAN, Durability, connect, damage, grow_log
 from flowengine.journal.ownership import is_alive, process_of
 from flowengine.journal.reference import no_such_run, resolve
 from flowengine.journal.tables import Held, Tables, finishing, releasing, resuming, run_row
@@ -173,7 +174,7 @@ class SQLiteStore:
             self._refuse_if_written(run_id, known[1])
             held = writer.tables.take_over(*known, owner)
             if held is None:
-                raise StoreUnavailableError(f"run '{run_id}' is being written by another process, which has just begun")
+                raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
             return self._journal(run_id, held, writer.tables.length(held.number), writer, owner, release)
         except BaseException:
             release()
@@ -202,7 +203,8 @@ class SQLiteStore:
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, before)
             if not writer.tables.remove(held, before, owner):
-                raise StoreUnavailableError(f"run '{run_id}' is being written by another process, which has just begun")
+                raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
+            forget_answers(self, run_id)
         finally:
             release()
 
@@ -258,7 +260,9 @@ class SQLiteStore:
     def _known(self, run_id: str) -> tuple[Held, str | None]:
         known = self._writer().tables.held(run_id) if self._is_there() else None
         if known is None:
-            raise no_such_run(run_id, self._run_ids(), str(self.path))
+            if run_id in (known_ids := self._run_ids()):
+                raise damage(self.path, f"is damaged, run '{run_id}' is in its list and not in its index")
+            raise no_such_run(run_id, known_ids, str(self.path))
         return known
 
     def _reserve(self, run_id: str) -> Callable[[], None]:
@@ -286,7 +290,8 @@ def _exists_already(run_id: str, path: Path) -> JournalError:
     return JournalError(f"run '{run_id}' exists already in {path}; open it to continue it")
 
 
-def _is_written(run_id: str, process: str) -> StoreUnavailableError:
-    return StoreUnavailableError(
-        f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process"
+def _is_written(run_id: str, process: str) -> RunBusyError:
+    return RunBusyError(
+        f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
+        f"process {process}",
     )

@@ -9,6 +9,7 @@ from typing import Final
 
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreUnavailableError, did_you_mean
+from flowengine.extras import install_hint
 from flowengine.journal.address import without_password
 from flowengine.journal.database import Durability
 from flowengine.journal.memory import MemoryStore
@@ -70,7 +71,7 @@ def _postgres(url: str, rest: str, durability: Durability) -> JournalStore:
         from flowengine.journal.postgres import PostgresStore  # Only who uses it needs a driver.
     except ImportError as error:
         raise StoreUnavailableError(
-            f"a store on PostgreSQL needs its driver: pip install 'flowengine[queue]' ({error})"
+            f"a store on PostgreSQL needs its driver: {install_hint('queue')} ({error})"
         ) from error
     return PostgresStore(url, durability)
 

@@ -13,15 +13,18 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import time
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
-from flowengine.engine.events import Event, RunFinished, RunStarted
+from flowengine.context import RunStatus
+from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
+from flowengine.journal.checksum import checksum_of_event, checksum_of_texts
 from flowengine.journal.codec import decode, decode_value, encode_value
-from flowengine.journal.database import SPAN, SQLITE_ERRORS, store_error
+from flowengine.journal.database import BESIDE, SPAN, SQLITE_ERRORS, damage, store_error
+from flowengine.journal.labels import decode_labels, encode_labels, labels_of
 
-__all__ = ["Change", "Held", "Row", "Tables", "finishing", "releasing", "resuming", "run_row"]
+__all__ = ["Change", "Held", "Row", "Tables", "end_of", "finishing", "releasing", "resuming", "run_row"]
 
 Change: TypeAlias = tuple[str, Sequence[Any]]
 """A statement on a run's row. It finds none, and that is an error, where another writer has taken the run."""
@@ -29,15 +32,16 @@ Change: TypeAlias = tuple[str, Sequence[Any]]
 _INFO: Final = (str, str, str, float)
 """Types of the first columns of a run's line."""
 
+_STATUSES: Final[frozenset[str]] = frozenset(get_args(RunStatus))
+_ENDED: Final = _STATUSES - {"running"}
+
+_EVENTS: Final = """
+    SELECT position, CAST(body AS BLOB), checksum, (SELECT status FROM run WHERE number = ?)
+    FROM event WHERE position >= ? AND position < ? ORDER BY position
+"""
+
 Row: TypeAlias = tuple[int, str]
 """Position and body of a row of events."""
-
-BESIDE: Final = """
-    CREATE TABLE IF NOT EXISTS beside (
-        kind TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key)
-    ) WITHOUT ROWID
-"""
-"""What is kept beside the runs; made when something is."""
 
 
 class Held(NamedTuple):
@@ -49,19 +53,24 @@ class Held(NamedTuple):
 
 
 def run_row(run_id: str, event: RunStarted, owner: str) -> Sequence[Any]:
-    return run_id, _storable(event.flow), "running", event.at, _storable(event.path), owner
+    labels, flow, path = encode_labels(labels_of(event)), _storable(event.flow), _storable(event.path)
+    checksum = checksum_of_texts(run_id, flow, float(event.at), path, labels)
+    return run_id, flow, "running", event.at, path, owner, labels, checksum
 
 
 def finishing(held: Held, event: RunFinished) -> Change:
     """The run's end, and that nobody writes it any more."""
-    statement = "UPDATE run SET status = ?, finished = ?, owner = NULL WHERE number = ? AND epoch = ?"
-    return statement, (event.status, event.at, *held)
+    statement = "UPDATE run SET status = ?, finished = ?, ended = ?, owner = NULL WHERE number = ? AND epoch = ?"
+    return statement, (event.status, event.at, checksum_of_texts(event.status, float(event.at)), *held)
 
 
 def resuming(held: Held, owner: str) -> Change:
-    return "UPDATE run SET status = 'running', finished = NULL, owner = ? WHERE number = ? AND epoch = ?", (
-        owner,
-        *held,
+    return (
+        "UPDATE run SET status = 'running', finished = NULL, ended = NULL, owner = ? WHERE number = ? AND epoch = ?",
+        (
+            owner,
+            *held,
+        ),
     )
 
 
@@ -86,7 +95,7 @@ class Tables:
         query = "SELECT number, CAST(epoch AS INTEGER), CAST(owner AS TEXT) FROM run WHERE run_id = ?"
         for number, epoch, owner in self._query(query, run_id):
             if type(number) is not int or type(epoch) is not int:
-                raise StoreCorruptError(f"{self.path} is damaged: run '{run_id}' has no number")
+                raise damage(self.path, f"is damaged, run '{run_id}' has no number")
             return Held(number, epoch), owner
         return None
 
@@ -112,21 +121,27 @@ class Tables:
         return 0 if last is None else last - first + 1
 
     def events(self, run_id: str, number: int, after: int) -> list[Event]:
-        """The run's events from `after` on; a gap, or what is no event, is a `StoreCorruptError`."""
+        """The run's events from `after` on; a gap, or what is not as it was written, is a `StoreCorruptError`."""
         first = number * SPAN
-        query = "SELECT position, CAST(body AS BLOB) FROM event WHERE position >= ? AND position < ? ORDER BY position"
         events: list[Event] = []
-        for position, body in self._query(query, first + after, first + SPAN):
+        rows = self._query(_EVENTS, number, first + after, first + SPAN)
+        for position, body, checksum, _ in rows:
             if body is None:
-                raise StoreCorruptError(f"{self.path} is damaged: an event of run '{run_id}' is empty")
+                raise damage(self.path, f"is damaged, an event of run '{run_id}' is empty")
             lines = body.split(b"\n")
             begin, expected = position - first - len(lines) + 1, after + len(events)
+            if checksum is not None and checksum != checksum_of_event(position, body):
+                where = _span(max(begin, expected), position - first)
+                raise damage(self.path, f"is damaged, run '{run_id}', {where}: what is read is not what was written")
             if begin > expected or (events and begin < expected):
-                raise StoreCorruptError(f"{self.path} is damaged: events of run '{run_id}' are missing")
+                raise damage(self.path, f"is damaged, events of run '{run_id}' are missing, from event {expected} on")
             for index, line in enumerate(lines[expected - begin :], expected):
                 events.append(self._decoded(run_id, index, line))
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
-            raise StoreCorruptError(f"{self.path} is damaged: run '{run_id}' has no beginning")
+            raise damage(self.path, f"is damaged, run '{run_id}' has no beginning")
+        if after == 0 and rows[0][3] in _ENDED and end_of(events) is None:
+            found = f"is damaged, the end of run '{run_id}' is missing, from event {len(events)} on"
+            raise damage(self.path, found)
         return events
 
     def runs(self) -> list[RunInfo]:
@@ -135,24 +150,47 @@ class Tables:
             SELECT CAST(run_id AS TEXT), CAST(flow AS TEXT), CAST(status AS TEXT), started, finished,
                 coalesce((SELECT max(position) + 1 - number * {SPAN} FROM event
                  WHERE position >= number * {SPAN} AND position < (number + 1) * {SPAN}), 0),
-                CAST(path AS TEXT)
+                CAST(path AS TEXT), CAST(labels AS TEXT), checksum, ended
             FROM run ORDER BY started DESC, number DESC
         """)
         for row in rows:
-            if not all(type(each) is kind for each, kind in zip(row, _INFO, strict=False)):
-                raise StoreCorruptError(f"{self.path} is damaged: its list of runs holds {row!r:.200}")
-        return [RunInfo(*row) for row in rows]
+            self._check_info(row)
+        try:
+            return [RunInfo(*row[:7], labels=decode_labels(row[7])) for row in rows]
+        except ValueError as error:
+            raise damage(self.path, f"is damaged, the labels of a run cannot be read ({error})") from error
+
+    def _check_info(self, row: Sequence[Any]) -> None:
+        run_id, flow, status, started, finished, _, path, labels, checksum, ended = row
+        is_shaped = all(type(each) is kind for each, kind in zip(row, _INFO, strict=False)) and status in _STATUSES
+        is_right = checksum in (None, checksum_of_texts(run_id, flow, started, path, labels))
+        has_end = ended in (None, checksum_of_texts(status, finished)) and (finished is None) == (status == "running")
+        if not (is_shaped and is_right and has_end):
+            raise damage(self.path, f"is damaged, its list of runs holds {tuple(row[:5])!r:.200}")
 
     def run_ids(self) -> list[str]:
         """All runs, the newest first."""
         query = "SELECT CAST(run_id AS TEXT) FROM run WHERE run_id NOTNULL ORDER BY started DESC, number DESC"
         return [run_id for (run_id,) in self._query(query)]
 
+    def kept_beside(self) -> list[tuple[str, str]]:
+        """Kinds and keys of all that is kept beside the runs."""
+        if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
+            return []
+        return self._query("SELECT CAST(kind AS TEXT), CAST(key AS TEXT) FROM beside")
+
+    def check(self) -> str:
+        """What SQLite says of the whole file: `ok`, or the first damage that it finds."""
+        return self._query("PRAGMA integrity_check(1)")[0][0]
+
     def recall(self, kind: str, key: str) -> Any:
         """What is kept beside the runs under a key; None where nothing is."""
         if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
             return None
-        for (value,) in self._query("SELECT value FROM beside WHERE kind = ? AND key = ?", kind, key):
+        query = "SELECT CAST(value AS TEXT), checksum FROM beside WHERE kind = ? AND key = ?"
+        for value, checksum in self._query(query, kind, key):
+            if checksum is not None and checksum != checksum_of_texts(kind, key, value):
+                raise damage(self.path, f"is damaged, what it keeps as {kind} '{key}' is not what was written")
             return decode_value(value)
         return None
 
@@ -165,7 +203,9 @@ class Tables:
             if value is None:
                 self._query("DELETE FROM beside WHERE kind = ? AND key = ?", kind, key)
             else:
-                self._query("REPLACE INTO beside VALUES (?, ?, ?, ?)", kind, key, time(), encode_value(value))
+                text = encode_value(value)
+                statement = "REPLACE INTO beside (kind, key, at, value, checksum) VALUES (?, ?, ?, ?, ?)"
+                self._query(statement, kind, key, time(), text, checksum_of_texts(kind, key, text))
         except BaseException:
             self._query("ROLLBACK")
             raise
@@ -185,6 +225,8 @@ class Tables:
     def _decoded(self, run_id: str, index: int, line: bytes) -> Event:
         try:
             return decode(line)
+        except StoreCorruptError as error:
+            raise damage(self.path, f"is damaged, run '{run_id}', event {index}: {error}") from error
         except JournalError as error:
             raise type(error)(f"{self.path}, run '{run_id}', event {index}: {error}") from error
 
@@ -193,3 +235,13 @@ class Tables:
             return self.connection.execute(statement, values).fetchall()
         except SQLITE_ERRORS as error:
             raise store_error(self.path, error) from error
+
+
+def _span(begin: int, end: int) -> str:
+    return f"event {end}" if begin >= end else f"events {begin} to {end}"
+
+
+def end_of(events: Sequence[Event]) -> RunFinished | None:
+    """The end of the run, None where it goes on; answers to its questions may follow the end."""
+    last = next((event for event in reversed(events) if isinstance(event, RunFinished | RunResumed)), None)
+    return last if isinstance(last, RunFinished) else None

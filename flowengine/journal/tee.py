@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
-from flowengine.engine.events import Event
+from flowengine.context import NodeResult
+from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import Journal, JournalStore, RunInfo
 from flowengine.run_scope import Fence
+from flowengine.values import copy_mutable
 
 __all__ = ["TeeStore"]
 
@@ -75,6 +77,8 @@ class _TeeJournal:
 
     def append(self, event: Event, /) -> None:
         self._journal.append(event)
+        if type(event) is NodeFinished:  # What the listener does to a value reaches no later node.
+            event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
         self._listener(event)
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:

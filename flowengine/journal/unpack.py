@@ -13,7 +13,9 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
+from inspect import getattr_static
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
+from types import MemberDescriptorType
 from typing import Any, Final, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -25,7 +27,8 @@ from flowengine.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.classes import find_class, is_only_looking
 from flowengine.journal.pack import TUPLES
-from flowengine.values import FrozenDict, FrozenList
+from flowengine.journal.shapes import check_fields
+from flowengine.values import frozen_dict, frozen_list
 
 __all__ = ["unpack"]
 
@@ -38,12 +41,12 @@ def unpack(tree: Any) -> Any:
     if kind in _ATOMS:
         return tree
     if kind is list:
-        return FrozenList([each if type(each) in _ATOMS else unpack(each) for each in tree])
+        return frozen_list([each if type(each) in _ATOMS else unpack(each) for each in tree])
     if len(tree) == 1:
         ((tag, content),) = tree.items()
         if tag[:1] == "$":
             return _read_tag(tag, content)
-    return FrozenDict({key: each if type(each) in _ATOMS else unpack(each) for key, each in tree.items()})
+    return frozen_dict({key: each if type(each) in _ATOMS else unpack(each) for key, each in tree.items()})
 
 
 def _read_tag(tag: str, content: Any) -> Any:
@@ -85,7 +88,17 @@ def _our_model(kind: type[BaseModel]) -> Callable[[Any], Any]:
     names = tuple(kind.model_fields)
 
     def read(parts: Any) -> Any:
+        check_fields(kind, parts)
         return _fill_model(kind, dict(zip(names, parts, strict=True)))
+
+    return read
+
+
+def _our_tuple(kind: type[Any]) -> Callable[[Any], Any]:
+    def read(parts: Any) -> Any:
+        made = kind(*parts)
+        check_fields(kind, made)
+        return made
 
     return read
 
@@ -120,7 +133,9 @@ def _read_enum(name: str, member: str | int) -> Enum:
 
 def _read_model(name: str, state: Any, extra: Any = None, private: Any = None, was_set: Any = None) -> BaseModel:
     kind = find_class(name, BaseModel)
-    _check_fields(name, set(kind.model_fields), state)
+    _check_fields(name, kind, set(kind.model_fields), state)
+    if not set(private or ()) <= set(kind.__private_attributes__):
+        raise JournalError(f"'{name}' was recorded with private attributes that it does not declare")
     return _fill_model(kind, dict(state), extra, private, was_set)
 
 
@@ -153,26 +168,39 @@ def _read_dataclass(name: str, state: Any) -> Any:
     kind = find_class(name, object)
     if not is_dataclass(kind) or kind.__new__ is not object.__new__:
         raise JournalError(f"a dataclass '{name}' was recorded, and '{name}' is none now")
-    _check_fields(name, {each.name for each in fields(kind)}, state)
+    _check_fields(name, kind, {each.name for each in fields(kind)}, state)
     made = object.__new__(kind)
     for field, value in state.items():
-        object.__setattr__(made, field, value)
+        if isinstance(getattr_static(kind, field, None), MemberDescriptorType):  # A slot.
+            object.__setattr__(made, field, value)
+        else:  # Past whatever the class does when an attribute is set.
+            vars(made)[field] = value
     return made
 
 
-def _check_fields(name: str, expected: set[str], state: Any) -> None:
+def _check_fields(name: str, kind: type[Any], expected: set[str], state: Any) -> None:
+    """All fields are there, and nothing that the class has otherwise: a property, a method, a class of its own.
+
+    What an instance had beside its fields (`__post_init__` may set anything) comes back as it was.
+    """
     missing = sorted(expected - set(cast("dict[str, Any]", state)))
     if missing:
         raise JournalError(
             f"'{name}' was recorded without its field '{missing[0]}': "
             f"the class has changed since; restore the definition that the run was made with"
         )
+    for each in state:
+        if not isinstance(each, str) or (each not in expected and getattr_static(kind, each, None) is not None):
+            raise JournalError(
+                f"'{name}' was recorded with {each!r:.80}, which is no field of it: "
+                f"restore the definition that the run was made with"
+            )
 
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$int": lambda digits: int(digits, 16),
     "$text": _read_text,
-    "$dict": FrozenDict,
+    "$dict": frozen_dict,
     "$tuple": tuple,
     "$set": set,
     "$frozenset": frozenset,
@@ -192,5 +220,5 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$named": _instance(_read_named),
     "$dataclass": _instance(_read_dataclass),
     **{f"${kind.__name__}": _our_model(kind) for kind in (LLMResult, RoutingResult, EvaluationResult)},
-    **{f"${name}": _spread(kind) for name, kind in TUPLES.items()},
+    **{f"${name}": _our_tuple(kind) for name, kind in TUPLES.items()},
 }

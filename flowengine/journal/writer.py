@@ -16,6 +16,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from flowengine.errors import JournalError, StoreUnavailableError
+from flowengine.journal.checksum import checksum_of_event
 from flowengine.journal.database import SPAN, SQLITE_ERRORS, store_error
 from flowengine.journal.ownership import Ownership, claim
 from flowengine.journal.tables import Change, Held, Row, Tables
@@ -23,9 +24,10 @@ from flowengine.journal.tables import Change, Held, Row, Tables
 __all__ = ["Writer"]
 
 _RUN: Final = (
-    "INSERT INTO run (run_id, flow, status, started, path, owner) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    "INSERT INTO run (run_id, flow, status, started, path, owner, labels, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT DO NOTHING"
 )
-_EVENT: Final = "INSERT INTO event VALUES (?, ?)"
+_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?)"
 _FULL: Final = 1000
 """Characters of a row to which nothing is added."""
 
@@ -74,7 +76,7 @@ class Writer:
             execute("BEGIN IMMEDIATE")
             made = execute(_RUN, row)
             if made.rowcount:
-                execute(_EVENT, (cast("int", made.lastrowid) * SPAN, body))
+                execute(_EVENT, _checked((cast("int", made.lastrowid) * SPAN, body)))
             execute("COMMIT")
         except BaseException as error:
             raise self._stop(error)  # noqa: B904 -- it has its cause
@@ -162,11 +164,17 @@ class Writer:
     def _insert(self) -> None:
         rows, execute = self.rows, self.tables.connection.execute
         if len(rows) == 1 and not self.changes:
-            execute(_EVENT, rows[0])
+            execute(_EVENT, _checked(rows[0]))
             return
         execute("BEGIN IMMEDIATE")
-        self.tables.connection.executemany(_EVENT, rows)
+        self.tables.connection.executemany(_EVENT, map(_checked, rows))
         for statement, values in self.changes:
             if execute(statement, values).rowcount != 1:
                 raise StoreUnavailableError(f"a run in {self.tables.path} was taken over by another writer meanwhile")
         execute("COMMIT")
+
+
+def _checked(row: Row) -> tuple[int, str, int]:
+    """The row with its checksum."""
+    position, body = row
+    return position, body, checksum_of_event(position, body.encode())

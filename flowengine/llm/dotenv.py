@@ -12,12 +12,14 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from flowengine.errors import DefinitionError
+from flowengine.secret_values import NO_SECRETS, Secrets, is_random, secret_values, url_secrets
 
-__all__ = ["is_planted", "parse_dotenv", "read_environment"]
+__all__ = ["file_secrets", "is_planted", "parse_dotenv", "read_environment"]
 
 _ASSIGNMENT: Final = re.compile(
     r"""
@@ -59,6 +61,32 @@ def is_planted(file: Path) -> bool:
 _CHOICE: Final = "FLOWENGINE_ENV"
 
 
+def file_secrets(environ: Mapping[str, str]) -> Secrets:
+    """What a `.env` file that was read gave and must not be seen; nothing where there was none."""
+    return environ.secrets if isinstance(environ, _Merged) else NO_SECRETS
+
+
+_HARMLESS: Final = re.compile(
+    r"^FLOWENGINE_|(?:MODEL|REGION|ZONE|TZ|VERSION|LEVEL|LOCALE|LANG|HOST|PORT|PATH|DIR|NAME)$", re.IGNORECASE
+)
+_NUMBERS: Final = re.compile(r"[0-9T:./ +Z-]*")
+_SHORTEST: Final = 8
+
+
+def _secrets_in(name: str, value: str) -> Iterator[str]:
+    """What of a variable's value is secret: all of it, unless it is short, a word, a number or an address.
+
+    >>> [[*_secrets_in(*each)] for each in (("PIN", "a1b2c3d4e5f6"), ("AI_MODEL", "gpt-4o-mini-2024"))]
+    [['a1b2c3d4e5f6'], []]
+    """
+    found = secret_values({name: value})
+    if "://" in value:
+        found += url_secrets(value)
+    elif is_random(value) and not (_HARMLESS.search(name) or _NUMBERS.fullmatch(value)):
+        found.append(value)
+    yield from (each for each in found if len(each) >= _SHORTEST)
+
+
 class _Merged(Mapping[str, str]):
     """One environment over another; its values are not shown."""
 
@@ -77,6 +105,11 @@ class _Merged(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} variables>"
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Of the lower one, the file."""
+        return Secrets(each for name, value in self._under.items() for each in _secrets_in(name, value))
 
 
 def parse_dotenv(text: str) -> dict[str, str]:

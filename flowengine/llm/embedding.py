@@ -13,8 +13,9 @@ from typing import Any, Final, TypeAlias
 
 from flowengine.errors import ModelConfigError, TransientModelError
 from flowengine.llm import litellm_import
-from flowengine.llm.detect import connection_to, detect
-from flowengine.llm.litellm_errors import as_model_error, tellable
+from flowengine.llm.choosing import check_name
+from flowengine.llm.detect import brake_of, connection_to
+from flowengine.llm.litellm_errors import as_model_error, secrets_of, tellable
 from flowengine.llm.litellm_import import (
     LITELLM_LOOP,
     litellm_loaded,
@@ -47,7 +48,8 @@ _REFUSED: Final = "the offline stand-in makes no embeddings: name a model that d
 
 def check_embedding(model: str) -> None:
     """Refuse a name that no model for embeddings can have, whatever the environment is."""
-    if detect(model, environ={})[0] == "offline":
+    check_name(model)
+    if model == "offline":
         raise ModelConfigError(_REFUSED)
 
 
@@ -70,7 +72,7 @@ def get_embedding(
     made: Model = LiteLLMEmbedding(name, vendor.name, prefix=vendor.prefix.removesuffix("_chat"), settings=found)
     if limits is not None:
         made = RateLimitedModel(made, limiters(vendor.name, limits))
-    return RetryingModel(made, max_retries) if max_retries else made
+    return RetryingModel(made, max_retries, brake=brake_of(vendor, found)) if max_retries else made
 
 
 def embedder(model: str, *, environ: Mapping[str, str] | None = None, **settings: Any) -> ModelEmbedder:
@@ -143,8 +145,8 @@ class LiteLLMEmbedding:
         except TimeoutError as error:
             raise TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s") from error
         except Exception as error:  # foreign code
-            key: str | None = self._settings.get("api_key")
-            raise as_model_error(error, self.provider, self.name, key) from tellable(error, key)
+            secrets = secrets_of(self._settings)
+            raise as_model_error(error, self.provider, self.name, secrets) from tellable(error, secrets)
         return read_vectors(response, self.provider, self.name, len(texts), time.perf_counter() - started)
 
     @asynccontextmanager

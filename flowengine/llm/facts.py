@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from flowengine.llm.detect import default_model, detect
+from flowengine.llm.detect import choice_of, default_model
 from flowengine.llm.priced import said_price
 from flowengine.llm.pricing import Price, context_window, listed_price, longest_answer
 from flowengine.llm.worst_case import with_margin
@@ -26,6 +26,8 @@ class KnownModel(NamedTuple):
     """The longest answer; None where no list says it."""
     said: Price | None = None
     """The price that the user says."""
+    because: str = ""
+    """Why it is that provider's."""
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.name}"
@@ -48,16 +50,20 @@ class Facts:
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    default_provider: str | None = None
+    """The project's, for names that no table knows."""
 
     def of(self, model: str | None) -> KnownModel:
-        """The model of a name, or the default one. `ModelConfigError` for a provider that is unknown.
+        """The model of a name, or the default one. `ModelConfigError` for a provider or a name that is unknown.
 
         >>> str(Facts({}).of("gpt-4o-mini")), Facts({}).of("offline").price(100)
         ('openai/gpt-4o-mini', Price(input=0.0, output=0.0, per_call=0.0))
         """
         written = default_model(self.environ).name if model is None else model
-        provider, name = detect(written, environ=self.environ)
+        choice = choice_of(written, environ=self.environ, default_provider=self.default_provider)
+        provider, name = choice.provider, choice.name
         said = said_price(self.prices, written, provider, name)
         if provider == "offline":
             said = Price(0.0, 0.0)
-        return KnownModel(provider, name, context_window(provider, name), longest_answer(provider, name), said)
+        window, longest = context_window(provider, name), longest_answer(provider, name)
+        return KnownModel(provider, name, window, longest, said, choice.because)

@@ -81,11 +81,15 @@ class FallbackModel:
     def _summary(self, errors: Sequence[ModelError]) -> ModelError:
         if len(errors) == 1:
             return errors[0]
-        told = "; ".join(
-            f"{each.provider}/{each.name}: {error}" for each, error in zip(self._models, errors, strict=True)
-        )
+        told = "; ".join(_named(each, str(error)) for each, error in zip(self._models, errors, strict=True))
         transient = any(isinstance(each, TransientModelError) for each in errors)
         return (TransientModelError if transient else PermanentModelError)(f"all {len(errors)} models failed: {told}")
+
+
+def _named(model: Model, failure: str) -> str:
+    """A failure after the model's name, which most of them begin with."""
+    name = f"{model.provider}/{model.name}: "
+    return failure if failure.startswith(name) else f"{name}{failure}"
 
 
 def _signed(reply: Reply, model: Model, failed: int) -> Reply:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
-from typing import Any, Final
+from typing import Any, Final, cast
+from urllib.parse import urlsplit, urlunsplit
 
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
+from flowengine.secret_values import Secrets, secret_values, url_secrets
 
-__all__ = ["as_model_error", "tellable"]
+__all__ = ["as_model_error", "secrets_of", "tellable"]
 
 _TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
 """HTTP statuses after which the same request may work. litellm gives a failed connection a 500."""
@@ -19,27 +22,41 @@ _TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
 _SPENT: Final = re.compile(r"insufficient_quota|exceeded your current quota", re.IGNORECASE)
 """A 429 that no waiting helps."""
 
-_CLASS_NAMES: Final = re.compile(r"^(?:(?:litellm\.)?[A-Za-z_]*(?:Error|Timeout)(?: Error)?: |[A-Za-z]+Exception - )+")
+_CLASS_NAMES: Final = re.compile(
+    r"^(?:(?:litellm\.)?[A-Za-z_]*(?:Error|Timeout)(?: Error)?: |[A-Za-z_]+Exception(?: [A-Za-z]+Error)? - )+"
+)
+_ADVICE: Final = re.compile(r"\.? Handle with `litellm\.\w+`\.?$")
+"""To those who call litellm themselves."""
+_OBJECTS: Final = re.compile(r" ?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
+_NO_CONNECTION: Final = re.compile(r"^(?:Connection error\.?|Cannot connect to host (?P<host>[^\s]+))", re.IGNORECASE)
 
 
-def as_model_error(error: Exception, provider: str, model: str, key: str | None = None) -> FlowEngineError:
-    """Our error for one that a call of litellm raised. `key`: what it must not tell, even if a server sends it back."""
+def as_model_error(
+    error: Exception, provider: str, model: str, secrets: Secrets, address: str | None = None
+) -> FlowEngineError:
+    """Our error for one that a call of litellm raised. `address`: where the vendor is said to be.
+
+    `secrets`: what it must not tell, even if a server sends it back.
+    """
     if isinstance(error, FlowEngineError):
         return error
-    message = f"{provider}/{model}: {_message(error)}"
-    if _holds(message, key):
-        message = message.replace(str(key), "[hidden]")
+    message = secrets.hide(f"{provider}/{model}: {_message(error, address)}")
     status = getattr(error, "status_code", None)
     spent = status == 429 and _SPENT.search(str(error)) is not None
     if (status in _TRANSIENT and not spent) or isinstance(error, OSError):
-        return TransientModelError(message, _retry_after(error))
+        return TransientModelError(message, _retry_after(error), is_rate_limit=status == 429)
     return PermanentModelError(message)
 
 
-def tellable(error: Exception, key: str | None) -> Exception | None:
-    """The error as the cause of another one, which is told with it; None where it holds the key or a traceback."""
+def secrets_of(settings: Mapping[str, Any]) -> Secrets:
+    """What must not be seen of the settings of calls: keys, and what is secret in the address."""
+    return Secrets([*secret_values(settings), *url_secrets(str(settings.get("api_base") or ""))])
+
+
+def tellable(error: Exception, secrets: Secrets) -> Exception | None:
+    """The error as the cause of another one, which is told with it; None where it holds a key or a traceback."""
     told = str(error)
-    return None if _holds(told, key) or _TRACEBACK in told else error
+    return None if secrets.holds(told) or _TRACEBACK in told else error
 
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -48,19 +65,61 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 _DEEPEST: Final = 8
 """Causes of causes that are looked at."""
 
-_SHORTEST: Final = 6
-"""Shorter keys are placeholders, and hiding them would tear words apart."""
 
-
-def _holds(text: str, key: str | None) -> bool:
-    return key is not None and len(key) >= _SHORTEST and key in text
-
-
-def _message(error: Exception) -> str:
+def _message(error: Exception, address: str | None) -> str:
     """What happened, without the class names that litellm wraps round it once or twice, and without its traceback."""
     text = str(error).partition(" Original exception: ")[0].partition(_TRACEBACK)[0]
-    told = _CLASS_NAMES.sub("", text).strip() or type(error).__name__
+    told = _ADVICE.sub("", _OBJECTS.sub("", _CLASS_NAMES.sub("", text).strip()))
+    told = _in_json(told) or type(error).__name__
+    if (failed := _NO_CONNECTION.match(told)) is not None:
+        where = _shown(address) or failed["host"] or _asked(error)
+        return f"no connection to {where or 'the server'}{told[failed.end() :].rstrip(' .')}"
     return f"the server's answer cannot be read as JSON: {told}" if _is_unreadable(error) else told
+
+
+def _in_json(text: str) -> str:
+    """The message inside of an error that is sent as JSON; any other text as it is.
+
+    >>> _in_json('{"error": {"message": "overloaded", "type": "x"}}'), _in_json("overloaded")
+    ('overloaded', 'overloaded')
+    """
+    try:
+        body: Any = json.loads(text) if text.startswith("{") else None
+    except ValueError:
+        return text
+    inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    found: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else inner
+    return found if isinstance(found, str) and found else text
+
+
+def _shown(address: str | None) -> str | None:
+    """An address without what may be secret in it.
+
+    >>> _shown("http://me:word@models.example:8000/v1?key=x")
+    'http://models.example:8000/v1'
+    """
+    if address is None:
+        return None
+    try:
+        parts = urlsplit(address)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        return None
+
+
+def _asked(error: BaseException) -> str | None:
+    """The address that was asked, where a cause of the error knows it."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None:
+            return None
+        try:
+            url: Any = cast("Any", cause).request.url
+        except (AttributeError, RuntimeError):  # httpx raises the second where there was none
+            cause = cause.__cause__ or cause.__context__
+        else:
+            return _shown(str(url))
+    return None
 
 
 def _is_unreadable(error: BaseException) -> bool:

@@ -28,6 +28,7 @@ __all__ = [
     "LITELLM_LOOP",
     "litellm_loaded",
     "litellm_ready",
+    "litellm_settled",
     "mute_background_logging",
     "preload",
     "silence_warnings",
@@ -41,6 +42,8 @@ _ready: Any = None
 _all_loaded: Final[Future[None]] = Future()
 
 _OWN_WARNINGS: Final = (
+    # It makes the coroutine that is to ask in a thread; where the call is cancelled meanwhile, nothing was sent.
+    (r"coroutine '\w+\.(acompletion\w*|async_completion|async_streaming|aembedding)' was never awaited", r""),
     (r"", r"litellm(\.|$)"),
     (r".*using the `ReadOnly` qualifier", r"pydantic\._internal"),
     (r"(?s)Pydantic serializer warnings:.*\b(Message|Choices|StreamingChoices|ModelResponse|Usage)\b", r"pydantic"),
@@ -73,6 +76,12 @@ async def litellm_loaded() -> None:
     if not _all_loaded.done():
         silence_warnings()
         await LITELLM_LOOP.call(wait)
+
+
+async def litellm_settled() -> None:
+    """Wait for an import that was begun; nothing is waited for, or loaded, where none was."""
+    if _import is not None:
+        await litellm_loaded()
 
 
 def _begin() -> Future[Any]:

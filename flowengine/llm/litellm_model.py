@@ -17,7 +17,7 @@ import anyio
 
 from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.llm import litellm_import
-from flowengine.llm.litellm_errors import as_model_error, tellable
+from flowengine.llm.litellm_errors import as_model_error, secrets_of, tellable
 from flowengine.llm.litellm_import import (
     LITELLM_LOOP,
     litellm_loaded,
@@ -30,6 +30,7 @@ from flowengine.llm.messages import as_dict
 from flowengine.llm.model import Reply, Request
 from flowengine.llm.outbound import check_outbound
 from flowengine.llm.wakeup import post_to_this_loop
+from flowengine.secret_values import HiddenStream, Secrets, is_random, secret_values
 
 __all__ = ["LiteLLMModel"]
 
@@ -49,7 +50,9 @@ class LiteLLMModel:
         self._full_name = f"{provider}/{name}"
         self._prefix = provider if prefix is None else prefix
         self._settings = dict(settings or {})
-        self._key: str | None = self._settings.get("api_key")
+        self._secrets = secrets_of(self._settings)
+        self._keys = Secrets(filter(is_random, secret_values(self._settings)))
+        """What is taken out of answers too."""
 
     @staticmethod
     def preload() -> None:
@@ -79,8 +82,8 @@ class LiteLLMModel:
         except TimeoutError as error:
             raise self._timed_out(request) from error
         except Exception as error:  # foreign code
-            raise self._failure(error) from tellable(error, self._key)
-        return read_reply(response, self.provider, self.name, time.perf_counter() - started)
+            raise self._failure(error) from tellable(error, self._secrets)
+        return read_reply(response, self.provider, self.name, time.perf_counter() - started, self._keys)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
@@ -98,11 +101,14 @@ class LiteLLMModel:
 
         async def call() -> None:
             mute_background_logging(litellm)
-            collector = PieceCollector(litellm, self.provider, self.name, arguments["model"])
+            collector = PieceCollector(litellm, self.provider, self.name, arguments["model"], self._keys)
+            shown = HiddenStream(self._keys)
             try:
                 async for chunk in await litellm.acompletion(**arguments):
-                    if piece := collector.add(chunk):
+                    if piece := shown.feed(collector.add(chunk)):
                         post(hand_on, piece)
+                if piece := shown.close():
+                    post(hand_on, piece)
                 post(hand_on, collector.reply(time.perf_counter() - started))
             finally:
                 post(send.close)
@@ -115,7 +121,7 @@ class LiteLLMModel:
             except TimeoutError as error:
                 raise self._timed_out(request) from error
             except Exception as error:  # foreign code
-                raise self._failure(error) from tellable(error, self._key)
+                raise self._failure(error) from tellable(error, self._secrets)
 
         job = LITELLM_LOOP.begin(call, request.timeout)
         iterator = pieces()
@@ -164,7 +170,7 @@ class LiteLLMModel:
         return bool(litellm.supports_response_schema(self.name, self._prefix))
 
     def _failure(self, error: Exception) -> FlowEngineError:
-        return as_model_error(error, self.provider, self.name, self._key)
+        return as_model_error(error, self.provider, self.name, self._secrets, self._settings.get("api_base"))
 
     def _timed_out(self, request: Request) -> TransientModelError:
         return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")

@@ -11,12 +11,13 @@ from flowengine.errors import PermanentModelError, TransientModelError
 from flowengine.llm.messages import ToolRequest
 from flowengine.llm.model import Reply, Usage
 from flowengine.llm.vectors import texts_of
+from flowengine.secret_values import NO_SECRETS, Secrets
 
 __all__ = ["PieceCollector", "read_reply", "read_vectors"]
 
 
-def read_reply(response: Any, provider: str, name: str, seconds: float) -> Reply:
-    """A whole answer. Refused content is an error, since it is no answer to what was asked."""
+def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Secrets = NO_SECRETS) -> Reply:
+    """A whole answer, without these keys. Refused content is an error, since it is no answer to what was asked."""
     if not response.choices:
         raise TransientModelError(f"{provider}/{name}: the server's answer is empty, it has no choices")
     choice = response.choices[0]
@@ -32,7 +33,7 @@ def read_reply(response: Any, provider: str, name: str, seconds: float) -> Reply
         provider=provider,
         seconds=seconds,
     )
-    return _unless_refused(reply, fields.get("refusal"))
+    return _unless_refused(reply, fields.get("refusal"), keys)
 
 
 def read_vectors(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
@@ -54,11 +55,12 @@ def read_vectors(response: Any, provider: str, name: str, count: int, seconds: f
 class PieceCollector:
     """Puts the chunks of a streamed answer together."""
 
-    def __init__(self, litellm: Any, provider: str, name: str, model_id: str) -> None:
+    def __init__(self, litellm: Any, provider: str, name: str, model_id: str, keys: Secrets = NO_SECRETS) -> None:
         self._litellm = litellm
         self._provider = provider
         self._name = name
         self._model_id = model_id
+        self._keys = keys
         self._texts: list[str] = []
         self._calls: dict[int, list[str]] = {}
         self._usage: Any = None
@@ -96,7 +98,7 @@ class PieceCollector:
             provider=self._provider,
             seconds=seconds,
         )
-        return _unless_refused(reply, self._refusal)
+        return _unless_refused(reply, self._refusal, self._keys)
 
     def _add_call(self, call: Any) -> None:
         """Name and id come with the first piece of a tool call, its arguments bit by bit."""
@@ -130,7 +132,14 @@ def _known_cost(cost: float | None, usage: Usage) -> float | None:
     return None if usage.prompt_tokens is None else cost
 
 
-def _unless_refused(reply: Reply, refusal: str | None) -> Reply:
+def _without(keys: Secrets, reply: Reply) -> Reply:
+    """The answer without what its server must not send back to be printed and recorded."""
+    calls = tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls)
+    return reply._replace(content=keys.hide(reply.content), tool_calls=calls, model=keys.hide(reply.model))
+
+
+def _unless_refused(reply: Reply, refusal: str | None, keys: Secrets) -> Reply:
+    reply, refusal = _without(keys, reply), keys.hide(refusal or "")
     if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
         said = f": {refusal}" if refusal else ""
         error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{said}")

@@ -20,7 +20,15 @@ from typing import Any, Final, TypeAlias
 
 from flowengine.llm.vendors import OTHERS, VENDORS
 
-__all__ = ["Price", "context_window", "listed_price", "longest_answer"]
+__all__ = [
+    "Price",
+    "context_window",
+    "is_listed",
+    "listed_names",
+    "listed_price",
+    "listed_vendor",
+    "longest_answer",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,31 @@ def context_window(provider: str, name: str) -> int | None:
     window = None if entry is None else entry.get("max_input_tokens")
     return window if isinstance(window, int) and window > 0 else None
 
+
+def is_listed(provider: str, name: str) -> bool:
+    """Whether the table has a model of that name for the vendor."""
+    return _entry(provider, name) is not None
+
+
+def listed_vendor(name: str) -> str | None:
+    """The vendor whose model the table has under that name alone; None where it has none of one that is known here.
+
+    >>> listed_vendor("text-embedding-3-small"), listed_vendor("gtp-4o")
+    ('openai', None)
+    """
+    entries = (_table().get(each) for each in _spellings(name))
+    return next((_BY_PREFIX.get(str(each.get("litellm_provider"))) for each in entries if each is not None), None)
+
+
+def listed_names() -> list[str]:
+    """Every name that says by itself whose model it is."""
+    return [name for name in _table() if "/" not in name and ":" not in name and listed_vendor(name) is not None]
+
+
+_BY_PREFIX: Final = {
+    word: vendor.name for vendor in (*VENDORS.values(), *OTHERS.values()) for word in (vendor.prefix, vendor.name)
+}
+"""litellm's words for the vendors."""
 
 _SHORTEST: Final = 1024
 """Where the prompt seems to fill the window: its tokens are an estimate."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 import anyio
 
 from flowengine.errors import TransientModelError
+from flowengine.llm.brake import Brake
 from flowengine.llm.model import Model, Reply, Request
 from flowengine.llm.schema_support import supports_schema
 from flowengine.llm.streaming import open_stream
@@ -36,10 +37,21 @@ class RetryingModel:
     The n-th wait is random between 0 and `first_wait * 2 ** (n - 1)` seconds, after what the server asked for: of
     many callers that it sends away with the same word, not all come back in the same moment. A stream is opened
     anew only until its first piece has come.
+
+    `brake`: where those who ask the same vendor wait together after a 429; such a wait replaces this policy's own.
     """
 
-    def __init__(self, model: Model, max_retries: int = 3, *, first_wait: float = 1.0, longest_wait: float = 60.0):
+    def __init__(
+        self,
+        model: Model,
+        max_retries: int = 3,
+        *,
+        first_wait: float = 1.0,
+        longest_wait: float = 60.0,
+        brake: Brake | None = None,
+    ) -> None:
         self._model = model
+        self._brake = brake
         self._max_retries = max_retries
         self._first_wait = first_wait
         self._longest_wait = longest_wait
@@ -62,15 +74,20 @@ class RetryingModel:
     def around(self, change: Callable[[Model], Model]) -> RetryingModel:
         """The same policy round another model, made from the one inside."""
         return RetryingModel(
-            change(self._model), self._max_retries, first_wait=self._first_wait, longest_wait=self._longest_wait
+            change(self._model),
+            self._max_retries,
+            first_wait=self._first_wait,
+            longest_wait=self._longest_wait,
+            brake=self._brake,
         )
 
     async def complete(self, request: Request) -> Reply:
+        attempt = partial(self._model.complete, request)
         try:
-            return await self._model.complete(request)
+            return await self._attempted(attempt)
         except TransientModelError as error:
             first = error
-        reply, failed = await self._further(partial(self._model.complete, request), first)
+        reply, failed = await self._further(attempt, first)
         return reply._replace(attempts=reply.attempts + failed)
 
     @asynccontextmanager
@@ -84,10 +101,16 @@ class RetryingModel:
         async with AsyncExitStack() as stack:
             failed = 0
             try:
-                pieces = await ask()
+                pieces = await self._attempted(ask)
             except TransientModelError as error:
                 pieces, failed = await self._further(ask, error)
             yield pieces
+
+    async def _attempted(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await attempt() if self._brake is None else await self._brake.through(attempt)
+
+    def _waits_at_brake(self, state: RetryCallState) -> bool:
+        return self._brake is not None and _failure(state).is_rate_limit
 
     async def _further(self, attempt: Callable[[], Awaitable[T]], first: TransientModelError) -> tuple[T, int]:
         """What the first attempt that works returns, after `first` was the failure of one, and how many failed."""
@@ -97,7 +120,7 @@ class RetryingModel:
         attempts = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TransientModelError),
             stop=lambda state: state.attempt_number > self._max_retries or _asked(state) > LONGEST_WAIT,
-            wait=lambda state: _asked(state) + jitter(state),
+            wait=lambda state: 0 if self._waits_at_brake(state) else _asked(state) + jitter(state),
             sleep=anyio.sleep,
             retry_error_callback=_give_up,
         )
@@ -106,7 +129,7 @@ class RetryingModel:
             with each:
                 if not failed:
                     raise first  # It was made before tenacity came, and counts.
-                return await attempt(), failed
+                return await self._attempted(attempt), failed
         raise AssertionError("attempts end with an answer or a failure")
 
 
@@ -126,4 +149,6 @@ def _give_up(state: RetryCallState) -> NoReturn:
     failure, failed = _failure(state), state.attempt_number
     if failed == 1:
         raise failure
-    raise TransientModelError(f"{failure} (gave up after {failed} attempts)", failure.retry_after) from failure
+    raise TransientModelError(
+        f"{failure} (gave up after {failed} attempts)", failure.retry_after, is_rate_limit=failure.is_rate_limit
+    ) from failure

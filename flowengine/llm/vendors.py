@@ -5,9 +5,10 @@ Facts only. In which order a vendor is looked for is decided in `detect`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["ALIASES", "OTHERS", "VENDORS", "Vendor", "needs_key"]
+__all__ = ["ALIASES", "OTHERS", "VENDORS", "Vendor", "first_set", "key_of", "needs_key", "vendor_named"]
 
 
 class Vendor(NamedTuple):
@@ -27,7 +28,9 @@ class Vendor(NamedTuple):
     name_starts: tuple[str, ...] = ()
     """How the names of its models begin."""
     placeholder_key: str | None = None
-    """Sent where no key is needed but the client library wants one."""
+    """Sent where no key is set and none may be needed, but the client library wants one or would take another's."""
+    needs_address: bool = False
+    """Whether somebody has to say where it is: some client libraries go to another vendor where nobody does."""
 
 
 VENDORS: Final = {
@@ -66,9 +69,19 @@ VENDORS: Final = {
         ),
         Vendor("groq", "groq", ("GROQ_API_KEY",), ("GROQ_API_BASE",), default_model="openai/gpt-oss-20b"),
         Vendor(
-            "azure", "azure", ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"), ("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE")
+            "azure",
+            "azure",
+            ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
+            ("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"),
+            needs_address=True,
         ),
-        Vendor("ollama", "ollama_chat", (), ("OLLAMA_BASE_URL", "OLLAMA_API_BASE"), "http://localhost:11434"),
+        Vendor(
+            "ollama",
+            "ollama_chat",
+            (),
+            ("OLLAMA_BASE_URL", "OLLAMA_API_BASE", "OLLAMA_HOST"),
+            "http://localhost:11434",
+        ),
         Vendor(
             "lmstudio",
             "lm_studio",
@@ -85,19 +98,33 @@ VENDORS: Final = {
 OTHERS: Final = {
     vendor.name: vendor
     for vendor in (
-        Vendor("azure_ai", "azure_ai", ("AZURE_AI_API_KEY",), ("AZURE_AI_API_BASE",)),
+        Vendor("azure_ai", "azure_ai", ("AZURE_AI_API_KEY",), ("AZURE_AI_API_BASE",), needs_address=True),
         Vendor("bedrock", "bedrock"),
         Vendor("cerebras", "cerebras", ("CEREBRAS_API_KEY",)),
         Vendor("cohere", "cohere_chat", ("COHERE_API_KEY",)),
         Vendor("dashscope", "dashscope", ("DASHSCOPE_API_KEY",)),
-        Vendor("databricks", "databricks", ("DATABRICKS_API_KEY",), ("DATABRICKS_API_BASE",)),
+        Vendor("databricks", "databricks", ("DATABRICKS_API_KEY",), ("DATABRICKS_API_BASE",), needs_address=True),
         Vendor("deepinfra", "deepinfra", ("DEEPINFRA_API_KEY",)),
         Vendor("deepseek", "deepseek", ("DEEPSEEK_API_KEY",)),
         Vendor("fireworks_ai", "fireworks_ai", ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY")),
         Vendor("github_copilot", "github_copilot"),
-        Vendor("hosted_vllm", "hosted_vllm", (), ("HOSTED_VLLM_API_BASE",)),
+        Vendor(
+            "hosted_vllm",
+            "hosted_vllm",
+            ("HOSTED_VLLM_API_KEY",),
+            ("HOSTED_VLLM_API_BASE",),
+            placeholder_key="none",
+            needs_address=True,
+        ),
         Vendor("huggingface", "huggingface", ("HF_TOKEN", "HUGGINGFACE_API_KEY")),
-        Vendor("litellm_proxy", "litellm_proxy", (), ("LITELLM_PROXY_API_BASE",)),
+        Vendor(
+            "litellm_proxy",
+            "litellm_proxy",
+            ("LITELLM_PROXY_API_KEY",),
+            ("LITELLM_PROXY_API_BASE",),
+            placeholder_key="none",
+            needs_address=True,
+        ),
         Vendor("mistral", "mistral", ("MISTRAL_API_KEY",)),
         Vendor("moonshot", "moonshot", ("MOONSHOT_API_KEY",)),
         Vendor("nvidia_nim", "nvidia_nim", ("NVIDIA_NIM_API_KEY",)),
@@ -107,7 +134,7 @@ OTHERS: Final = {
         Vendor("sambanova", "sambanova", ("SAMBANOVA_API_KEY",)),
         Vendor("together_ai", "together_ai", ("TOGETHERAI_API_KEY", "TOGETHER_API_KEY")),
         Vendor("vertex_ai", "vertex_ai"),
-        Vendor("watsonx", "watsonx"),
+        Vendor("watsonx", "watsonx", (), ("WATSONX_URL", "WATSONX_API_BASE"), needs_address=True),
         Vendor("xai", "xai", ("XAI_API_KEY",)),
         Vendor("zai", "zai", ("ZAI_API_KEY",)),
     )
@@ -131,3 +158,18 @@ def needs_key(provider: str) -> bool:
     """
     vendor = VENDORS.get(provider)
     return vendor is None or bool(vendor.key_variables)
+
+
+def vendor_named(provider: str) -> Vendor:
+    """The vendor of a provider's own name."""
+    return VENDORS.get(provider) or OTHERS[provider]
+
+
+def key_of(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
+    """Its key, as the environment has it."""
+    return first_set(vendor.key_variables, environ)
+
+
+def first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
+    """The value of the first of these variables that is set and not empty."""
+    return next((value for name in variables if (value := environ.get(name))), None)

@@ -13,7 +13,7 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from flowengine.masking.patterns import fold
+from flowengine.masking.folding import folded
 from flowengine.masking.recognizer import Recognizer, Span
 from flowengine.masking.registry import DEFAULT
 
@@ -51,8 +51,9 @@ class Masker:
 
     def spans(self, text: str) -> list[Span]:
         """Where the values are, in the text's order and without overlaps."""
-        folded = fold(text)
-        return _disjoint(span for each in self.recognizers for span in each.find(folded))
+        read = folded(text)
+        found = _disjoint(span for each in self.recognizers for span in each.find(read.text))
+        return [Span(read.start(each.start), read.end(each.end), each.kind) for each in found]
 
     def value(self, value: Any) -> Any:
         """A JSON value with all its texts masked, keys included; what is none passes as it is."""
@@ -72,7 +73,7 @@ class Masker:
 
     def _token(self, kind: str, value: str) -> str:
         """Of the value as it is folded: an address in full-width letters is the same address."""
-        said = f"{kind}\0{fold(value)}".encode("utf-8", "replace")
+        said = f"{kind}\0{folded(value).text}".encode("utf-8", "replace")
         digest = hashlib.blake2s(said, key=self._key, digest_size=4).hexdigest()
         return f"<{kind}:{digest.translate(_LETTERS)}>"
 

@@ -1,7 +1,8 @@
 """The built-in patterns: what mail addresses, numbers, IP addresses, keys and tokens look like.
 
-They read folded text (`fold`), in which full-width letters and the many dashes are plain ones, so each is written
-once. Their borders name the ASCII letters and digits that may not touch a value; all other letters may.
+They read folded text (`folding`), in which full-width letters, the many dashes and the digits of all scripts are plain
+ones, what is not seen is left out and escapes are undone, so each is written once. Their borders name the ASCII letters
+and digits that may not touch a value; all other letters may.
 
 Sources of the forms: RFC 5322 (addresses, the part of it that is in use), E.164 and the numbering plans of Japan,
 China and North America, ISO/IEC 7812 (card numbers and their check digit), RFC 4291, RFC 7468, RFC 7519, and the
@@ -16,35 +17,27 @@ from typing import Final
 
 from flowengine.masking.recognizer import Pattern
 
-__all__ = ["CARD", "IP", "JWT", "KEY", "MAIL", "MAX_PRIVATE_KEY", "PHONE", "PRIVATE_KEY", "PRIVATE_KEY_BEGINS", "fold"]
-
-_FULL_WIDTH: Final = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {0x3000: 0x20, 0xA0: 0x20}
-_DASHES: Final = dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xFE63), 0x2D)
-_FOLDED: Final = _FULL_WIDTH | _DASHES
-_LONG_VOWEL: Final = re.compile("(?<=[0-9])ー(?=[0-9])")
-"""Written for a dash where digits stand on both sides."""
-
-
-def fold(text: str) -> str:
-    """The text with full-width forms as ASCII; every character keeps its place.
-
-    >>> fold("０９０－１２３４ー５６７８")
-    '090-1234-5678'
-    """
-    return text if text.isascii() else _LONG_VOWEL.sub("-", text.translate(_FOLDED))
-
+__all__ = ["CARD", "IP", "JWT", "KEY", "MAIL", "MAX_PRIVATE_KEY", "PHONE", "PRIVATE_KEY", "PRIVATE_KEY_BEGINS"]
 
 # --- mail addresses -----------------------------------------------------------------------------
 
-_LATIN: Final = "A-Za-z0-9À-ÖØ-öø-ɏ"
-_LOCAL: Final = _LATIN + "._%+'’-"
+_LETTERS: Final = "A-Za-z0-9À-ÖØ-öø-ɏͰ-ϿЀ-ӿԱ-ևא-תء-يऀ-ॿก-๎"
+"""Of scripts that leave blanks between words: with others an address would take in the text before it."""
+_LOCAL: Final = _LETTERS + "._%+'’-"
+_DOMAIN: Final = (
+    rf"(?:[{_LETTERS}](?:[{_LETTERS}-]{{0,62}}[{_LETTERS}])?\.){{1,8}}"
+    r"(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-z]{2,24}|[Ͱ-ϿЀ-ӿԱ-ևא-תء-يऀ-ॿก-๎]{2,24})(?![A-Za-z0-9])"
+)
 
-MAIL: Final = Pattern(
-    "MAIL",
-    re.compile(
-        rf"(?<![{_LOCAL}])[{_LATIN}_][{_LOCAL}]{{0,127}}@(?:[{_LATIN}](?:[{_LATIN}-]{{0,62}}[{_LATIN}])?\.){{1,8}}"
-        r"(?:[A-Za-z]{2,24}|xn--[A-Za-z0-9-]{2,59})(?![A-Za-z0-9])"
-    ),
+
+def _is_no_clone(found: re.Match[str]) -> bool:
+    """None of the names under which servers give out code."""
+    return not found[0].startswith(("git@", "hg@", "svn@"))
+
+
+MAIL: Final = (
+    Pattern("MAIL", re.compile(rf"(?<![{_LOCAL}])[{_LETTERS}_][{_LOCAL}]{{0,127}}@{_DOMAIN}"), _is_no_clone),
+    Pattern("MAIL", re.compile(rf'"[^"@\n]{{1,64}}"@{_DOMAIN}')),
 )
 
 # --- phone numbers --------------------------------------------------------------------------------
@@ -127,24 +120,40 @@ def passes_luhn(digits: str) -> bool:
     return (sum(int(each) for each in digits[::-2]) + sum(each - 9 * (each > 9) for each in doubled)) % 10 == 0
 
 
-_GROUPS: Final = r"(?<![0-9])(?<![0-9][-.])[0-9]{4}(?P<s>[ -])[0-9]{4}(?P=s)[0-9]{4}(?P=s)[0-9]{4}"
+_APART: Final = "(?P<s>[ -]|[.]|, ?)"
+_ALONE: Final = r"(?<![0-9])(?<![0-9][-.])"
+_GROUPS: Final = rf"{_ALONE}[0-9]{{4}}{_APART}[0-9]{{4}}(?P=s)[0-9]{{4}}(?P=s)[0-9]{{4}}"
 _NO_MORE: Final = "(?![0-9A-Za-z]|-[0-9])"
 
 CARD: Final = (
     Pattern("CARD", re.compile(rf"(?<![0-9A-Za-z])(?<![0-9][-.])[0-9]{{13,19}}{_NO_MORE}"), _is_card),
     Pattern("CARD", re.compile(rf"{_GROUPS}(?P=s)[0-9]{{1,3}}{_NO_MORE}"), _is_card),
     Pattern("CARD", re.compile(f"{_GROUPS}{_NO_MORE}"), _is_card),
-    Pattern("CARD", re.compile(rf"(?<![0-9])[0-9]{{4}}(?P<s>[ -])[0-9]{{6}}(?P=s)[0-9]{{4,5}}{_NO_MORE}"), _is_card),
+    Pattern("CARD", re.compile(rf"{_ALONE}[0-9]{{4}}{_APART}[0-9]{{6}}(?P=s)[0-9]{{4,5}}{_NO_MORE}"), _is_card),
+    Pattern(  # A list of digits, and no part of a longer one.
+        "CARD",
+        re.compile(
+            rf"{_ALONE}(?<![0-9][ ,])(?<![0-9], )[0-9]{_APART}(?:[0-9](?P=s)){{11,17}}[0-9]{_NO_MORE}(?!(?P=s)[0-9])"
+        ),
+        _is_card,
+    ),
 )
 
 # --- IP addresses ---------------------------------------------------------------------------------
 
 _OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-_VERSION: Final = re.compile(r"(?:[Vv]ersion|[Vv]er\.?|[Bb]uild|[Rr]elease|バージョン|版本号?|版)(?:は|是)?[:=]?[ ]?\Z")
+_VERSION: Final = re.compile(
+    r"(?:(?:[Vv]ersion|[Vv]er\.?|[Vv]\.|[Bb]uild|[Rr]elease|[Rr]ev(?:ision)?|[Ff]irmware|[Tt]ag|バージョン|版本号?|版)"
+    r"(?:は|是)?[:=]?[ ]?|[=<>~!]=[ ]?|[A-Z][A-Za-z]{1,9}/|[a-z]-)\Z"
+)
+_NOWHERE: Final = re.compile(r"127\.|0\.0\.0\.0")
+"""This machine, whichever it is."""
 
 
-def _is_no_version(found: re.Match[str]) -> bool:
-    return _VERSION.search(found.string, max(0, found.start() - 12), found.start()) is None
+def _is_address(found: re.Match[str]) -> bool:
+    """None that every machine has, and no version."""
+    before = found.start()
+    return not (_NOWHERE.match(found[0]) or _VERSION.search(found.string, max(0, before - 12), before))
 
 
 def _is_ipv6(found: re.Match[str]) -> bool:
@@ -160,8 +169,8 @@ def _is_ipv6(found: re.Match[str]) -> bool:
 IP: Final = (
     Pattern(
         "IP",
-        re.compile(rf"(?<![0-9A-Za-z])(?<![0-9]\.)(?:{_OCTET}\.){{3}}{_OCTET}(?![0-9A-Za-z]|\.[0-9])"),
-        _is_no_version,
+        re.compile(rf"(?<![0-9A-Za-z])(?<![0-9]\.)(?:{_OCTET}\.){{3}}{_OCTET}(?![0-9A-Za-z]|\.[0-9]|-[A-Za-z])"),
+        _is_address,
     ),
     Pattern("IP", re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f:]{2,39}(?![0-9A-Za-z]|:[0-9A-Fa-f:])"), _is_ipv6),
 )
@@ -207,6 +216,12 @@ _NAMED: Final = re.compile(
 )
 
 
+def _is_of_aws(found: re.Match[str]) -> bool:
+    """Forty letters at random: no digest, no path, no words that are written together."""
+    counts = [len(re.findall(kind, found[0])) for kind in ("[A-Z]", "[a-z]", "[0-9]", "/")]
+    return min(counts[:2]) >= 5 and counts[2] >= 2 and counts[3] <= 4
+
+
 def _is_named_secret(found: re.Match[str]) -> bool:
     value = found["value"]
     if found["word"]:
@@ -218,7 +233,15 @@ KEY: Final = (
     Pattern("KEY", re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_PREFIXED)})"), _looks_random),
     Pattern("KEY", re.compile(r"(?i:bearer|basic)[ ]{1,3}(?P<value>[A-Za-z0-9._~+/-]{16,}=*)"), _looks_random),
     Pattern("KEY", _NAMED, _is_named_secret),
-    Pattern("KEY", re.compile(r"://[^\s/:@<]{1,64}:(?P<value>[^\s/@<][^\s/@]{2,255})@")),
+    Pattern("KEY", re.compile(r"(?<![A-Za-z0-9+/=_.-])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=_-])"), _is_of_aws),
+    Pattern(
+        "KEY",
+        re.compile(
+            r"(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks)/"
+            r"(?P<value>[A-Za-z0-9/_-]{20,512})"
+        ),
+    ),
+    Pattern("KEY", re.compile(r"://[^\s/:@<]{0,64}:(?P<value>[^\s/@<][^\s/@]{2,255})@")),
 )
 
 JWT: Final = Pattern("JWT", re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"))

@@ -6,7 +6,7 @@ no built-in pattern would have looked across the cut, and nothing of what is fou
 1. after the end of a line;
 2. after a Japanese, Chinese or Korean letter or mark that is part of no word which names what follows (電話, 密码);
 3. after a space behind `,`, `;`, `!`, `?` or a small letter, unless the word there names what follows (`token`);
-4. never inside a private key, which runs over lines.
+4. never inside a private key, which runs over lines, or inside quotes that may be those of an address.
 
 With other recognizers than the built-in ones only the first holds, so their values must not run over lines.
 """
@@ -17,8 +17,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from flowengine.masking.folding import folded
 from flowengine.masking.masker import Masker
-from flowengine.masking.patterns import MAX_PRIVATE_KEY, PRIVATE_KEY, PRIVATE_KEY_BEGINS, fold
+from flowengine.masking.patterns import MAX_PRIVATE_KEY, PRIVATE_KEY, PRIVATE_KEY_BEGINS
 from flowengine.masking.registry import DEFAULT
 
 __all__ = ["HELD", "MaskedStream"]
@@ -29,14 +30,16 @@ HELD: Final = 50_000
 _NAMING: Final = (
     *("phone", "mobile", "cell", "tel", "fax", "whatsapp", "number", "no", "is"),
     *("pass", "password", "passwd", "passphrase", "pwd", "api", "key", "keys", "secret", "access", "token"),
-    *("auth", "refresh", "client", "account", "bearer", "basic", "version", "ver", "build", "release"),
+    *("auth", "refresh", "client", "account", "bearer", "basic", "version", "ver", "v.", "build", "release"),
+    *("revision", "rev", "firmware", "tag"),
 )
-_NAMING_LETTERS: Final = "電話电手机携帯座番号码は是为為「『パスワード暗証密碼口令钥秘牌トークンバジョ版本ー"
+_NAMING_LETTERS: Final = "電話电话手机携帯座番号码は是为為「『パスワード暗証密碼口令钥秘牌トークンバジョ版本ー"
 """Of every word in the patterns that names what follows, and the mark that may stand for a dash."""
 
-_AFTER_SPACE: Final = "(?<=[a-z,;!?])" + "".join(f"(?<!(?i:{word}))" for word in _NAMING) + "[ ]"
+_AFTER_SPACE: Final = "(?:(?<=[a-z;!?])|(?<=[^0-9],))" + "".join(f"(?<!(?i:{word}))" for word in _NAMING) + "[ ]"
 _AFTER_LETTER: Final = f"(?![{_NAMING_LETTERS}])[\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
 _CUT: Final = re.compile(f"\n|{_AFTER_LETTER}|{_AFTER_SPACE}")
+_QUOTED: Final = re.compile(r'"[^"@\n]{0,64}(?:"(?:@|\Z)|\Z)')
 _CUT_LINES: Final = re.compile("\n")
 
 
@@ -70,13 +73,19 @@ class MaskedStream:
 
     def _place(self) -> int:
         """The last place to cut, 0 where there is none."""
-        folded = fold(self._held)
-        keys = list(_keys(folded))
-        places = [found.end() for found in self._cuts.finditer(folded, self._looked)]
+        read = folded(self._held)
+        whole = [*_keys(read.text), *_quoted(read.text)]
+        places = [found.end() for found in self._cuts.finditer(read.text) if read.end(found.end()) > self._looked]
         for place in reversed(places):
-            if all(place <= start or end <= place for start, end in keys):
-                return place
-        return len(folded) if len(folded) > HELD else 0
+            if all(place <= start or end <= place for start, end in whole):
+                return read.end(place)
+        return len(self._held) if len(self._held) > HELD else 0
+
+
+def _quoted(text: str) -> Iterator[tuple[int, int]]:
+    """Where the quoted part of an address stands, which holds blanks, or may still come."""
+    for found in _QUOTED.finditer(text):
+        yield found.start(), found.end() + (found.end() == len(text))
 
 
 def _keys(text: str) -> Iterator[tuple[int, int]]:

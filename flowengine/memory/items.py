@@ -85,6 +85,10 @@ class MemoryItems(Protocol):
         """
         ...
 
+    async def around(self, item: MemoryItem) -> Sequence[MemoryItem]:
+        """What was said right before and right after an item in its scope, and still holds; facts are left out."""
+        ...
+
     async def close(self, scope: MemoryScope, scope_id: str, *, at: datetime) -> None:
         """Forget the items of a scope: from `at` on none of them holds. They stay on record."""
         ...

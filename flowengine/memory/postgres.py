@@ -4,7 +4,7 @@ It knows the server: its connection, made anew where it broke, its tables, and w
 statements are those of `sql_repository` and `sql_conversations`, in a schema of their own. Nothing that it says holds
 a password.
 
-`pip install 'flowengine[queue]'` brings psycopg. One connection, used by one thread at a time.
+The extra `queue` brings psycopg. One connection, used by one thread at a time.
 """
 
 from __future__ import annotations

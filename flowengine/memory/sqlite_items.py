@@ -61,6 +61,9 @@ class SQLiteMemoryItems:
         found = await self._database.read(partial(_search, scope, scope_id, asked, also))
         return [each for each in found if each.score > 0 and each.score >= threshold][:limit]
 
+    async def around(self, item: MemoryItem) -> Sequence[MemoryItem]:
+        return await self._database.read(partial(_around, item))
+
     async def close(self, scope: MemoryScope, scope_id: str, *, at: datetime) -> None:
         await self._refresh()
         await self._database.write(partial(_close, scope, scope_id, instant(aware("at", at))))
@@ -134,6 +137,18 @@ def _search(
     candidates = word_index.candidates(connection, number, weighed, spread, of_then)
     kept = _items(connection, scope, scope_id, number, candidates, asked.period is not None)
     return ranked(weighed, [*(each for each in kept if not _is_replaced(each, newest)), *present])
+
+
+def _around(item: MemoryItem, connection: sqlite3.Connection) -> Sequence[MemoryItem]:
+    found = connection.execute("SELECT number, scope FROM item WHERE id = ?", (item.id,)).fetchone()
+    if found is None:
+        return ()
+    said = f"SELECT {_FIELDS} FROM item WHERE +scope = ? AND subject IS NULL AND valid_to IS NULL AND"
+    rows = [
+        connection.execute(f"{said} number < ? ORDER BY number DESC LIMIT 1", found[::-1]).fetchone(),
+        connection.execute(f"{said} number > ? ORDER BY number LIMIT 1", found[::-1]).fetchone(),
+    ]
+    return [_item(item.scope, item.scope_id, row) for row in rows if row is not None]
 
 
 def _is_replaced(item: MemoryItem, newest: Mapping[str | None, MemoryItem]) -> bool:

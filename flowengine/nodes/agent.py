@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.caller import subject_of
+from flowengine.agents.caller import naming, subject_of
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.models import NamedModels, prepare_model
 from flowengine.agents.prompt import Subject, text_of
@@ -17,14 +17,19 @@ from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import settles_late
 from flowengine.context import Context, EvaluationResult, NodeResult
 from flowengine.engine.graph import FALLBACK
-from flowengine.errors import DefinitionError, OutputError, RouteError
+from flowengine.errors import DefinitionError, OutputError, RouteError, RunError
+from flowengine.labels import find_label
 from flowengine.llm.model import Model
-from flowengine.nodes.function import source_of
+from flowengine.nodes.code_source import source_of
+from flowengine.nodes.container import every_node
+from flowengine.nodes.digests import digest_handed
 from flowengine.nodes.gateway import gateway_of, telling_gateway_of
-from flowengine.nodes.node import FlowNode, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.providers.provider import ContextProvider
+from flowengine.run_scope import RunScope
 from flowengine.tools.tool import Tool
 
-__all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated", "node_of_agent"]
+__all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated", "node_of_agent", "providers_of"]
 
 
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
@@ -58,6 +63,14 @@ def _prepare(agent: A | Templated[A] | None) -> None:
         prepare_model(found.settings)
 
 
+def providers_of(nodes: Mapping[str, FlowNode]) -> Iterator[ContextProvider]:
+    """The context providers of all agents of a flow, those inside other nodes too."""
+    for _, node in every_node(nodes):
+        if isinstance(node, AgentNode):
+            agent = node.agent.prototype if isinstance(node.agent, Templated) else node.agent
+            yield from () if agent.sources is None else agent.sources.providers
+
+
 class AgentNode(FlowNode):
     """Runs an agent on its prompt; `agent` may be worked out from the context (templated instructions).
 
@@ -74,12 +87,12 @@ class AgentNode(FlowNode):
         prompt: Value | None = None,
         targets: Mapping[str, str | None] | None = None,
         fallback: str | None = None,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         """`fallback`: the node for an answer without a usable route; `settings`: see `FlowNode`.
 
         A node with `retry` takes no agent with tools that are `external` (rule 18): it would repeat their deeds.
-        What servers have is known, and refused, when the node runs.
+        What servers have is known, and refused, once they run: before the first node of the run.
         """
         super().__init__(**settings)
         self._repeats = self.retry is not None and self.retry.attempts > 1
@@ -97,8 +110,32 @@ class AgentNode(FlowNode):
     def routes(self) -> Mapping[str, str | None]:
         return self._routes
 
+    @property
+    def evaluates(self) -> bool:
+        agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
+        return agent.evaluator is not None
+
     def prepare(self) -> None:
         _prepare(self.agent)
+
+    @property
+    def checks_servers(self) -> bool:
+        return self._repeats and bool(self._prototype.tooling.servers)
+
+    async def check_servers(self, path: str, scope: RunScope) -> None:
+        from flowengine.tools.mcp_client import serve  # Most agents name no server.
+
+        agent = self._prototype
+        with naming(agent.name):
+            try:
+                served = await serve(agent.tooling.servers, scope, environ=agent.settings.surroundings.environ)
+            except RunError:
+                return  # A server that does not start now is told of by the node, if that runs.
+            _refuse_external((tool for each in served.sets for tool in each.tools), node=path)
+
+    @property
+    def _prototype(self) -> Agent:
+        return self.agent.prototype if isinstance(self.agent, Templated) else self.agent
 
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
@@ -128,7 +165,8 @@ class AgentNode(FlowNode):
     def code(self) -> Sequence[Callable[..., Any]]:
         agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
         tools = (tool for each in agent.tooling.sets for tool in each.tools)
-        return [tool.function for tool in tools if tool.function is not None]
+        guardrails = (*agent.generation.input_guardrails, *agent.generation.output_guardrails)
+        return [*(tool.function for tool in tools if tool.function is not None), *guardrails]
 
     def identity(self) -> Sequence[Any]:
         if isinstance(self.agent, Agent):
@@ -155,7 +193,7 @@ class RoutingNode(FlowNode):
         *,
         fallback: str | None = None,
         target: Value | None = None,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(**settings)
         self.agent = agent
@@ -201,7 +239,7 @@ class EvaluationNode(FlowNode):
         passes: str | None = None,
         fails: str | None = None,
         target: Value | None = None,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         """Give `judge` or `scorer`; `threshold` is for a scorer in code. `settings`: see `FlowNode`."""
         super().__init__(**settings)
@@ -217,18 +255,32 @@ class EvaluationNode(FlowNode):
     def routes(self) -> Mapping[str, str | None]:
         return self._routes
 
+    @property
+    def evaluates(self) -> bool:
+        return True
+
     def prepare(self) -> None:
         _prepare(self.judge)
 
     async def run(self, context: Context, /) -> NodeResult:
-        subject = _subject(context, self.target)
+        given = None
         if self.scorer is not None:
-            evaluation = await _scored_by(self.scorer, subject.content, self.threshold)
+            handed = self.handed(context)
+            given = digest_handed(context, handed)
+            evaluation = await _scored_by(self.scorer, handed["content"], self.threshold)
         else:
             assert self.judge is not None  # There is no scorer.
             judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
-            evaluation = await judge.evaluate(subject, gateway_of(context))
-        return NodeResult(output=evaluation, evaluation=evaluation, route="pass" if evaluation.passed else "fail")
+            evaluation = await judge.evaluate(_subject(context, self.target), gateway_of(context))
+        route = "pass" if evaluation.passed else "fail"
+        return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)
+
+    def handed(self, context: Context) -> Mapping[str, Any]:
+        return {"content": _subject(context, self.target).content}
+
+    @property
+    def sees_all(self) -> bool:
+        return False
 
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
@@ -268,15 +320,15 @@ def _refuse_external(tools: Iterable[Tool], node: str | None = None) -> None:
     if node is None:
         raise DefinitionError(f"{told} a node that may call it takes no `retry`")
     raise DefinitionError(
-        f"{told} node '{node}', which may call it, takes no `retry`; leave the tool out with the server's `allow`"
+        f"{told} node '{node}', which may call it, must not be run again: give the node `retry: {{attempts: 1}}` "
+        f"(without one it has that of `defaults`), or leave the tool out, one of a server with its `allow`"
     )
 
 
 def user_input(context: Context) -> str:
     """What an agent without a prompt is asked (rule 7)."""
-    received = context.result
-    if received is not None:
-        return text_of(received)
+    if context.has_result:
+        return text_of(context.result)
     inputs = dict(context.inputs)
     if len(inputs) == 1:
         return text_of(next(iter(inputs.values())))
@@ -285,9 +337,10 @@ def user_input(context: Context) -> str:
 
 def taken(answer: str, routes: Mapping[str, str | None], fallback: str | None) -> str:
     """The label of the route that an answer takes; the agent has checked it against its labels."""
-    if answer in routes:
-        return answer
-    if fallback is not None and answer == fallback:
+    label = find_label(answer, routes)
+    if label is not None:
+        return label
+    if fallback is not None and find_label(answer, (fallback,)):
         return FALLBACK
     raise RouteError(f"the route '{answer}' leads to no declared label; allowed are: {', '.join(routes)}")
 
@@ -309,8 +362,6 @@ async def _scored_by(scorer: Callable[[Any], Any], content: Any, threshold: floa
 def _scored(answer: Any, content: Any, threshold: float) -> EvaluationResult:
     if isinstance(answer, EvaluationResult):
         return answer
-    if isinstance(answer, bool):
-        answer = float(answer)
-    if isinstance(answer, int | float) and 0.0 <= answer <= 1.0:
+    if isinstance(answer, int | float) and not isinstance(answer, bool) and 0.0 <= answer <= 1.0:
         return EvaluationResult(content=content, score=answer, passed=answer >= threshold)
     raise OutputError(f"a scorer returns a number from 0.0 to 1.0 or an EvaluationResult, found {answer!r:.60}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from flowengine.context import Context, NodeResult
 from flowengine.engine.ports import Ended, Park
-from flowengine.nodes.node import FlowNode, Value
+from flowengine.nodes.digests import digest_handed
+from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.records import Answered, Asked
 
 __all__ = ["ApprovalNode"]
@@ -34,7 +35,7 @@ class ApprovalNode(FlowNode):
         expires: float | None = None,
         on_expire: str | None = None,
         clock: Callable[[], float] = time,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(**settings)
         self.message = message
@@ -61,11 +62,15 @@ class ApprovalNode(FlowNode):
         if answered is None:
             return Park()
         output = {"choice": answered.choice, "comment": answered.comment, "by": answered.by, "form": answered.form}
-        return NodeResult(output, route=answered.choice)
+        given = digest_handed(context, {"message": asked.message})
+        return NodeResult(output, route=answered.choice, given=given)
+
+    def handed(self, context: Context) -> Mapping[str, Any]:
+        return {"message": str(self.message(context))}
 
     def _question(self, context: Context) -> Asked:
         expires = None if self.expires is None else self._clock() + self.expires
-        return Asked(str(self.message(context)), list(self._routes), self.form, expires, self.on_expire)
+        return Asked(self.handed(context)["message"], list(self._routes), self.form, expires, self.on_expire)
 
     def identity(self) -> Sequence[Any]:
         return (self.form, self.expires, self.on_expire)

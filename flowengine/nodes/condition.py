@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Unpack, cast
 
 from flowengine.context import Context, NodeResult
 from flowengine.errors import RouteError
-from flowengine.nodes.function import source_of
-from flowengine.nodes.node import FlowNode
+from flowengine.labels import find_label
+from flowengine.nodes.code_source import source_of
+from flowengine.nodes.node import FlowNode, NodeSettings
 from flowengine.values import shown
 
 __all__ = ["CasesNode", "ConditionNode", "Otherwise"]
@@ -39,12 +40,11 @@ class ConditionNode(FlowNode):
         then: str | Mapping[Any, str | None] | None = None,
         otherwise: str | None = None,
         *,
-        needs: Sequence[str] = (),
         has_otherwise: bool | None = None,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         """`has_otherwise` says that an answer without a route leads nowhere; `settings`: see `FlowNode`."""
-        super().__init__(needs=needs, **settings)
+        super().__init__(**settings)
         self.function = function
         if isinstance(then, Mapping):
             self._routes: dict[str, str | None] = {_label(label): target for label, target in then.items()}
@@ -77,12 +77,16 @@ class ConditionNode(FlowNode):
             if not isinstance(answer, bool):
                 raise RouteError(f"the condition must give true or false, found {shown(answer)}")
             return "then" if answer else "else"
-        if isinstance(answer, bool | str | Enum) and (label := _label(answer)) in self._routes:
+        if isinstance(answer, bool | str | Enum) and (label := find_label(_label(answer), self._routes)) is not None:
             return label
         if self._has_otherwise:
             return "else"
         allowed = ", ".join(self._routes)
         raise RouteError(f"the condition answered {answer!r:.60}; allowed are: {allowed}")
+
+    @property
+    def code(self) -> Sequence[Callable[..., Any]]:
+        return () if self._two_way else (self.function,)
 
     def identity(self) -> Sequence[Any]:
         return (source_of(self.function),)
@@ -97,7 +101,7 @@ class CasesNode(ConditionNode):
         otherwise: str | None = None,
         *,
         has_otherwise: bool = False,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         def first(context: Context) -> str:
             for predicate, label, _ in cases:
@@ -114,6 +118,10 @@ class CasesNode(ConditionNode):
             has_otherwise=has_otherwise,
             **settings,
         )
+
+    @property
+    def code(self) -> Sequence[Callable[..., Any]]:
+        return ()  # A file's cases are expressions, which its definition has.
 
 
 def _label(value: Any) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar, Unpack
 
-from flowengine.engine.graph import Graph, Vertex
+from flowengine.engine.graph import Graph
 from flowengine.engine.levels import Body
-from flowengine.errors import DefinitionError
-from flowengine.nodes.node import FlowNode
+from flowengine.errors import DefinitionError, Diagnostic, FlowError
+from flowengine.nodes.node import FlowNode, NodeSettings
 from flowengine.nodes.policy import wrapped
 from flowengine.values import freeze
 
@@ -29,7 +29,7 @@ class ContainerNode(FlowNode):
 
     container: ClassVar[bool] = True
 
-    def __init__(self, nodes: Mapping[str, FlowNode], **settings: Any) -> None:
+    def __init__(self, nodes: Mapping[str, FlowNode], **settings: Unpack[NodeSettings]) -> None:
         super().__init__(**settings)
         if self.retry is not None:
             raise DefinitionError(f"a {self.kind} takes no `retry`: put it on the nodes inside")
@@ -43,9 +43,6 @@ class ContainerNode(FlowNode):
         changed.body = compiled(changed.definitions)
         return changed
 
-    def vertex(self, name: str) -> Vertex:
-        return super().vertex(name)._replace(container=True)
-
     @property
     def inside(self) -> Mapping[str, FlowNode]:
         return self.definitions
@@ -57,13 +54,27 @@ class ContainerNode(FlowNode):
 
 
 def compiled(nodes: Mapping[str, FlowNode]) -> Body:
-    """The graph of some nodes, and the nodes with their policies; `FlowError` for unknown targets and cycles."""
+    """The graph of some nodes, and the nodes with their policies; `FlowError` for ids that cannot stand in paths, for
+    unknown targets and for cycles."""
+    for name in nodes:
+        _check_id(name)
     graph = Graph(
         (node.vertex(name) for name, node in nodes.items()),
         (edge for name, node in nodes.items() for edge in node.edges(name)),
     )
     runnable = {name: wrapped(node) for name, node in nodes.items()}
     return Body(graph, [runnable[name] for name in graph.ids])
+
+
+_IN_PATHS: Final = re.compile(r"[.\[\]\x00-\x1f\x7f]")
+"""What separates a node from the place of it in the paths of a run."""
+
+
+def _check_id(name: str) -> None:
+    """Refuse an id that could be read as the path of another node."""
+    if not name or _IN_PATHS.search(name):
+        text = f"{name!r:.60} is not a valid id of a node: text without '.', '[', ']' and control characters"
+        raise FlowError([Diagnostic("FE206", text)])
 
 
 def every_node(nodes: Mapping[str, FlowNode], prefix: str = "") -> Iterator[tuple[str, FlowNode]]:

@@ -2,38 +2,33 @@
 
 Theory of operation:
 
-1. A node keeps its result where its definition, the code that it calls and everything that it sees are
-   what they were. What it sees is the run's inputs and what its ancestors left; an ancestor that ran again
-   and left the same changes nothing.
-2. Where something that it sees has changed, its inputs are compared as they are rendered: the arguments
-   of a function, the message of an approval. A function that is handed the whole context has no other
-   inputs than that.
-3. An agent is asked for its first request; if that is the one of the earlier run, so is its result.
-4. Inside loops and maps that did not stay as they were, agents are compared by their first request, and
-   functions run again.
+1. A node's result is looked at where its definition and the code that it calls are what they were when it finished.
+2. What its body is handed (the arguments of a function, the content for a scorer) is compared by its digest, which is
+   in the result. Items that moved find theirs: any item or round may have had it, but each result is taken once.
+3. A body that sees everything is compared by all that it can see, at the flow's own level only: inside maps and loops
+   nothing is on record to compare it with. One that read the run's id holds for no other run.
+4. An agent is compared by all its requests: its transcripts are given out, and whoever replays one decides.
+5. Where anything inside a container failed, the container as a whole does not hold: it has to be tried again.
 
-Pure: it reads two walks. Who wraps nodes in it is `reuse`'s matter.
+Pure: it reads events and a walk. Who wraps nodes in it is `reuse`'s matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from flowengine.context import EMPTY, Context, EvaluationResult, NodeResult, RoutingResult
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunResumed, RunStarted
-from flowengine.engine.restoring import History
-from flowengine.engine.state import StateStore
+from flowengine.engine.events import Event, RunStarted
+from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import InputError, StoreCorruptError
-from flowengine.nodes.approval import ApprovalNode
+from flowengine.errors import InputError, NotJournalableError, StoreCorruptError
 from flowengine.nodes.container import file_path
-from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.node import FlowNode
+from flowengine.nodes.digests import ViewDigests, level_digest, views_of
+from flowengine.nodes.past import Definitions, Past, Result, opening_keys
 from flowengine.nodes.plan import Plan
-from flowengine.records import PREPARING, ModelCall
+from flowengine.records import Reused
 
 __all__ = ["Earlier"]
 
@@ -52,145 +47,96 @@ class Earlier:
                 f"nothing of it can be re-used"
             )
         self.run_id = started.run_id
-        self._plan = plan
         self._started = started
-        self._definitions = _definitions(events)
-        self._results: dict[str, NodeResult] = {}
-        self._requests: dict[str, str] = {}
-        for event in events:
-            self._take(event)
-        self._walk = Walk(
-            plan.graph,
-            StateStore(plan.state, started.kept),
-            inputs=started.inputs,
-            env=started.env,
-            run_id=started.run_id,
-            history=History(events),
-        )
-        self._same: dict[int, bool] = {}
+        self._now = Definitions(plan.fingerprints, plan.code)
+        self._past = Past(events)
+        self._taken: set[str] = set()
+        self._views: WeakKeyDictionary[Walk, ViewDigests] = WeakKeyDictionary()
 
-    def _take(self, event: Event) -> None:
-        match event:
-            case NodeStarted(node=node):
-                self._requests.pop(node, None)
-            case NodeFinished(node=node, result=result):
-                self._results[node] = result
-            case NodeRecorded(node=node, record=ModelCall(key=key, purpose=purpose)) if purpose not in PREPARING:
-                self._requests.setdefault(node, key)
-            case _:
-                pass
+    def at(self, path: str) -> Result | None:
+        """What a node gave, if it is defined as it was, with all that is inside it."""
+        found = self._past.results.get(path)
+        return found if found is not None and found.is_defined_as(self._now) else None
 
-    def result(self, path: str) -> NodeResult | None:
-        """What a node gave then, if it is defined now as it was, with all that is inside it."""
-        return self._results.get(path) if self._is_defined_alike(file_path(path)) else None
+    def handed(self, path: str, digest: str, *, anywhere: bool) -> Result | None:
+        """What a node gave that was handed the same; `anywhere`: in whatever item or round."""
+        own = self.at(path)
+        if own is not None and own.result.given == digest:
+            return own
+        others = self._by_digest.get((file_path(path), digest), ()) if anywhere else ()
+        return next((each for each in others if self._is_left(each)), None)
 
-    def request(self, path: str) -> str | None:
-        """Key of the first request that a node made then."""
-        return self._requests.get(path)
-
-    def saw_the_same(self, context: NodeContext, node: FlowNode) -> bool:
-        """Whether everything that a node sees now is what it saw then, or at least all that it uses."""
-        walk, number = context.walk, context.number
-        if walk.outer is not None or walk.prefix:
+    def saw_the_same(self, context: NodeContext) -> bool:
+        """Whether all that a node of the flow's own level can see is what it saw."""
+        walk, name = context.walk, context.walk.graph.ids[context.number]
+        then = self._then
+        if walk.prefix or then is None or name not in then.graph.index:
             return False
-        if self._views_are_alike(walk, number):
-            return True
-        return self._inputs_are_alike(context, NodeContext(self._walk, number, _NOBODY), node)
+        if walk not in self._views:
+            self._views[walk] = views_of(walk, self._definition)
+        try:
+            return self._views[walk].seen(context.number) == then.seen(then.graph.index[name])
+        except NotJournalableError:
+            return False
 
-    def _is_defined_alike(self, path: str) -> bool:
-        now = {**self._plan.fingerprints, **_marked(self._plan.code)}
-        inside = f"{path}."
-        names = [path, _mark(path)]
-        names += [each for each in now if each.startswith(inside)] if path in self._containers else []
-        return all(self._definitions.get(each) == now.get(each) for each in names)
+    def failed_inside(self, path: str) -> bool:
+        """Whether anything inside a container failed and was left so."""
+        inside = (f"{path}.", f"{path}[")
+        return any(failed.startswith(inside) for failed in self._past.failed)
+
+    def transcripts(self, path: str, key: str) -> Iterator[Reused]:
+        """The transcripts that begin with a request, the node's own first; of the same node in other items as well."""
+        own = self.at(path)
+        if own is not None:
+            yield self.origin(own)
+        for each in self._by_request.get((file_path(path), key), ()):
+            if each.path != path and self._is_left(each):
+                yield self.origin(each)
+
+    def origin(self, result: Result) -> Reused:
+        """What is told of a node that takes a result."""
+        return Reused(self.run_id, result.path, result.calls)
+
+    def take(self, origin: Reused) -> None:
+        """A result is taken; no other item or round gets it as well, for where the same is asked several times,
+        several answers are wanted."""
+        self._taken.add(origin.node)
+
+    def _is_left(self, result: Result) -> bool:
+        return result.path not in self._taken and result.is_defined_as(self._now)
+
+    def _definition(self, path: str) -> str:
+        return self._now.fingerprints.get(file_path(path), "")
 
     @cached_property
-    def _containers(self) -> frozenset[str]:
-        return frozenset(path.rpartition(".")[0] for path in self._plan.fingerprints)
+    def _by_digest(self) -> Mapping[tuple[str, str], Sequence[Result]]:
+        found: dict[tuple[str, str], list[Result]] = {}
+        for each in self._past.results.values():
+            if each.result.given is not None:
+                found.setdefault((file_path(each.path), each.result.given), []).append(each)
+        return found
 
-    # --- what a node sees
+    @cached_property
+    def _by_request(self) -> Mapping[tuple[str, str], Sequence[Result]]:
+        found: dict[tuple[str, str], list[Result]] = {}
+        for each in self._past.results.values():
+            for key in opening_keys(each.calls):
+                found.setdefault((file_path(each.path), key), []).append(each)
+        return found
 
-    def _views_are_alike(self, walk: Walk, number: int) -> bool:
-        """All ancestors left what they left then. Asked in topological order mostly, so each is looked at once."""
-        if walk.inputs != self._started.inputs or walk.env != self._started.env:
-            return False
-        todo = [number]
-        while todo:
-            at = todo[-1]
-            unknown = [each for each in walk.graph.parents[at] if each not in self._same]
-            if unknown:
-                todo.extend(unknown)
-                continue
-            todo.pop()
-            if at != number:
-                self._same[at] = self._left_the_same(walk, at)
-        return all(self._same[each] for each in walk.graph.parents[number])
-
-    def _left_the_same(self, walk: Walk, number: int) -> bool:
-        """Its ancestors did, and so did it."""
-        then = self._walk
-        if not all(self._same[each] for each in walk.graph.parents[number]):
-            # What it left may be the same, but then its descendants still see ancestors that are not.
-            return False
-        if walk.status_of(number) != then.status_of(number):
-            return False
-        now, before = walk.result_of(number), then.result_of(number)
-        return now is before or (now is not None and before is not None and _bare(now) == _bare(before))
-
-    def _inputs_are_alike(self, now: Context, then: Context, node: FlowNode) -> bool:
-        try:
-            if isinstance(node, FunctionNode) and node.arguments is not None and not node.wants_context:
-                return node.given(now) == node.given(then)
-            if isinstance(node, ApprovalNode):
-                return node.message(now) == node.message(then)
-        except Exception:  # What cannot be rendered fails where the node runs.
-            return False
-        return False
+    @cached_property
+    def _then(self) -> ViewDigests | None:
+        """What the nodes of the flow's own level saw; None where the flow was edited in the middle of the run."""
+        return None if self._past.was_edited else _views_then(self._started, self._past)
 
 
-def _bare(result: NodeResult) -> Sequence[Any]:
-    """A result without what is only told about it (how long a call took, and the like)."""
-    parts = result._replace(result=None)
-    return [_without_metadata(each) for each in parts]
-
-
-def _without_metadata(value: Any) -> Any:
-    if isinstance(value, RoutingResult | EvaluationResult):
-        return value.model_copy(update={"metadata": {}})
-    return value
-
-
-def _definitions(events: Sequence[Event]) -> Mapping[str, str]:
-    """Of the flow as the run last went on with it; code beside definitions, under names of their own."""
-    found: Mapping[str, str] = EMPTY
-    code: Mapping[str, str] = EMPTY
-    for event in events:
-        if isinstance(event, RunStarted):
-            found, code = event.fingerprints, event.code
-        elif isinstance(event, RunResumed) and event.fingerprints:
-            found = event.fingerprints
-    return {**found, **_marked(code)}
-
-
-def _marked(code: Mapping[str, str]) -> dict[str, str]:
-    return {_mark(path): digest for path, digest in code.items()}
-
-
-def _mark(path: str) -> str:
-    return f"{path} ()"
-
-
-class _Nobody:
-    """Who listens to nodes of a run that is over."""
-
-    scope = None
-    ledger = None
-
-    def note_of(self, node: str, /) -> Any:
-        raise AssertionError("no node runs here")
-
-    def tell_of(self, node: str, /) -> None:
-        return None
-
-
-_NOBODY: Final = _Nobody()
+def _views_then(started: RunStarted, past: Past) -> ViewDigests:
+    """What the nodes of the flow's own level saw in the earlier run."""
+    graph = Graph(
+        [Vertex(name, kind) for name, kind, *_ in started.graph.get("nodes", ())],
+        [Edge(source, target) for source, target, *_ in started.graph.get("edges", ())],
+    )
+    forked, state = str(started.settings.get("from")), started.settings.get("set")
+    patches = {graph.index[forked]: state} if forked in graph.index and state else {}
+    level = level_digest(started.inputs, started.env, started.graph.get("state", {}), started.kept)
+    return ViewDigests(graph, level, lambda number: past.left.get(graph.ids[number], "pending"), patches)

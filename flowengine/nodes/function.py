@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import CodeType
-from typing import Any, ClassVar, Final, cast
+from copy import copy
+from functools import partial
+from typing import Any, ClassVar, Unpack
 
-from anyio import to_thread
+from flowengine.context import EMPTY, Context, NodeResult
+from flowengine.foreign import call_in_thread
+from flowengine.nodes.code_source import source_of
+from flowengine.nodes.digests import digest_handed
+from flowengine.nodes.node import FlowNode, NodeSettings, Value
 
-from flowengine.context import Context, NodeResult
-from flowengine.nodes.node import FlowNode, Value
-
-__all__ = ["FunctionNode", "is_async", "source_of"]
+__all__ = ["FunctionNode", "is_async"]
 
 
 class FunctionNode(FlowNode):
     """`function(context)`, or `function(**arguments)` where `arguments` are given.
 
-    It returns a plain value (the output) or a `NodeResult`. A plain function runs in a thread; when
-    its node is cancelled or times out, the thread runs to its end and what it returns is dropped.
+    It returns a plain value (the output) or a `NodeResult`. A plain function runs in a thread, and its
+    `timeout` begins when it does: a run has as many threads as its `concurrency` says, else 256. When its
+    node is cancelled or times out, the thread runs to its end and what it returns is dropped.
 
     >>> FunctionNode(lambda context: 1).kind
     'function'
@@ -33,41 +35,61 @@ class FunctionNode(FlowNode):
         function: Callable[..., Any],
         *,
         arguments: Mapping[str, Value] | None = None,
-        needs: Sequence[str] = (),
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         """`settings` are those of every node (`FlowNode`)."""
-        super().__init__(needs=needs, **settings)
-        self.function = function
+        super().__init__(**settings)
         self.arguments = arguments
-        self.wants_context = _takes_context(function, arguments)
-        if is_async(function):
-            self._call: Callable[[Context], Awaitable[Any]] = self._on_loop
-            if arguments is None and self.wants_context:
+        self._bind(function)
+
+    def with_function(self, function: Callable[..., Any]) -> FunctionNode:
+        """This node with another function, called with the same arguments."""
+        changed = copy(self)
+        changed._bind(function)
+        return changed
+
+    def _bind(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.wants_context = _takes_context(function, self.arguments)
+        self.in_thread = not is_async(function)
+        if not self.in_thread:
+            self._call: Callable[..., Awaitable[Any]] = self._on_loop
+            if self.arguments is None and self.wants_context:
                 self._call = function
         else:
             self._call = self._in_thread
 
     async def run(self, context: Context, /) -> NodeResult:
-        value = await self._call(context)
-        return value if type(value) is NodeResult else NodeResult(value)
+        if self.arguments is None and self.wants_context:
+            value = await self._call(context)
+            return value if type(value) is NodeResult else NodeResult(value)
+        handed = self.handed(context) or EMPTY
+        given = digest_handed(context, handed)  # Before the function can change what it is handed.
+        value = await self._call(context, handed)
+        return value._replace(given=given) if type(value) is NodeResult else NodeResult(value, given=given)
 
-    def given(self, context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def handed(self, context: Context) -> Mapping[str, Any] | None:
+        if self.arguments is None:
+            return None if self.wants_context else EMPTY
+        return {name: value(context) for name, value in self.arguments.items()}
+
+    @property
+    def sees_all(self) -> bool:
+        return self.wants_context
+
+    def _given(self, context: Context, handed: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """What the function is called with."""
         if self.arguments is None:
             return ((context,) if self.wants_context else ()), {}
-        given = {name: value(context) for name, value in self.arguments.items()}
-        if self.wants_context:
-            given["context"] = context
-        return (), given
+        return (), {**handed, "context": context} if self.wants_context else handed
 
-    async def _on_loop(self, context: Context) -> Any:
-        args, kwargs = self.given(context)
+    async def _on_loop(self, context: Context, handed: Mapping[str, Any] = EMPTY) -> Any:
+        args, kwargs = self._given(context, handed)
         return await self.function(*args, **kwargs)
 
-    async def _in_thread(self, context: Context) -> Any:
-        args, kwargs = self.given(context)
-        value = await to_thread.run_sync(lambda: self.function(*args, **kwargs), abandon_on_cancel=True)
+    async def _in_thread(self, context: Context, handed: Mapping[str, Any] = EMPTY) -> Any:
+        args, kwargs = self._given(context, handed)
+        value = await call_in_thread(partial(self.function, *args, **kwargs))
         return await value if inspect.isawaitable(value) else value
 
     def identity(self) -> Sequence[Any]:
@@ -82,35 +104,6 @@ def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine: an async function, or an object with an async `__call__`."""
     call = getattr(function, "__call__", None)  # noqa: B004 - its kind is asked for, not whether it is there
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-_FOLDER: Final = re.compile(r"^_flowengine_[0-9a-f]{12}\.")
-"""What tells a project's module from one of the same name in another folder (`flowengine.spec.imports`)."""
-
-
-def source_of(function: Callable[..., Any]) -> str:
-    """The function's name and what it does, for its node's fingerprint: constants, names and bytecode.
-
-    Cheaper than the source text and needs no file; comments and places do not count, nor does the folder of a
-    project's module, so that the same function on two machines is the same.
-    """
-    kind = type(function).__qualname__
-    module = _FOLDER.sub("", str(getattr(function, "__module__", "")))
-    name = f"{module}:{getattr(function, '__qualname__', kind)}"
-    code = getattr(function, "__code__", None)
-    return f"{name} {_body(code)}" if isinstance(code, CodeType) else name
-
-
-def _body(code: CodeType) -> str:
-    constants = [_constant(each) for each in code.co_consts]
-    return f"{code.co_code.hex()} {constants} {code.co_names} {code.co_varnames}"
-
-
-def _constant(value: Any) -> str:
-    if isinstance(value, CodeType):
-        return _body(value)
-    # A set's order differs from process to process.
-    return repr(sorted(map(repr, cast(frozenset[Any], value)))) if isinstance(value, frozenset) else repr(value)
 
 
 def _takes_context(function: Callable[..., Any], arguments: Mapping[str, Value] | None) -> bool:

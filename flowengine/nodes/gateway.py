@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flowengine.agents.gateway import DirectGateway
-from flowengine.context import AskFirst, Context, Tell
+from flowengine.context import Context, Tell
 from flowengine.journal.recorded import CountingGateway, RecordedGateway
 from flowengine.ledger import Ledger
 from flowengine.llm.bounded import BoundedModel
@@ -31,34 +31,13 @@ def gateway_of(context: Context) -> Gateway:
         door = _FencedGateway(door, context.scope.fence)
     recorded = context.recorded
     served: Gateway = RecordedGateway(door, recorded) if recorded else door
-    return served if context.ask_first is None else _AskingGateway(served, context.ask_first)
+    return served if context.around is None else context.around(served)
 
 
 def telling_gateway_of(context: Context) -> Gateway:
     """The same; and where somebody follows the run, free text is told while it is written."""
     gateway, tell = gateway_of(context), context.tell
     return gateway if tell is None else _TellingGateway(gateway, tell)
-
-
-class _AskingGateway:
-    """Tells of the node's first request before it is sent; what that raises ends the node."""
-
-    def __init__(self, inner: Gateway, ask: AskFirst) -> None:
-        self._inner = inner
-        self._ask: AskFirst | None = ask
-
-    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        if purpose not in PREPARING:
-            ask, self._ask = self._ask, None
-            if ask is not None:
-                ask(request.key())
-        return await self._inner.complete(model, request, purpose=purpose)
-
-    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
-        return await self._inner.call_tool(tool, arguments)
-
-    async def note(self, record: Any) -> None:
-        await self._inner.note(record)
 
 
 class _TellingGateway:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Unpack
 
 from flowengine.context import EMPTY, Context, NodeResult
-from flowengine.engine.levels import Level, Unfinished, enter, written
+from flowengine.engine.levels import Unfinished, enter, store_of, written
 from flowengine.engine.ports import Ended
 from flowengine.errors import DefinitionError, LimitError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
-from flowengine.nodes.node import FlowNode, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.records import RoundEnded
 from flowengine.values import freeze, shown
 
 __all__ = ["LoopNode"]
-
-
-class _Round(NamedTuple):
-    """A round that is over."""
-
-    ended: RoundEnded
-    level: Level
 
 
 class LoopNode(ContainerNode):
@@ -34,8 +27,9 @@ class LoopNode(ContainerNode):
       is chosen, the later on a tie; without it the last round.
     - `exhausted_fails`: whether it is a failure that no round was good enough.
 
-    The output is the chosen round's variables with `iterations` and `exhausted`, and only that
-    round's writes count. `round.index` counts from 0; `round.last` says that no other can follow.
+    The output is the chosen round's variables with `iterations` and `exhausted`. Each round sees the state
+    that earlier rounds wrote, and what every round wrote counts, whichever round is chosen. `round.index`
+    counts from 0; `round.last` says that no other can follow.
     """
 
     kind: ClassVar[str] = "loop"
@@ -50,7 +44,7 @@ class LoopNode(ContainerNode):
         carry: Mapping[str, Value] = EMPTY,
         best_by: Value | None = None,
         exhausted_fails: bool = True,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(nodes, **settings)
         if max_iterations < 1:
@@ -66,13 +60,18 @@ class LoopNode(ContainerNode):
     def most(self) -> int:
         return self.max_iterations
 
+    @property
+    def evaluates(self) -> bool:
+        return any(each.evaluates for each in self.body.graph.vertices)
+
     async def run(self, context: Context, /) -> Ended:
         told = {record.number: record for record in context.recorded if type(record) is RoundEnded}
         variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})
-        chosen: _Round | None = None
+        wrote: Mapping[str, Any] = EMPTY
+        chosen: RoundEnded | None = None
         for index in range(self.max_iterations):
             names = {**variables, "index": index, "last": index == self.max_iterations - 1}
-            level = enter(context, self.body, f".round[{index}].", variables={"round": names})
+            level = enter(context, self.body, f".round[{index}].", variables={"round": names}, before=wrote)
             try:
                 await level.run()
             except Unfinished as end:
@@ -80,21 +79,22 @@ class LoopNode(ContainerNode):
             except LimitError as error:
                 if error.on_limit != "partial" or error.part != context.current_node or chosen is None:
                     raise
-                return self._result(chosen, index, exhausted=True)
+                return _result(chosen, wrote, index, exhausted=True)
             seen = level.seen()
             ended = told.get(index)
             if ended is None:
                 ended = self._judged(index, variables, seen)
                 await context.note(ended)
+            wrote = store_of(context).following(wrote, level.contribution())
             if ended.stopped:
-                return self._result(_Round(ended, level), index + 1, exhausted=False)
-            chosen = self._better(chosen, ended, level)
+                return _result(ended, wrote, index + 1, exhausted=False)
+            chosen = self._better(chosen, ended)
             if index + 1 < self.max_iterations:
                 variables = freeze({**variables, **{name: value(seen) for name, value in self.carry.items()}})
         assert chosen is not None  # There was at least one round.
         if self.until is not None and self.exhausted_fails:
             raise RunError(f"`until` was not true in any of the {self.max_iterations} rounds")
-        return self._result(chosen, self.max_iterations, exhausted=self.until is not None)
+        return _result(chosen, wrote, self.max_iterations, exhausted=self.until is not None)
 
     def _judged(self, index: int, variables: Mapping[str, Any], seen: Context) -> RoundEnded:
         stopped = self.until is not None and self.until(seen)
@@ -105,15 +105,13 @@ class LoopNode(ContainerNode):
             raise TemplateError(f"`best_by` must give a number, found {shown(mark)}")
         return RoundEnded(index, variables, stopped, mark)
 
-    def _better(self, best: _Round | None, ended: RoundEnded, level: Level) -> _Round:
+    def _better(self, best: RoundEnded | None, ended: RoundEnded) -> RoundEnded:
         """The round to be chosen so far; one without a mark is the worst."""
-        if best is not None and self.best_by is not None and _mark(ended) < _mark(best.ended):
-            return best
-        return _Round(ended, level)
+        return best if best is not None and self.best_by is not None and _mark(ended) < _mark(best) else ended
 
-    def _result(self, chosen: _Round, iterations: int, *, exhausted: bool) -> NodeResult:
-        output = {**chosen.ended.variables, "iterations": iterations, "exhausted": exhausted}
-        return written(output, chosen.level.contribution())
+
+def _result(chosen: RoundEnded, wrote: Mapping[str, Any], iterations: int, *, exhausted: bool) -> NodeResult:
+    return written({**chosen.variables, "iterations": iterations, "exhausted": exhausted}, wrote)
 
 
 def _mark(ended: RoundEnded) -> float:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, Unpack, cast
 
 from flowengine.context import Context
 from flowengine.engine.crew import Crew
 from flowengine.engine.levels import Level, Unfinished, enter, store_of, written
+from flowengine.engine.overdue import meet_deadline
 from flowengine.engine.ports import CalledOff, Ended, Park
 from flowengine.engine.scheduler import BodyError
-from flowengine.errors import DefinitionError, FlowEngineError, LimitError, RunError, TemplateError
+from flowengine.errors import DefinitionError, FlowEngineError, LimitError, OverdueError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
-from flowengine.nodes.node import FlowNode, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.records import MapBegan
-from flowengine.values import shown
+from flowengine.values import freeze, shown
 
 __all__ = ["MOST_ITEMS", "MapNode", "OnItemError"]
 
@@ -47,7 +48,7 @@ class MapNode(ContainerNode):
         concurrency: int | None = None,
         on_item_error: OnItemError = "fail",
         result: Value | None = None,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(nodes, **settings)
         self.over = over
@@ -65,7 +66,7 @@ class MapNode(ContainerNode):
         return lambda seen: seen.prev_outputs.get(last)
 
     async def run(self, context: Context, /) -> Ended:
-        items = _list(self.over(context))
+        items = freeze(_list(self.over(context)))
         if not any(type(record) is MapBegan for record in context.recorded):
             await context.note(MapBegan(len(items)))
         run = _MapRun(self, context, items)
@@ -99,6 +100,8 @@ class _MapRun:
         except LimitError as error:
             self._limit = self._limit or error
             self.crew.stop()
+        except OverdueError as error:
+            await meet_deadline(error)
         except (BodyError, TemplateError) as error:
             self._failures[index] = error
             if node.on_item_error == "fail":

@@ -8,22 +8,42 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from inspect import Parameter, signature
+from typing import Any, ClassVar, Literal, TypedDict
 
 from flowengine.context import Context
 from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
 from flowengine.engine.ports import Ended
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, unknown_argument
 from flowengine.nodes.limits import PartLimits
 from flowengine.nodes.retry import Retry
+from flowengine.run_scope import RunScope
 
-__all__ = ["Effect", "FlowNode", "Value"]
+__all__ = ["Effect", "FlowNode", "NodeSettings", "Value"]
 
 Effect = Literal["none", "idempotent", "external"]
 """Nothing outside; what may be done twice; what nobody may do twice without being asked."""
 
 Value = Callable[[Context], Any]
 """A value that is worked out from what the node sees (a compiled template or expression)."""
+
+
+class NodeSettings(TypedDict, total=False):
+    """The settings of every node, for the arguments of its kinds; `FlowNode` says what they mean."""
+
+    needs: Sequence[str]
+    reads: Sequence[str]
+    join: Join
+    when: Value | None
+    set: Mapping[str, Callable[[Context, Any], Any]] | None
+    retry: Retry | None
+    timeout: float | None
+    on_error: str
+    effect: Effect
+    cache: bool
+    limits: PartLimits | None
+    description: str
+    fingerprint: Callable[[], str] | None
 
 
 class FlowNode(ABC):
@@ -46,6 +66,8 @@ class FlowNode(ABC):
     kind: ClassVar[str]
     transparent: ClassVar[bool] = False
     container: ClassVar[bool] = False
+    in_thread: bool = False
+    """Whether its work is done in a thread, of which a run has so many."""
 
     def __init__(
         self,
@@ -63,7 +85,10 @@ class FlowNode(ABC):
         limits: PartLimits | None = None,
         description: str = "",
         fingerprint: Callable[[], str] | None = None,
+        **unknown: object,
     ) -> None:
+        for name in unknown:
+            raise unknown_argument(type(self).__name__, name, _arguments_of(type(self)))
         self.needs = (needs,) if isinstance(needs, str) else tuple(needs)
         self.reads = tuple(reads)
         self.join: Join = join
@@ -85,9 +110,23 @@ class FlowNode(ABC):
         """Label → id of the node that it leads to, or None where it leads nowhere."""
         return {}
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether it sets the engine's `evaluation_result`."""
+        return False
+
     @abstractmethod
     async def run(self, context: Context, /) -> Ended:
         """Do the node's work; raising is failing."""
+
+    def handed(self, context: Context) -> Mapping[str, Any] | None:
+        """What the templates of its body give it, by name, where that is all that they do; None where it has none."""
+        return None
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether its body may look at everything that a node sees, beside what it is handed."""
+        return True
 
     @property
     def inside(self) -> Mapping[str, FlowNode]:
@@ -97,9 +136,17 @@ class FlowNode(ABC):
     def prepare(self) -> None:  # noqa: B027 - most nodes have nothing to prepare
         """Before a run begins: raise a `DefinitionError` for what can be known to fail, start what takes long."""
 
+    @property
+    def checks_servers(self) -> bool:
+        """Whether something of its definition is known only once its servers run."""
+        return False
+
+    async def check_servers(self, path: str, scope: RunScope) -> None:  # noqa: B027 - most nodes have none
+        """Before the first node of a run: start its servers, and raise a `DefinitionError` for what is wrong then."""
+
     def vertex(self, name: str) -> Vertex:
         on_error = self.on_error if self.on_error in ("fail", "skip") else "then"
-        return Vertex(name, self.kind, self.join, on_error, self.transparent)
+        return Vertex(name, self.kind, self.join, on_error, self.transparent, self.container, self.evaluates)
 
     def edges(self, name: str) -> Iterator[Edge]:
         for source in (*self.needs, *self.reads):
@@ -131,3 +178,9 @@ class FlowNode(ABC):
             return self._fingerprint()
         place = (self.kind, self.needs, self.join, self.on_error, self.timeout, sorted(self.routes.items()))
         return (*place, *self.identity())
+
+
+def _arguments_of(kind: type[FlowNode]) -> list[str]:
+    """What a kind of node takes: its own arguments, and the settings of every node."""
+    own = signature(kind).parameters.values()
+    return [*(each.name for each in own if each.kind is not Parameter.VAR_KEYWORD), *NodeSettings.__annotations__]

@@ -16,14 +16,14 @@ from typing import Any
 
 from flowengine.context import Context
 from flowengine.engine.graph import Graph
-from flowengine.engine.merging import StateKey
+from flowengine.engine.merging import StateKey, state_rules
 from flowengine.engine.ports import Node
 from flowengine.engine.state import ENGINE_KEYS
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import Diagnostic, FlowError, TemplateError
+from flowengine.errors import DefinitionError, Diagnostic, FlowError, TemplateError
+from flowengine.nodes.code_source import source_of
 from flowengine.nodes.container import compiled, every_node, skeleton_of
-from flowengine.nodes.function import source_of
 from flowengine.nodes.inputs import InputField
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.node import FlowNode
@@ -52,6 +52,8 @@ class Plan:
     """Where they are read from."""
     path: str | None = None
     source: str | None = None
+    place_of: Callable[[str], tuple[int, int]] | None = field(default=None, repr=False)
+    """Node → line and column in the file; None where there is no file."""
     baggage: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What another machine needs beside the source to build the plan (`flowengine.spec.baggage`)."""
 
@@ -59,6 +61,11 @@ class Plan:
     def fingerprints(self) -> Mapping[str, str]:
         """Node → hash of its definition; worked out at the first use."""
         return {path: _hash(node.fingerprint_source) for path, node in every_node(self.definitions)}
+
+    @cached_property
+    def server_checks(self) -> Sequence[tuple[str, FlowNode]]:
+        """Nodes of which something is known only once their servers run, with their paths."""
+        return [(path, node) for path, node in every_node(self.definitions) if node.checks_servers]
 
     @cached_property
     def code(self) -> Mapping[str, str]:
@@ -78,8 +85,7 @@ class Plan:
         shape = skeleton_of(self.graph, self.definitions)
         if not self.state:
             return shape
-        rules = {name: [key.merge, _plain(key.default)] for name, key in self.state.items()}
-        return freeze({**shape, "state": rules})
+        return freeze({**shape, "state": state_rules(self.state)})
 
     @cached_property
     def caches(self) -> bool:
@@ -88,12 +94,26 @@ class Plan:
 
     def prepare(self) -> None:
         """Let every node say now what would fail later (a missing key), before anything is paid."""
-        for node in self._preparing:
-            node.prepare()
+        for name, node in self._preparing:
+            try:
+                node.prepare()
+            except DefinitionError as error:
+                error.args = (f"{self._where(name)}{error}", *error.args[1:])
+                raise
 
     @cached_property
-    def _preparing(self) -> Sequence[FlowNode]:
-        return [node for _, node in every_node(self.definitions) if type(node).prepare is not FlowNode.prepare]
+    def _preparing(self) -> Sequence[tuple[str, FlowNode]]:
+        return [(name, node) for name, node in every_node(self.definitions) if _prepares(node)]
+
+    def _where(self, name: str) -> str:
+        """The place of a node, as messages begin with it."""
+        place = () if self.place_of is None else self.place_of(name)
+        found = "".join(f"{part}:" for part in (self.path, *place) if part is not None)
+        return f"{found}{' ' if found else ''}node '{name}': "
+
+
+def _prepares(node: FlowNode) -> bool:
+    return type(node).prepare is not FlowNode.prepare
 
 
 def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> Plan:
@@ -128,15 +148,6 @@ def partial_outputs_of(plan: Plan, walk: Walk) -> Mapping[str, Any]:
         with suppress(TemplateError):
             found[name] = value(context)
     return freeze(found)
-
-
-def _plain(default: Any) -> Any:
-    """A key's default, where JSON has it; a picture does without the others."""
-    try:
-        json.dumps(default)
-    except (TypeError, ValueError, RecursionError):
-        return None
-    return default
 
 
 def _hash(value: Any) -> str:

@@ -1,8 +1,9 @@
 """Policies round a node: `when`, `set`, retry, timeout. Each has the shape of the node it wraps.
 
-From the outside in: when → set → limits → retry → timeout → effect → the node itself. So a timeout
+From the outside in: when → set → limits → retry → thread → timeout → effect → the node itself. So a timeout
 bounds one attempt, a retry repeats the node and its timeout, limits hold for all attempts together,
-and `set` sees the output that was kept.
+and `set` sees the output that was kept. What takes a known result in the place of the body stands between
+`set` and the limits.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import anyio
 
 from flowengine.context import Context, NodeResult
 from flowengine.engine.levels import out_of_time
-from flowengine.engine.ports import Ended, Node, Skip
+from flowengine.engine.overdue import meet_deadline
+from flowengine.engine.ports import Ended, Known, Node, Skip
 from flowengine.engine.view import NodeContext
-from flowengine.errors import NodeTimeoutError, TemplateError
+from flowengine.errors import NodeTimeoutError, OverdueError, TemplateError
+from flowengine.foreign import describe_error
 from flowengine.ledger import Ledger, Usage
 from flowengine.nodes.limits import PartLimits
 from flowengine.nodes.node import FlowNode
@@ -30,17 +33,21 @@ from flowengine.values import shown
 __all__ = ["wrapped"]
 
 
-def wrapped(node: FlowNode) -> Node:
-    """The node with the policies that it asks for; without any it is the node itself."""
+def wrapped(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Node:
+    """The node with the policies that it asks for; without any it is the node itself. `around`: put round the body."""
     runnable: Node = node
     if node.effect == "external":
         runnable = _Deed(runnable)
     if node.timeout is not None:
         runnable = _Timed(runnable, node.timeout)
+    if node.in_thread:
+        runnable = _InTurn(runnable)
     if node.retry is not None and node.retry.attempts > 1:
         runnable = _Retrying(runnable, node.retry)
     if node.limits is not None:
         runnable = _Bounded(runnable, node.limits, leaf=not node.container)
+    if around is not None:
+        runnable = around(runnable)
     if node.set:
         runnable = _Setting(runnable, node.set)
     if node.when is not None:
@@ -69,22 +76,51 @@ class _Setting:
 
     async def run(self, context: Context, /) -> Ended:
         result = await self._node.run(context)
-        if not isinstance(result, NodeResult):
-            return result
+        if isinstance(result, Known):
+            return result._replace(result=self._with_writes(context, result.result))
+        return self._with_writes(context, result) if isinstance(result, NodeResult) else result
+
+    def _with_writes(self, context: Context, result: NodeResult) -> NodeResult:
         written = {key: value(context, result.output) for key, value in self._values.items()}
         return result._replace(state={**(result.state or {}), **written})
 
 
 class _Timed:
+    """Bounds one attempt; a result that comes after its time is up does not count."""
+
     def __init__(self, node: Node, seconds: float) -> None:
         self._node = node
         self._seconds = seconds
 
     async def run(self, context: Context, /) -> Ended:
         with anyio.move_on_after(self._seconds) as scope:
-            return await self._node.run(context)
-        assert scope.cancelled_caught
+            try:
+                result = await self._node.run(context)
+            except OverdueError as error:
+                await meet_deadline(error)
+            if not scope.cancel_called:
+                return result
         raise NodeTimeoutError(f"took longer than its timeout of {self._seconds:g} s")
+
+
+class _InTurn:
+    """Waits for one of the run's threads, so that the time of an attempt begins when its function does."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def run(self, context: Context, /) -> Ended:
+        if context.scope is None:
+            return await self._node.run(context)
+        threads = context.scope.threads
+        try:
+            threads.acquire_nowait()
+        except anyio.WouldBlock:
+            await threads.acquire()
+        try:
+            return await self._node.run(context)
+        finally:
+            threads.release()
 
 
 class _Bounded:
@@ -112,7 +148,10 @@ class _Bounded:
         if deadline is None or not self._leaf:
             return await self._node.run(charged)  # A container keeps the deadline of its levels itself.
         with anyio.move_on_at(deadline):
-            return await self._node.run(charged)
+            try:
+                return await self._node.run(charged)
+            except OverdueError as error:
+                await meet_deadline(error)
         raise out_of_time(ledger)
 
 
@@ -131,7 +170,7 @@ class _Deed:
         try:
             return await self._node.run(context)
         except Exception as error:
-            await context.note(call._replace(result=str(error), is_error=True, started=False))
+            await context.note(call._replace(result=describe_error(error), is_error=True, started=False))
             raise
 
 
@@ -159,8 +198,8 @@ class _Retrying:
             assert state.outcome is not None
             assert state.next_action is not None
             failure = state.outcome.exception()
-            attempt, told = failed + state.attempt_number, f"{type(failure).__name__}: {failure}"
-            await context.note(RetryRecord(attempt, told, state.next_action.sleep))
+            attempt = failed + state.attempt_number
+            await context.note(RetryRecord(attempt, describe_error(failure), state.next_action.sleep))
 
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(policy.attempts - failed),

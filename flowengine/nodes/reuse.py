@@ -1,36 +1,62 @@
 """Nodes that take a result which is known already in the place of running: of an earlier run, or of the cache.
 
-Each is a wrapper with the shape of the node that it wraps, put round the nodes of a plan for one run.
-Whether a result still holds is decided by `earlier`; what the key of a cached one is made of, here.
+Theory of operation:
+
+1. Only what a node's body gives is taken over: `when`, `set`, joins and the choices of conditions are decided anew.
+   So the wrappers stand right round the body, inside of `when` and `set`.
+2. A result is taken where all that the body could see is the same: for a function with arguments of its own these
+   arguments, for an agent all its requests, for anything else the whole view of the node.
+3. An agent is run for a try against the transcript of an earlier run (`transcript`): where that has an answer to every
+   request, the result is made of these answers; otherwise the agent begins anew.
+4. Containers are entered anew, and their nodes looked at one by one. As a whole one is taken from an earlier run only,
+   if nothing failed inside, and what its agents ask follows from the file and the view alone.
+
+Whether a result of an earlier run still holds is decided by `earlier`; what the key of a cached one is made of, here.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast
+from weakref import WeakKeyDictionary
 
+import anyio
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.routing import RoutingAgent
 from flowengine.context import Context, NodeResult
 from flowengine.engine.ports import Ended, JournalStore, Known, Node
 from flowengine.engine.view import NodeContext
+from flowengine.engine.walk import Walk
 from flowengine.errors import NotJournalableError
-from flowengine.journal.codec import encode_value
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
-from flowengine.nodes.container import ContainerNode
+from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
+from flowengine.nodes.approval import ApprovalNode
+from flowengine.nodes.condition import ConditionNode
+from flowengine.nodes.container import ContainerNode, file_path
+from flowengine.nodes.digests import ViewDigests, digest_handed, digest_of, views_of
 from flowengine.nodes.earlier import Earlier
-from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import FlowNode
+from flowengine.nodes.past import opening_keys
 from flowengine.nodes.plan import Plan
 from flowengine.nodes.policy import wrapped
-from flowengine.records import Reused
+from flowengine.nodes.transcript import CopyingGateway, TranscriptGateway
+from flowengine.records import Gateway, ModelCall, Reused, ToolCall
+from flowengine.values import freeze
 
 __all__ = ["reusing"]
 
-CACHE = "cache"
+_AskingNode: TypeAlias = AgentNode | RoutingNode | EvaluationNode
+
+CACHE: Final = "cache"
 """Under which kind results are kept beside the runs."""
+TRANSCRIPTS: Final = 8
+"""Transcripts of an agent that are kept for one first request."""
 
 
 def reusing(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) -> Plan:
@@ -39,109 +65,216 @@ def reusing(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) -> 
     `InputError` where that is a run of another flow.
     """
     earlier = None if reuse is None else Earlier(plan, store.events(reuse))
-    wrap = _Wrapping(plan, store, run_id, earlier)
-    nodes = {name: wrap(name, node) for name, node in plan.definitions.items()}
+    wrap = _Wrapping(earlier, _Cache(plan, store, run_id))
+    nodes = {name: wrap(node, cached=node.cache) for name, node in plan.definitions.items()}
     return replace(plan, nodes=[nodes[name] for name in plan.graph.ids])
 
 
 class _Wrapping(NamedTuple):
-    plan: Plan
-    store: JournalStore
-    run_id: str
     earlier: Earlier | None
+    cache: _Cache
 
-    def __call__(self, path: str, node: FlowNode) -> Node:
+    def __call__(self, node: FlowNode, *, cached: bool) -> Node:
+        """`cached`: it asks for it, or a container round it does."""
         if isinstance(node, ContainerNode):
-            inside = {name: self(f"{path}.{name}", each) for name, each in node.inside.items()}
+            inside = {name: self(each, cached=cached or each.cache) for name, each in node.inside.items()}
             node = copy(node)
             node.body = node.body._replace(nodes=[inside[name] for name in node.body.graph.ids])
-        runnable = wrapped(node)
-        if node.cache:
-            key = f"{self.plan.fingerprints[path]} {self.plan.code.get(path, '')}"
-            runnable = _Cached(runnable, node, key, self.store, self.run_id)
-        return runnable if self.earlier is None else _Reusing(runnable, node, self.earlier)
+        if isinstance(node, ConditionNode):
+            return wrapped(node)
+        return wrapped(node, lambda body: self._round(body, node, cached=cached))
+
+    def _round(self, body: Node, node: FlowNode, *, cached: bool) -> Node:
+        if cached and _may_be_cached(node):
+            body = _Cached(body, node, self.cache)
+        return body if self.earlier is None else _Reusing(body, node, self.earlier)
 
 
-class _Found(Exception):  # noqa: N818 - no error: the first request tells that the result is known
-    def __init__(self, result: NodeResult, origin: Reused) -> None:
-        super().__init__()
-        self.known = Known(result, origin)
+def _may_be_cached(node: FlowNode) -> bool:
+    """A container's nodes are, one by one; what a person decided or what is done outside holds for one run only."""
+    return not isinstance(node, ContainerNode | ApprovalNode) and node.effect != "external"
+
+
+def _asks_models(node: FlowNode) -> TypeGuard[_AskingNode]:
+    if isinstance(node, EvaluationNode):
+        return node.judge is not None
+    return isinstance(node, AgentNode | RoutingNode)
+
+
+def _is_open(node: FlowNode) -> bool:
+    """Whether an agent in it may ask something else although definition and view are the same: it has sources, servers
+    or a shape, takes its model from the environment, or was made in Python, where a definition does not say all."""
+    if any(_is_open(each) for each in node.inside.values()):
+        return True
+    asks = node.judge if isinstance(node, EvaluationNode) else getattr(node, "agent", None)
+    agent = cast("Templated[Any]", asks).prototype if isinstance(asks, Templated) else asks
+    if not isinstance(agent, Agent | RoutingAgent | EvaluationAgent):
+        return False
+    if not node.says_its_definition or agent.settings.model is None:
+        return True
+    return isinstance(agent, Agent) and bool(agent.sources or agent.tooling.servers or agent.generation.shape)
+
+
+async def _replayed(node: _AskingNode, context: NodeContext, find: Callable[[str], Iterable[Reused]]) -> Known | None:
+    """What an agent's node gives where transcripts answer all that it asks; None where they do not.
+
+    One that has asked for itself in this run, before it was interrupted, goes on with what it was answered.
+    """
+    if any(isinstance(each, ModelCall | ToolCall) for each in context.recorded):
+        return None
+    scope = anyio.CancelScope(deadline=inf if node.timeout is None else anyio.current_time() + node.timeout)
+    gateway, result = TranscriptGateway(find, scope.cancel), None
+    with scope:
+        try:
+            result = await node.run(context.asking_through(lambda own: gateway))
+        except Exception:  # Whatever is wrong with it is told where the node runs.
+            return None
+    return None if result is None or gateway.origin is None else Known(result, gateway.origin)
 
 
 class _Reusing:
     """Takes the earlier run's result where it still holds."""
 
-    def __init__(self, inner: Node, node: FlowNode, earlier: Earlier) -> None:
-        self._inner = inner
+    def __init__(self, body: Node, node: FlowNode, earlier: Earlier) -> None:
+        self._body = body
         self._node = node
         self._earlier = earlier
 
     async def run(self, context: Context, /) -> Ended:
-        path = context.current_node or ""
-        then = self._earlier.result(path)
-        if then is None or not isinstance(context, NodeContext):
-            return await self._inner.run(context)
-        if not self._earlier.saw_the_same(context, self._node):
-            if not isinstance(self._node, AgentNode | RoutingNode | EvaluationNode):
-                return await self._inner.run(context)
-            try:
-                return await self._inner.run(context.asking_first(partial(self._look, path, then)))
-            except _Found as found:
-                return found.known
-        return Known(then, Reused(self._earlier.run_id, path))
+        known = await self._known(context) if isinstance(context, NodeContext) else None
+        if known is None:
+            return await self._body.run(context)
+        self._earlier.take(known.record)
+        return known
 
-    def _look(self, path: str, then: NodeResult, request: str) -> None:
-        if request == self._earlier.request(path):
-            raise _Found(then, Reused(self._earlier.run_id, path))
+    async def _known(self, context: NodeContext) -> Known | None:
+        node, earlier, path = self._node, self._earlier, context.current_node
+        if isinstance(node, ContainerNode):
+            if _is_open(node) or earlier.failed_inside(path):
+                return None
+        elif _asks_models(node):
+            return await _replayed(node, context, partial(earlier.transcripts, path))
+        try:
+            handed = node.handed(context)
+        except Exception:  # What cannot be rendered fails where the node runs.
+            return None
+        digest = None if handed is None else digest_handed(context, handed)
+        if not node.sees_all:
+            found = None if digest is None else earlier.handed(path, digest, anywhere=node.effect != "external")
+        else:
+            found = earlier.at(path)
+            if found is not None and (found.result.given != digest or not earlier.saw_the_same(context)):
+                found = None
+        return None if found is None else Known(_body_result(found.result, node), earlier.origin(found))
+
+
+def _body_result(result: NodeResult, node: FlowNode) -> NodeResult:
+    """The result without what `set` wrote beside the body."""
+    if not node.set or not result.state:
+        return result
+    return result._replace(state={key: each for key, each in result.state.items() if key not in node.set} or None)
 
 
 class _Cached:
     """Takes the result that any run of the store has had with the same definition and inputs; keeps its own."""
 
-    def __init__(self, inner: Node, node: FlowNode, definition: str, store: JournalStore, run_id: str) -> None:
-        self._inner = inner
+    def __init__(self, body: Node, node: FlowNode, cache: _Cache) -> None:
+        self._body = body
         self._node = node
-        self._definition = definition
-        self._store = store
-        self._run_id = run_id
+        self._cache = cache
 
     async def run(self, context: Context, /) -> Ended:
-        if isinstance(self._node, FunctionNode):
-            return await self._by_inputs(self._node, context)
-        keys: list[str] = []
-
-        def look(request: str) -> None:
-            keys.append(self._key(request))
-            self._take(keys[0])
-
-        asking = context.asking_first(look) if isinstance(context, NodeContext) else context
-        try:
-            result = await self._inner.run(asking)
-        except _Found as found:
-            return found.known
-        return self._kept(keys[0], context, result) if keys else result
-
-    async def _by_inputs(self, node: FunctionNode, context: Context) -> Ended:
-        key = self._key(encode_value(node.given(context)[1]))
-        try:
-            self._take(key)
-        except _Found as found:
-            return found.known
-        return self._kept(key, context, await self._inner.run(context))
-
-    def _key(self, inputs: str) -> str:
-        return hashlib.sha256(f"{self._definition}\n{inputs}".encode("utf-8", "surrogatepass")).hexdigest()
-
-    def _take(self, key: str) -> None:
-        kept: Mapping[str, Any] | None = self._store.recall(CACHE, key)
+        if not isinstance(context, NodeContext):
+            return await self._body.run(context)
+        if _asks_models(self._node):
+            return await self._asking(self._node, context)
+        key = self._cache.key(self._node, context)
+        if key is None:
+            return await self._body.run(context)
+        kept = self._cache.result(key)
         if kept is not None:
-            raise _Found(kept["result"], Reused(kept["run"], kept["node"]))
-
-    def _kept(self, key: str, context: Context, result: Ended) -> Ended:
-        if isinstance(result, NodeResult):
-            value = {"run": self._run_id, "node": context.current_node, "result": result}
-            try:
-                self._store.revise(CACHE, key, lambda before: value)
-            except NotJournalableError:  # The run says so itself, when it journals the result.
-                return result
+            return kept
+        result = await self._body.run(context)
+        if isinstance(result, NodeResult) and not context.walk.has_read_id(context.number):
+            self._cache.keep_result(key, context.current_node, result)
         return result
+
+    async def _asking(self, node: _AskingNode, context: NodeContext) -> Ended:
+        definition = self._cache.definition(context.current_node)
+        known = await _replayed(node, context, partial(self._cache.transcripts, definition))
+        if known is not None:
+            return known
+        copies: list[CopyingGateway] = []
+
+        def copying(gateway: Gateway) -> Gateway:
+            copies.append(CopyingGateway(gateway))  # A new one for each attempt.
+            return copies[-1]
+
+        result = await self._body.run(context.asking_through(copying))
+        if isinstance(result, NodeResult) and copies:
+            self._cache.keep_transcript(definition, context.current_node, copies[-1].calls)
+        return result
+
+
+class _Cache:
+    """What is kept beside the runs of a store, for one run of a plan."""
+
+    def __init__(self, plan: Plan, store: JournalStore, run_id: str) -> None:
+        self._plan = plan
+        self._store = store
+        self._run_id = run_id
+        self._views: WeakKeyDictionary[Walk, ViewDigests] = WeakKeyDictionary()
+
+    def definition(self, path: str) -> str:
+        """Of a node, with the code that it calls."""
+        name = file_path(path)
+        return f"{self._plan.fingerprints[name]} {self._plan.code.get(name, '')}"
+
+    def key(self, node: FlowNode, context: NodeContext) -> str | None:
+        """Under which the result of a body is kept; None where what it gets cannot be written down, or told."""
+        path = context.current_node
+        try:
+            handed = node.handed(context)
+            seen = [path, self._view(context.walk).seen(context.number)] if node.sees_all else []
+            return digest_of([CACHE, self.definition(path), handed and dict(handed), *seen])
+        except Exception:  # What cannot be rendered fails where the node runs.
+            return None
+
+    def _view(self, walk: Walk) -> ViewDigests:
+        if walk not in self._views:
+            outside = "" if walk.outer is None else self._view(walk.outer[0]).seen(walk.outer[1])
+            self._views[walk] = views_of(walk, self.definition, outside)
+        return self._views[walk]
+
+    def result(self, key: str) -> Known | None:
+        """The result that is kept under a key."""
+        kept: Mapping[str, Any] | None = self._store.recall(CACHE, key)
+        return None if kept is None else Known(kept["result"], Reused(kept["run"], kept["node"]))
+
+    def keep_result(self, key: str, path: str, result: NodeResult) -> None:
+        """Keep what a body gave."""
+        kept = freeze({"run": self._run_id, "node": path, "result": result})
+        self._keep(key, lambda before: kept)
+
+    def transcripts(self, definition: str, request: str) -> Sequence[Reused]:
+        """The transcripts of nodes with a definition that begin with a request, the newest first."""
+        return self._store.recall(CACHE, _request_key(definition, request)) or ()
+
+    def keep_transcript(self, definition: str, path: str, calls: Sequence[Any]) -> None:
+        """Keep what an agent asked and was answered."""
+        new = Reused(self._run_id, path, calls)
+
+        def with_new(before: Sequence[Reused] | None) -> Sequence[Reused]:
+            return [new, *(each for each in before or () if each.calls != calls)][:TRANSCRIPTS]
+
+        for request in opening_keys(calls):
+            self._keep(_request_key(definition, request), with_new)
+
+    def _keep(self, key: str, change: Callable[[Any], Any]) -> None:
+        # What cannot be written down is not kept: the run says so itself, when it journals the result.
+        with suppress(NotJournalableError):
+            self._store.revise(CACHE, key, change)
+
+
+def _request_key(definition: str, request: str) -> str:
+    return digest_of([CACHE, definition, request, "transcripts"])

@@ -16,10 +16,12 @@ from typing import Any, Final, cast
 import anyio
 
 from flowengine.context import Fragment
+from flowengine.foreign import describe_error
 from flowengine.providers.packer import Entry
 from flowengine.providers.provider import ContextProvider, called, fragments_of
 from flowengine.providers.shortening import MARK
 from flowengine.records import ProviderFailed
+from flowengine.secret_values import NO_SECRETS, Secrets
 from flowengine.values import shown
 
 __all__ = ["FAILED", "LONGEST", "cleared", "gather", "guarded", "told"]
@@ -35,8 +37,12 @@ Note = Callable[[Any], Awaitable[None]]
 _logger: Final = logging.getLogger(__name__)
 
 
-async def gather(providers: Iterable[ContextProvider], query: str, note: Note, **facts: Any) -> list[Entry]:
+async def gather(
+    providers: Iterable[ContextProvider], query: str, note: Note, secrets: Secrets = NO_SECRETS, **facts: Any
+) -> list[Entry]:
     """What all providers bring for a query, in their order. `facts` reach them as keyword arguments (`agent_name`).
+
+    `secrets` are taken out of each text at once, before a transform or a record sees it.
 
     What a transform left out is there as well, as dropped; `note` is told of every provider that failed.
     """
@@ -50,6 +56,8 @@ async def gather(providers: Iterable[ContextProvider], query: str, note: Note, *
         fragments = await _sound(provider, found, note)
         if fragments is None:
             continue
+        if secrets:
+            fragments = [each._replace(text=secrets.hide(each.text)) for each in fragments]
         if provider.transforms:
             present, lost = _transformed(provider, present, fragments)
             gone += lost
@@ -82,7 +90,7 @@ async def guarded(
     except TimeoutError as error:
         problem = str(error) or f"it did not answer within {provider.timeout:g} s"
     except (Exception, SystemExit) as error:  # Foreign code: whatever it raises is its own failure.
-        problem = f"{type(error).__name__}: {error}"
+        problem = describe_error(error)
     await _tell(provider, problem, note)
     return FAILED
 

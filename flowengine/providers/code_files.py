@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pathspec import GitIgnoreSpec
 
+from flowengine.flow_paths import is_withheld, open_regular
+
 __all__ = ["CodeTree", "Listing", "Stamp"]
 
 _HUGE: Final = 1_000_000
@@ -30,14 +32,12 @@ _DATA: Final = (
     ".csv",
     ".ipynb",
     ".jsonl",
-    ".key",
     ".lock",
     ".log",
     ".map",
     ".min.css",
     ".min.js",
     ".ndjson",
-    ".pem",
     ".svg",
     ".tsv",
 )
@@ -138,7 +138,7 @@ class CodeTree:
         files: dict[str, Stamp] = {}
         for entry in entries:
             path = folder.prefix + entry.name
-            if entry.name.startswith("."):
+            if is_withheld(entry.name):
                 continue
             if _is_folder(entry):
                 if entry.name not in _CACHES and not self._is_ignored(rules, f"{path}/"):
@@ -178,7 +178,8 @@ class CodeTree:
             stamp = Stamp(found.st_mtime_ns, found.st_size)
             known = self._specs.get(str(path))
             if known is None or known.stamp != stamp:
-                text = path.read_text("utf-8", "replace") if stamp.size < _HUGE else ""
+                with open_regular(path) as file:
+                    text = file.read().decode("utf-8", "replace") if stamp.size < _HUGE else ""
                 known = _Spec(next(self._numbers), stamp, GitIgnoreSpec(list(_patterns(text))))
                 self._specs[str(path)] = known
                 self._decided.clear()

@@ -15,13 +15,14 @@ import re
 import sqlite3
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from flowengine.providers.code_files import CodeTree, Listing, Stamp
 from flowengine.providers.code_names import coverage, letters, match_letters
+from flowengine.providers.code_references import imported_files, named_files
 from flowengine.providers.code_text import is_written, lines_of
 from flowengine.providers.outline import Definition, own_lines
 from flowengine.providers.outlining import outline
@@ -121,7 +122,7 @@ class CodeIndex:
             listing = self._tree.listing()
             held = self._catch_up(listing)
             is_whole = listing.is_whole and held == len(listing.files)
-            return Searched(self._ranked(query), held, len(listing.files), is_whole)
+            return Searched(self._named_first(query, self._ranked(query)), held, len(listing.files), is_whole)
 
     # --- keeping up
 
@@ -179,6 +180,31 @@ class CodeIndex:
         most, of_each = _BEST
         files = _by_files(self._scores(query))[:most]
         return [self._found(unit, score) for units in files for unit, score in units[:of_each]]
+
+    def _named_first(self, query: str, ranked: list[Found]) -> list[Found]:
+        """The files that the query names by path, then what they import, then all others as they are ranked."""
+        files = dict.fromkeys(path for (path,) in self._all("SELECT path FROM files ORDER BY row"))
+        named = named_files(query, files)
+        if not named:
+            return ranked
+        of_file: dict[str, list[Found]] = {}
+        for each in ranked:
+            of_file.setdefault(each.path, []).append(each)
+        imported = dict.fromkeys(each for path in named for each in self._imports(path, files))
+        near = sorted(imported, key=lambda path: list(of_file).index(path) if path in of_file else len(of_file))
+        order = dict.fromkeys([*named, *near, *of_file])
+        return [each for path in order for each in of_file.get(path) or self._definitions(path)]
+
+    def _imports(self, path: str, files: Collection[str]) -> list[str]:
+        lines = lines_of(self._tree.top / path)
+        return [] if lines is None else imported_files(path, "\n".join(lines), files)
+
+    def _definitions(self, path: str) -> list[Found]:
+        """What a file has that no word of the query led to, in its order."""
+        units = self._all(
+            "SELECT row FROM units WHERE file = (SELECT row FROM files WHERE path = ?) ORDER BY row", path
+        )
+        return [self._found(unit, 0.0) for (unit,) in units[: _BEST[1]]]
 
     def _scores(self, query: str) -> dict[tuple[int, int], float]:
         """(unit, file) → score."""

@@ -5,11 +5,11 @@ It knows bytes and lines. What they define is `outline`'s matter.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from flowengine.flow_paths import open_regular
 
 __all__ = ["is_written", "lines_of"]
 
@@ -19,9 +19,6 @@ _LOOKED_AT: Final = 8192
 """Bytes of the beginning in which a zero makes the file no text."""
 _WIDTH: Final = 500
 """Characters that a line of code has on average, at most."""
-
-_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-"""A link or a pipe may have taken the file's place since it was listed."""
 
 
 def lines_of(path: Path) -> list[str] | None:
@@ -40,7 +37,7 @@ def is_written(lines: Sequence[str]) -> bool:
 
 def _content(path: Path) -> bytes | None:
     try:
-        with open(os.open(path, _FLAGS), "rb") as file:
-            return file.read(_MOST) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+        with open_regular(path, follow=False) as file:  # A link or a pipe may have taken its place since it was listed.
+            return file.read(_MOST)
     except (OSError, ValueError):  # Gone, or not to be read; the latter: no name of a file.
         return None

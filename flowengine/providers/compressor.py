@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from flowengine.catalogue import Catalogue, catalogue
 from flowengine.context import Fragment
-from flowengine.llm.detect import detect
+from flowengine.llm.choosing import check_name
 from flowengine.llm.model import Model
 from flowengine.llm.named import PROCESS_MODELS, Models
 from flowengine.llm.tokens import count_tokens
@@ -80,7 +80,7 @@ class ContextCompressorProvider(ContextProvider):
         self.timeout = 30.0 if model is None else 30.0 + _PATIENCE
         self._model = model
         if isinstance(model, str):
-            detect(model, environ={})  # An unknown vendor is told at once.
+            check_name(model)
         self._remembered = _Remembered()
         if locale is not None:
             catalogue(locale)

@@ -19,12 +19,17 @@ __all__ = ["ConversationHistoryProvider", "entry_of"]
 
 
 def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What is remembered of an interaction, as a JSON value; None where it failed, and so nothing was answered."""
+    """What is remembered of an interaction, as a JSON value; None where there is nothing to remember.
+
+    That is one that failed, since nothing was answered, and one without a question, unless the application says it.
+    """
     if not interaction.get("success", True):
         return None
     metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
     entry = {name: str(interaction.get(name) or "") for name in ("user_input", "result", "timestamp")}
-    return entry | {"role": "system"} if metadata.get("role") == "system" else entry
+    if metadata.get("role") == "system":
+        return entry | {"role": "system"}
+    return entry if entry["user_input"].strip() else None
 
 
 class ConversationHistoryProvider(ContextProvider):

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import RunError
+from flowengine.flow_paths import open_regular
 from flowengine.llm.tokens import estimate_tokens
 from flowengine.providers.code_files import CodeTree, Stamp
 from flowengine.providers.code_text import lines_of
@@ -90,7 +92,7 @@ class DocumentSource:
 
 
 def _of_json_lines(path: Path) -> Iterator[Document]:
-    with path.open(encoding="utf-8") as lines:
+    with TextIOWrapper(open_regular(path), encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 yield _of_json(line, number, f"{path.name}, line {number}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from flowengine.context import Fragment
+from flowengine.flow_paths import open_regular
 from flowengine.providers.chain import LONGEST
 from flowengine.providers.paths import MissingFileError, located
 from flowengine.providers.provider import ContextProvider, joined
@@ -83,7 +84,7 @@ class FixedFileProvider(ContextProvider):
             seen = (found.st_mtime_ns, found.st_size, found.st_ino)
             if known is not None and known.seen == seen:
                 return known
-            with open(self._path, "rb") as file:
+            with open_regular(self._path) as file:
                 content = file.read(_MOST)
         except OSError as error:
             raise MissingFileError(

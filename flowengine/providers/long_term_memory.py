@@ -22,16 +22,24 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from flowengine.catalogue import catalogue
 from flowengine.context import Fragment
 from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.llm.tokens import count_tokens
 from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.items import MemoryItem
+from flowengine.memory.items import MemoryItem, Recalled
 from flowengine.memory.scopes import MemoryScope, parse_thread_scope_id
 from flowengine.memory.shorten import shortened
 from flowengine.memory.sqlite_items import SQLiteMemoryItems
 from flowengine.providers.parameters import ParameterError
-from flowengine.providers.paths import located
+from flowengine.providers.paths import located_store
 from flowengine.providers.provider import ContextProvider, at_once
 
 __all__ = ["LongTermMemoryProvider", "LongTermMemorySettings", "memory_source"]
+
+
+DEFAULT_STORE: Final = ".flowengine/memory.db"
+_AS_NEAR: Final = 0.8
+"""Share of the best score from which on an item counts as about as near, where none reaches the threshold."""
+_WITH_NEIGHBOURS: Final = 5
+"""Items, the nearest ones, whose neighbours enter too."""
 
 
 class LongTermMemorySettings(BaseModel):
@@ -39,12 +47,19 @@ class LongTermMemorySettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: str = Field(".flowengine/memory.db", min_length=1, description="The SQLite file that holds the memory")
+    store: str = Field(DEFAULT_STORE, min_length=1, description="The SQLite file that holds the memory")
     scope: MemoryScope = Field(MemoryScope.WORKSPACE, description="Whose it is: workspace, channel or thread")
     scope_id: str = Field("default", min_length=1, description="Which one; of a thread `channel:ts`")
-    limit: int = Field(5, ge=1, le=1000, description="Interactions that enter a prompt at most")
-    threshold: float = Field(0.4, ge=0, le=1, description="How near they must be to the query, 0.0–1.0")
+    limit: int = Field(20, ge=1, le=1000, description="Interactions that enter a prompt at most")
+    threshold: float = Field(
+        0.4,
+        ge=0,
+        le=1,
+        description="How near they must be to the query, 0.0–1.0; where none is, the nearest ones enter",
+    )
     max_tokens: int = Field(400, ge=1, description="Tokens of one interaction; a longer one is shortened")
+    budget: int = Field(2000, ge=1, description="Tokens of all of them; the nearest one enters in any case")
+    neighbours: bool = Field(True, description="Whether what was said right before and after enters too, where it fits")
 
 
 class LongTermMemoryProvider(ContextProvider):
@@ -58,15 +73,18 @@ class LongTermMemoryProvider(ContextProvider):
 
     def __init__(
         self,
-        store: str | os.PathLike[str] = ".flowengine/memory.db",
+        store: str | os.PathLike[str] = DEFAULT_STORE,
         scope: str = "workspace",
         scope_id: str = "default",
-        limit: int = 5,
+        limit: int = 20,
         threshold: float = 0.4,
         max_tokens: int = 400,
+        budget: int = 2000,
+        neighbours: bool = True,
     ) -> None:
         given = {"scope": scope, "scope_id": scope_id, "limit": limit, "threshold": threshold, "max_tokens": max_tokens}
-        self._settings = _checked({**given, "store": os.fspath(store)})
+        more = {"budget": budget, "neighbours": neighbours, "store": os.fspath(store)}
+        self._settings = _checked({**given, **more})
         self._items = SQLiteMemoryItems(MemoryDatabase(self._settings.store))
         self._held: list[MemoryItem] | None = None
         """What is not kept yet; None where everything is kept at once."""
@@ -91,7 +109,7 @@ class LongTermMemoryProvider(ContextProvider):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
         settings = _checked(config)
-        given: dict[str, Any] = {**dict(settings), "store": located(settings.store, root, parameter="store")}
+        given: dict[str, Any] = {**dict(settings), "store": _place(settings.store, root)}
         return cls(**given)
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
@@ -101,14 +119,27 @@ class LongTermMemoryProvider(ContextProvider):
             settings.scope_id,
             query,
             limit=settings.limit,
-            threshold=settings.threshold,
             also=held,
         )
-        locale = kwargs.get("locale", "en")
-        return [
-            Fragment(self._shown(each.item, locale), self.provider_name, priority=-rank, label=_day(each.item))
-            for rank, each in enumerate(found)
-        ]
+        near = [each.item for each in found if each.score >= _least(found, settings.threshold)]
+        if settings.neighbours:
+            near = list({each.id: each for each in [*near, *await self._neighbours(near[:_WITH_NEIGHBOURS])]}.values())
+        return self._within_budget(near[: settings.limit], kwargs.get("locale", "en"))
+
+    async def _neighbours(self, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+        """An answer often stands beside the words that a question shares."""
+        return [each for item in items if item.subject is None for each in await self._items.around(item)]
+
+    def _within_budget(self, items: Sequence[MemoryItem], locale: str) -> list[Fragment]:
+        fragments: list[Fragment] = []
+        left = self._settings.budget
+        for rank, item in enumerate(items):
+            text = self._shown(item, locale)
+            tokens = count_tokens(text)
+            if tokens <= left or not fragments:
+                fragments.append(Fragment(text, self.provider_name, tokens, priority=-rank, label=_day(item)))
+                left -= tokens
+        return fragments
 
     async def update(self, interaction: Mapping[str, Any]) -> None:
         """Remember an interaction; one that failed is none."""
@@ -178,6 +209,19 @@ class LongTermMemoryProvider(ContextProvider):
         return f"{_day(item)}\n{kept}"
 
 
+def _least(found: Sequence[Recalled], threshold: float) -> float:
+    """The least score that counts: the threshold, or where nothing reaches it most of the best one's."""
+    best = found[0].score if found else 0.0
+    return threshold if best >= threshold else best * _AS_NEAR
+
+
+def _place(store: str, root: Path | None) -> Path:
+    """Where a memory is. The place that it has where nobody names one is hidden, and flows may name it all the same."""
+    if root is not None and store == DEFAULT_STORE:
+        return root / store
+    return located_store(store, root, parameter="store")
+
+
 def memory_source(config: Mapping[str, Any], root: Path | None) -> ContextProvider:
     """The source of an agent's `memory: {store, scope, scope_id, limit, threshold, max_tokens}`.
 
@@ -193,6 +237,8 @@ _TYPES: Final = {
     "limit": "integer",
     "threshold": "number",
     "max_tokens": "integer",
+    "budget": "integer",
+    "neighbours": "boolean",
 }
 
 

@@ -1,13 +1,15 @@
-"""Files and folders that a provider's configuration names: found, and kept below their root."""
+"""Files, folders and stores that a provider's configuration names: found, and judged where a flow names them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+from flowengine.flow_paths import RefusedPathError, resolve_path, resolve_store
 from flowengine.providers.parameters import ParameterError
 
-__all__ = ["MissingFileError", "OutsideError", "located"]
+__all__ = ["MissingFileError", "OutsideError", "located", "located_store"]
 
 
 class MissingFileError(ParameterError):
@@ -15,23 +17,36 @@ class MissingFileError(ParameterError):
 
 
 class OutsideError(ParameterError):
-    """A path that leaves its root."""
+    """A path that a flow may not name, such as one that leaves its root."""
 
 
 def located(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
     """The absolute form of a path; `root` None: relative to the current folder, and any path goes.
 
-    Links are followed before it is judged: one that leads out of the root is outside.
+    Links are followed before it is judged (`flowengine.flow_paths`): one that leads out of the root is outside.
 
     >>> located("../secrets.txt", Path("/srv/flows"), parameter="file_path")
     Traceback (most recent call last):
     ...
-    flowengine.providers.paths.OutsideError: the path '../secrets.txt' leaves the folder /srv/flows
+    flowengine.providers.paths.OutsideError: the path '../secrets.txt' leaves the project's root /srv/flows
     """
+    return _judged(resolve_path, path, root, parameter)
+
+
+def located_store(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
+    """As `located`, of a file that is made and written to."""
+    return _judged(resolve_store, path, root, parameter)
+
+
+def _judged(
+    resolve: Callable[[str | os.PathLike[str], Path], Path],
+    path: str | os.PathLike[str],
+    root: Path | None,
+    parameter: str,
+) -> Path:
     if root is None:
         return Path(path).expanduser().absolute()
-    top = root.resolve()
-    found = (top / path).resolve()
-    if not found.is_relative_to(top):
-        raise OutsideError(f"the path '{path}' leaves the folder {top}", parameter)
-    return found
+    try:
+        return resolve(path, root)
+    except RefusedPathError as error:
+        raise OutsideError(str(error), parameter) from None

@@ -12,9 +12,8 @@ from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
-from anyio import to_thread
-
 from flowengine.context import Fragment
+from flowengine.foreign import call_in_thread
 from flowengine.llm.named import Models
 from flowengine.providers.parameters import schema_of_constructor
 
@@ -44,9 +43,7 @@ async def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> A
     if getattr(method, _AT_ONCE, False):
         return method(*arguments, **named)
     call = partial(method, *arguments, **named)
-    # In a tuple, because trio refuses a thread's result that is something to wait for.
-    (value,) = await to_thread.run_sync(lambda: (call(),), abandon_on_cancel=True)
-    return await settled(value)
+    return await settled(await call_in_thread(call))
 
 
 def joined(fragments: Iterable[Fragment]) -> str:

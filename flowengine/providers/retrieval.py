@@ -18,7 +18,7 @@ from flowengine.llm.slots import Slots
 from flowengine.providers.documents import DocumentSource
 from flowengine.providers.embedding import NamedEmbedder
 from flowengine.providers.parameters import ParameterError
-from flowengine.providers.paths import MissingFileError, located
+from flowengine.providers.paths import MissingFileError, located, located_store
 from flowengine.providers.provider import ContextProvider
 from flowengine.retrieval.registry import open_retriever
 from flowengine.retrieval.retriever import Embedder, Hit, Retriever, SourcedRetriever
@@ -120,12 +120,12 @@ class RetrievalProvider(ContextProvider):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
         given = dict(config)
-        for name in ("documents", "store"):
+        for name, locate in (("documents", located), ("store", located_store)):
             if given.get(name) is not None:
-                given[name] = located(given[name], root, parameter=name)
+                given[name] = locate(given[name], root, parameter=name)
         settings: Mapping[str, Any] = given.get("settings") or {}
         if "path" in settings:
-            given["settings"] = {**settings, "path": located(str(settings["path"]), root, parameter="settings")}
+            given["settings"] = {**settings, "path": located_store(str(settings["path"]), root, parameter="settings")}
         return cls(**given)
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:

@@ -14,6 +14,7 @@ OURS: Final = {
     "fixed_file": "flowengine.providers.fixed_file:FixedFileProvider",
     "source_code": "flowengine.providers.source_code:SourceCodeProvider",
     "compressor": "flowengine.providers.compressor:ContextCompressorProvider",
+    "cut": "flowengine.providers.cut:CutProvider",
     "filter": "flowengine.providers.filter:ContextFilterProvider",
     "long_term_memory": "flowengine.providers.long_term_memory:LongTermMemoryProvider",
     "retrieval": "flowengine.providers.retrieval:RetrievalProvider",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from flowengine.context import SkipCause
 from flowengine.engine.events import (
@@ -16,13 +16,17 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.errors import InputError, did_you_mean
+from flowengine.nodes.container import file_path
+from flowengine.nodes.past import Definitions, Past
 from flowengine.nodes.plan import Plan
 from flowengine.records import Reused
+from flowengine.runners.run_limits import settings_of
 from flowengine.values import freeze
 
 __all__ = ["forked", "patches_of"]
 
 _LASTING: SkipCause = "condition_false"
+_Ending: TypeAlias = NodeFinished | NodeFailed | NodeSkipped
 
 
 def forked(
@@ -31,15 +35,26 @@ def forked(
     """The first events of the new run: its start, and what every node has left that is not behind `node`.
 
     `state`: shared state as `node` is to find it, key → value (a contribution where the key takes those).
-    What had been paid is not told again: a node whose result is shared has a `Reused` in its place.
+    All of it happens at `at`. What had been paid is not told again: a node whose result is shared has a `Reused` in
+    its place.
     """
     started = events[0]
     assert isinstance(started, RunStarted)  # As the store gives them.
     if started.flow != plan.name:
         raise InputError(f"run {started.run_id} is one of flow '{started.flow}', not of '{plan.name}'")
     _check(plan, node, state)
-    settings = {**started.settings, "forked": started.run_id, "from": node, "set": freeze(dict(state))}
-    shared = [number for number in range(len(plan.graph)) if not _is_behind(plan, node, number)]
+    shared = [plan.graph.ids[number] for number in range(len(plan.graph)) if not _is_behind(plan, node, number)]
+    last = _last_endings(events)
+    past = Past(events)
+    now = Definitions(plan.fingerprints, plan.code)
+    edited = sorted({file_path(each.path) for each in past.results.values() if not each.is_defined_as(now)})
+    settings = {
+        **settings_of(events),
+        "forked": started.run_id,
+        "from": node,
+        "set": freeze(dict(state)),
+        "edited": edited,
+    }
     first: list[Event] = [
         started._replace(
             run_id=run_id,
@@ -51,14 +66,24 @@ def forked(
             source=plan.source,
         )
     ]
-    last = _last_endings(events)
-    for name in (plan.graph.ids[number] for number in shared):
+    for name in shared:
         ending = last.get(name)
         if isinstance(ending, NodeFinished):
-            first += [NodeStarted(name, at), NodeRecorded(name, at, Reused(started.run_id, name)), ending]
+            reused = Reused(started.run_id, name, past.results[name].calls)
+            first += [NodeStarted(name, at), *_inside(name, past, started.run_id, at)]
+            first += [NodeRecorded(name, at, reused), ending._replace(at=at)]
         elif ending is not None:
-            first.append(ending)
+            first.append(ending._replace(at=at))
     return first
+
+
+def _inside(name: str, past: Past, run_id: str, at: float) -> Iterator[Event]:
+    """What the nodes inside a container have left."""
+    for path, (_, result, _, calls) in past.results.items():
+        if path.startswith((f"{name}.", f"{name}[")):
+            yield NodeStarted(path, at)
+            yield NodeRecorded(path, at, Reused(run_id, path, calls))
+            yield NodeFinished(path, at, result)
 
 
 def patches_of(plan: Plan, started: RunStarted) -> Mapping[int, Mapping[str, Any]]:
@@ -80,9 +105,9 @@ def _is_behind(plan: Plan, node: str, number: int) -> bool:
     return number == start or plan.graph.is_ancestor(start, number)
 
 
-def _last_endings(events: Sequence[Event]) -> Mapping[str, Event]:
+def _last_endings(events: Sequence[Event]) -> Mapping[str, _Ending]:
     """Node → how it settled for good, if it did."""
-    found: dict[str, Event] = {}
+    found: dict[str, _Ending] = {}
     for event in events:
         if isinstance(event, NodeStarted):
             found.pop(event.node, None)

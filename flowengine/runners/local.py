@@ -11,35 +11,56 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from math import inf
 from time import time
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 
 from flowengine.context import EMPTY
 from flowengine.engine.clock import run_clock
 from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
+from flowengine.engine.parked import Parked
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
 from flowengine.engine.walk import Walk
-from flowengine.errors import FlowChangedError, JournalError, LimitError, StoreCorruptError
+from flowengine.errors import (
+    DefinitionError,
+    FlowChangedError,
+    JournalError,
+    LimitError,
+    RunBusyError,
+    StoreCorruptError,
+)
+from flowengine.journal.answers import Mail, answers_left
+from flowengine.journal.damage import reading_record
 from flowengine.journal.effects import decided_effects
+from flowengine.journal.labels import check_labels
 from flowengine.journal.parcel import store_run
 from flowengine.ledger import Ledger
 from flowengine.nodes.inputs import checked_inputs
 from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
 from flowengine.run_scope import Fence, RunScope
+from flowengine.runners.failed_items import failed_items, refuse_repeated_deeds
 from flowengine.runners.forking import forked, patches_of
 from flowengine.runners.run import Run
+from flowengine.runners.run_limits import chosen_limits, limits_under, settings_of
 from flowengine.runners.sessions import leave_behind, load_session
+from flowengine.values import freeze
 from flowengine.version import __version__
 
 __all__ = ["beginning", "changed_nodes", "fork", "new_run_id", "read_run", "resume", "start"]
 
 Live: TypeAlias = Callable[[TokenStreamed], None]
 """Hears what agents write while they write it; must not block and must not raise."""
+
+
+class _Refused(NamedTuple):
+    """A node that must not run, which is known before any has."""
+
+    node: str
+    error: DefinitionError
 
 
 def new_run_id() -> str:
@@ -57,27 +78,37 @@ async def start(
     session: str | None = None,
     reuse: str | None = None,
     settings: Mapping[str, Any] = EMPTY,
+    labels: Mapping[str, str] = EMPTY,
     live: Live | None = None,
 ) -> Run:
     """A new run, to its end. A node's failure is told in the `Run`, not raised.
 
     `session`: what earlier runs of that name have left is there, and what this one leaves is kept if it
     succeeds. `reuse`: id of an earlier run of this flow, whose results are taken where they still hold
-    (`nodes.earlier`). `settings` are kept in the journal for whoever resumes the run (model override, concurrency,
-    timeout). `live` hears what agents write while they write it.
+    (`nodes.earlier`). `settings` are kept in the journal for whoever resumes the run (model override, and limits by
+    the names that a flow file gives them); `limits` hold instead of the flow's and of those, and are kept as well. By
+    `labels` it is found again (`journal.labels`). `live` hears what agents write while they write it.
     """
+    under = limits_under(plan.limits, settings)
+    limits = limits or under
     started = beginning(
-        plan, inputs, store, run_id=run_id or new_run_id(), session=session, reuse=reuse, settings=settings
+        plan,
+        inputs,
+        store,
+        run_id=run_id or new_run_id(),
+        session=session,
+        reuse=reuse,
+        settings={**settings, **chosen_limits(limits, under)},
+        labels=labels,
     )
     plan.prepare()
     run_id, kept = started.run_id, started.kept
-    plan = _thrifty(plan, store, run_id, reuse)
+    thrifty = _thrifty(plan, store, run_id, reuse)
     journal = store.create(run_id)
-    walk = Walk(plan.graph, StateStore(plan.state, kept), inputs=started.inputs, env=started.env, run_id=run_id)
-    leave = partial(leave_behind, store, started, walk)
-    return await _drive(
-        plan, walk, journal, [started], limits or plan.limits, leave, partial(store.events, run_id), live
-    )
+    walk = Walk(thrifty.graph, StateStore(plan.state, kept), inputs=started.inputs, env=started.env, run_id=run_id)
+    leave = partial(leave_behind, thrifty, store, started, walk)
+    run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live)
+    return await _taken_up(plan, run, store, limits, live)
 
 
 def beginning(
@@ -89,6 +120,7 @@ def beginning(
     session: str | None = None,
     reuse: str | None = None,
     settings: Mapping[str, Any] = EMPTY,
+    labels: Mapping[str, str] = EMPTY,
 ) -> RunStarted:
     """The first event of a new run, as `start` writes it; a run that has it can be resumed by anybody.
 
@@ -96,6 +128,8 @@ def beginning(
     """
     given = checked_inputs(plan.inputs, inputs)
     kept = load_session(store, session)
+    if labels:
+        settings = {**settings, "labels": freeze(check_labels(labels))}
     if session is not None:
         settings = {**settings, "session": session}
     if reuse is not None:
@@ -127,6 +161,8 @@ async def resume(
     retry_effects: Collection[str] = (),
     assume_done: Collection[str] = (),
     limits: FlowLimits | None = None,
+    settings: Mapping[str, Any] = EMPTY,
+    repeat_failed_items: bool = False,
     live: Live | None = None,
     journal: Journal | None = None,
 ) -> Run:
@@ -135,8 +171,15 @@ async def resume(
     A run that succeeded is read back as it is. Raises `FlowChangedError` where the flow was edited
     since, unless `allow_changed`: then what had finished stays finished, the rest runs as it is now.
 
+    `repeat_failed_items`: items that failed in maps which went on without them run again, also those of a run that
+    succeeded, and with them all that is behind these maps. `RunError` where something with an external effect or a
+    person's answer is behind them, whose node is not in `retry_effects`.
+
     `EffectPendingError` where nobody saw how a call to an external tool ended: the nodes in
     `retry_effects` make theirs again, those in `assume_done` take them as done.
+
+    Its limits are those that it last went on with. `settings` are chosen anew, as for `start`, and `limits` hold
+    instead of all; both are kept in the journal for the next time.
 
     `journal`: the run's, where the caller has become its writer already; it is closed in any case.
     """
@@ -149,22 +192,45 @@ async def resume(
             raise FlowChangedError(
                 f"the flow was edited since run {run_id} started; changed nodes: {', '.join(changed)}", changed
             )
-        if isinstance(events[-1], RunFinished) and events[-1].status == "succeeded":
+        repeats = sorted(failed_items(plan, events)) if repeat_failed_items else ()
+        if isinstance(events[-1], RunFinished) and events[-1].status == "succeeded" and not repeats:
             await journal.close()
             return read_run(plan, events)
         plan.prepare()
-        plan = _thrifty(plan, store, run_id, started.settings.get("reuse"))
-        walk = _walked(plan, started, events)
-        decided = decided_effects(run_id, walk.attempts, retry=retry_effects, done=assume_done)
+        thrifty = _thrifty(plan, store, run_id, started.settings.get("reuse"))
+        repeated: Collection[str] = ()
+        if repeats:
+            repeated = refuse_repeated_deeds(plan, events, repeats, retry_effects)
+        walk = _walked(thrifty, started, [*events, RunResumed(time(), repeats=repeats)] if repeats else events)
+        retry = [each for each in retry_effects if each not in repeated]
+        decided = decided_effects(run_id, walk.attempts, retry=retry, done=assume_done)
     except BaseException:
         await journal.close()
         raise
-    for node, decision in decided:
-        walk.attempts.add(node, decision)
-    resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY)
-    first = [resumed, *(NodeRecorded(node, time(), decision) for node, decision in decided)]
-    leave = partial(leave_behind, store, started, walk)
-    return await _drive(plan, walk, journal, first, limits or plan.limits, leave, partial(store.events, run_id), live)
+    records = [*decided, *answers_left(store, run_id, events).items()]
+    for node, record in records:
+        walk.attempts.add(node, record)
+    code = EMPTY if plan.code == _last_code(events) else plan.code
+    before = settings_of(events)
+    under = limits_under(plan.limits, {**before, **settings})
+    limits = limits or under
+    anew = {**settings, **chosen_limits(limits, under)}
+    anew = {name: value for name, value in anew.items() if name not in before or before[name] != value}
+    resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
+    first = [resumed, *(NodeRecorded(node, time(), record) for node, record in records)]
+    leave = partial(leave_behind, thrifty, store, started, walk)
+    run = await _drive(thrifty, walk, journal, first, limits, leave, store, live)
+    return await _taken_up(plan, run, store, limits, live)
+
+
+async def _taken_up(plan: Plan, run: Run, store: JournalStore, limits: FlowLimits, live: Live | None) -> Run:
+    """The run, or what becomes of it where it was answered while it was being put aside."""
+    if run.status != "waiting" or not answers_left(store, run.id, run.events):
+        return run
+    try:
+        return await resume(plan, run.id, store, allow_changed=True, limits=limits, live=live)
+    except RunBusyError:  # Whoever answered goes on with it.
+        return run
 
 
 async def fork(
@@ -176,17 +242,18 @@ async def fork(
     state: Mapping[str, Any] = EMPTY,
     new_id: str | None = None,
     limits: FlowLimits | None = None,
+    settings: Mapping[str, Any] = EMPTY,
     live: Live | None = None,
 ) -> Run:
     """A new run that shares the past of an earlier one and begins at `node`: what is not behind it keeps its result.
 
-    `state`: key → value, as `node` is to find it. The earlier run stays as it is. `InputError` for an unknown
-    node or key, and for a run of another flow.
+    `state`: key → value, as `node` is to find it. The earlier run stays as it is; what was chosen for it holds for the
+    new one, unless chosen anew (see `resume`). `InputError` for an unknown node or key, and for a run of another flow.
     """
     new_id = new_id or new_run_id()
     first = forked(plan, store.events(run_id), new_id, node, state, time())
     await store_run(store, first, new_id)
-    return await resume(plan, new_id, store, limits=limits, live=live)
+    return await resume(plan, new_id, store, limits=limits, settings=settings, live=live)
 
 
 def _thrifty(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) -> Plan:
@@ -203,7 +270,8 @@ def read_run(plan: Plan, events: Sequence[Event]) -> Run:
     started = _first("", events)
     last = events[-1]
     finished = last if isinstance(last, RunFinished) else RunFinished(last.at, "running")
-    return Run(started.run_id, _walked(plan, started, events), finished, lambda: events)
+    limits = limits_under(plan.limits, settings_of(events))
+    return Run(started.run_id, _walked(plan, started, events), finished, lambda: events, limits)
 
 
 def changed_nodes(plan: Plan, events: Sequence[Event]) -> list[str]:
@@ -216,6 +284,12 @@ def changed_nodes(plan: Plan, events: Sequence[Event]) -> list[str]:
     return [name for name in dict.fromkeys([*now, *known]) if now.get(name) != known.get(name)]
 
 
+def _last_code(events: Sequence[Event]) -> Mapping[str, str]:
+    """Of the functions that nodes called when the run last went on."""
+    told = [each.code for each in events if isinstance(each, RunStarted | RunResumed)]
+    return next((code for code in reversed(told) if code), EMPTY)
+
+
 def _first(run_id: str, events: Sequence[Event]) -> RunStarted:
     if not events or not isinstance(events[0], RunStarted):
         raise StoreCorruptError(f"run {run_id}: the journal does not begin with its start")
@@ -223,15 +297,16 @@ def _first(run_id: str, events: Sequence[Event]) -> RunStarted:
 
 
 def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
-    return Walk(
-        plan.graph,
-        StateStore(plan.state, started.kept),
-        inputs=started.inputs,
-        env=started.env,
-        run_id=started.run_id,
-        history=History(events),
-        patches=patches_of(plan, started),
-    )
+    with reading_record(started.run_id):
+        return Walk(
+            plan.graph,
+            StateStore(plan.state, started.kept),
+            inputs=started.inputs,
+            env=started.env,
+            run_id=started.run_id,
+            history=History(events),
+            patches=patches_of(plan, started),
+        )
 
 
 async def _drive(
@@ -241,7 +316,7 @@ async def _drive(
     first: Sequence[Event],
     limits: FlowLimits,
     leave: Callable[[Fence | None], Awaitable[None]],
-    read: Callable[[], Sequence[Event]],
+    store: JournalStore,
     live: Live | None = None,
 ) -> Run:
     """Journal the first events, run, journal the last one; the journal is closed whatever happens.
@@ -249,18 +324,23 @@ async def _drive(
     A run that succeeds leaves what it leaves before that is on record: if it is interrupted meanwhile, it is resumed,
     and leaves it again, of which nothing is kept twice.
     """
+    run_id = walk.run_id or ""
     fence: Fence | None = getattr(journal, "fence", None)  # Only where others can take the run over.
-    clock = run_clock()
+    clock, mail = run_clock(), Mail(store, run_id)
     try:
         await _committed(journal, *first)  # From here on the run can be found and resumed.
-        limit: LimitError | None = None
+        stop: LimitError | _Refused | None = None
         with anyio.move_on_after(inf if limits.timeout is None else limits.timeout) as scope:
-            limit = await _schedule(plan, walk, journal, limits, live, clock, fence)
+            with mail:
+                stop = await _schedule(plan, walk, journal, limits, live, clock, fence, mail)
         if scope.cancelled_caught:
-            limit = LimitError(
-                f"the run took longer than its limit of {limits.timeout:g} s", part="", on_limit=limits.on_limit
+            stop = LimitError(
+                f"the run took longer than its limit of {limits.timeout:g} s",
+                part="",
+                on_limit=limits.on_limit,
+                limit="timeout",
             )
-        finished = _finish(plan, walk, limit, clock())
+        finished = _finish(plan, walk, stop, clock())
         if finished.status == "succeeded":
             await leave(fence)
         await _committed(journal, finished)
@@ -274,7 +354,9 @@ async def _drive(
             await _close_quietly(journal)
         raise
     await journal.close()
-    return Run(walk.run_id or "", walk, finished, read)
+    if finished.status in ("succeeded", "partial"):
+        mail.forget()
+    return Run(run_id, walk, finished, partial(store.events, run_id), limits)
 
 
 async def _committed(journal: Journal, *events: Event) -> None:
@@ -293,9 +375,13 @@ async def _schedule(
     live: Live | None,
     clock: Callable[[], float],
     fence: Fence | None,
-) -> LimitError | None:
-    """Run what can run; the limit that ended it early, where that is no failure."""
-    async with RunScope(fence) as scope:
+    mail: Mail,
+) -> LimitError | _Refused | None:
+    """Run what can run; the limit that ended it early, or what kept it from beginning."""
+    async with RunScope(fence, limits.concurrency) as scope:
+        refused = await _check_servers(plan, walk, scope)
+        if refused is not None:
+            return refused
         scheduler = Scheduler(
             walk,
             plan.nodes,
@@ -306,9 +392,22 @@ async def _schedule(
             scope=scope,
             ledger=_ledger(walk, limits),
             clock=clock,
+            parked=Parked(mail, journal, walk.history, clock, scope.start_soon),
         )
         await scheduler.run()
     return scheduler.limited
+
+
+async def _check_servers(plan: Plan, walk: Walk, scope: RunScope) -> _Refused | None:
+    """The first node that is still to run and whose servers do not go with its definition."""
+    for path, node in plan.server_checks:
+        number = walk.graph.index.get(path.partition(".")[0])
+        if number is None or walk.status_of(number) in ("pending", "running", "cancelled", "failed"):
+            try:
+                await node.check_servers(path, scope)
+            except DefinitionError as error:
+                return _Refused(path, error)
+    return None
 
 
 def _ledger(walk: Walk, limits: FlowLimits) -> Ledger | None:
@@ -326,7 +425,10 @@ async def _close_quietly(journal: Journal) -> None:
         return
 
 
-def _finish(plan: Plan, walk: Walk, limit: LimitError | None, at: float) -> RunFinished:
+def _finish(plan: Plan, walk: Walk, stop: LimitError | _Refused | None, at: float) -> RunFinished:
+    if isinstance(stop, _Refused):
+        return RunFinished(at, "failed", None, error_info(stop.error), stop.node)
+    limit = stop
     failure = walk.failure()
     if failure is not None:
         node, error = failure

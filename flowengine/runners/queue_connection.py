@@ -18,6 +18,7 @@ import psycopg
 from procrastinate import PsycopgConnector
 from procrastinate.connector import Notify
 from procrastinate.exceptions import ConnectorException
+from psycopg_pool import AsyncConnectionPool
 
 __all__ = ["PatientConnector"]
 
@@ -25,15 +26,22 @@ T = TypeVar("T")
 
 _FIRST: Final = 0.2
 _LONGEST: Final = 2.0
-_POOL: Final[dict[str, Any]] = {"timeout": 5.0, "reconnect_timeout": 5.0}
-"""Seconds after which the pool stops trying, so that whoever waits for it decides when the next try is."""
+_POOL: Final[dict[str, Any]] = {"timeout": 5.0, "reconnect_timeout": 5.0, "max_idle": 10.0}
+"""Seconds after which the pool stops trying, so that whoever waits for it decides when the next try is; and after
+which it closes a connection that is not needed."""
+
+
+def _unchecked_pool(**options: Any) -> AsyncConnectionPool:
+    """A pool that does not ask the server before each use whether it is there: who finds it gone tries again."""
+    options["check"] = None
+    return AsyncConnectionPool(**options)
 
 
 class PatientConnector(PsycopgConnector):
     """What is asked of the server is asked again when the connection broke, until `stop_waiting`."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**(_POOL | options))  # pyright: ignore[reportUnknownMemberType] # the library's own
+        super().__init__(pool_factory=_unchecked_pool, **(_POOL | options))  # pyright: ignore[reportUnknownMemberType] # the library's own
         self._end = inf
 
     def stop_waiting(self, after: float) -> None:

@@ -8,14 +8,12 @@ since many runs are of one flow; what a run says beside its flow makes it anothe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
 from flowengine.engine.events import Event, NodeFinished, RunStarted
 from flowengine.errors import DefinitionError, FlowError
 from flowengine.llm.rate import Limiters
-from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.plan import Plan
 from flowengine.runners.local import changed_nodes
 from flowengine.runners.queue import PYTHON
@@ -25,7 +23,7 @@ from flowengine.spec.carried import place_of
 from flowengine.spec.project import find_project
 from flowengine.version import __version__
 
-__all__ = ["LackingError", "Plans", "check_versions", "limits_of"]
+__all__ = ["LackingError", "Plans", "check_versions"]
 
 _MOST: Final = 64
 _AGE: Final = 30.0
@@ -109,12 +107,6 @@ def check_versions(plan: Plan, events: Sequence[Event]) -> None:
     if others:
         names = ", ".join(f"'{each}'" for each in others[:5])
         raise LackingError(f"the functions that {names} called when the run was submitted: others are here")
-
-
-def limits_of(plan: Plan, started: RunStarted) -> FlowLimits:
-    """The flow's own, with those that were given when it was submitted in their place."""
-    given = {name: started.settings[name] for name in ("concurrency", "timeout") if name in started.settings}
-    return replace(plan.limits, **given)
 
 
 def _told(error: DefinitionError, started: RunStarted) -> str:

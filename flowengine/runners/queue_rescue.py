@@ -22,7 +22,9 @@ from procrastinate.exceptions import AlreadyEnqueued
 from procrastinate.jobs import Job, JobDeferrer, Status
 
 from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres_schema import VERSION
 from flowengine.runners.queue import close_run
+from flowengine.runners.queue_jobs import before_new
 
 __all__ = ["WORKER", "Rescue"]
 
@@ -30,6 +32,19 @@ WORKER: Final = "worker"
 """The role in which workers write runs: no other writer's run is taken away."""
 _MISSED: Final = 3
 """Looks that were left out mean that we were away ourselves."""
+
+
+_SIGN: Final = """
+    WITH sign AS (UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %(worker)s)
+    SELECT version.number AS version, job.id, coalesce(job.worker_id = %(worker)s, false) AS is_ours
+    FROM flowengine.version AS version LEFT JOIN (
+        procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
+    ) ON job.status = 'doing' AND job.queue_name = %(queue)s AND (
+        job.worker_id = %(worker)s OR worker.id IS NULL
+        OR worker.last_heartbeat < now() - make_interval(secs => %(stalled)s)
+    )
+"""
+"""That a worker lives; with it the store's version, the jobs that it has, and those of workers that are silent."""
 
 
 class Rescue:
@@ -50,10 +65,13 @@ class Rescue:
         """Jobs that are said to be ours and are not, and since when."""
 
     async def look(self, worker: int | None = None, in_hand: Collection[int] = ()) -> list[str]:
-        """Give the runs of dead workers to others, but for those that somebody wants to stop; which they were.
+        """Show that the worker lives, and give the runs of dead workers to others, but for those that somebody wants to
+        stop; which they were.
 
         `worker`: the one that looks, and the jobs that it has: what it was given and does not know of is lost.
+        `StoreVersionError` where a newer FlowEngine has the store by now.
         """
+        is_due = await self._ask(worker, in_hand)
         now = monotonic()
         if now - self._looked > _MISSED * self._pause + self._stalled / 2:
             self._not_before = now + self._settled
@@ -61,7 +79,7 @@ class Rescue:
             self._looked = now
             return []
         rescued: list[str] = []
-        lost = await self._lost(worker, in_hand)
+        lost: Sequence[Job] = await self._lost(worker, in_hand) if is_due else []
         if lost and await anyio.to_thread.run_sync(self._store.is_settled, self._settled):
             runs = [_run_of(job) for job in lost]
             held = await anyio.to_thread.run_sync(self._store.held, WORKER, runs)
@@ -74,6 +92,19 @@ class Rescue:
                     rescued.append(_run_of(job))
         self._looked = monotonic()
         return rescued
+
+    async def _ask(self, worker: int | None, in_hand: Collection[int]) -> bool:
+        """One statement says that the worker lives, and whether there may be jobs that are lost."""
+        found = await self._app.connector.execute_query_all_async(
+            _SIGN, worker=worker, queue=self._queue, stalled=self._stalled
+        )
+        if found[0]["version"] != VERSION:
+            await anyio.to_thread.run_sync(self._store.check_version)
+        ours = {row["id"] for row in found if row["is_ours"]}
+        if ours <= set(in_hand):
+            self._unaccounted = {}
+            return any(row["id"] is not None and not row["is_ours"] for row in found)
+        return True
 
     async def _lost(self, worker: int | None, in_hand: Collection[int], silent: float | None = None) -> Sequence[Job]:
         """Jobs of workers that are silent for so long; and those that are said to be ours and are not."""
@@ -99,7 +130,7 @@ class Rescue:
             await anyio.to_thread.run_sync(self._store.take_from, run_id, epoch)
         if job.id in stopped:
             await close_run(self._store, run_id)
-            await manager.finish_job(job, Status.ABORTED, delete_job=False)
+            await manager.finish_job(job, Status.ABORTED, delete_job=True)
         else:
             await manager.finish_job(job, Status.FAILED, delete_job=True)
 
@@ -107,7 +138,7 @@ class Rescue:
         return self._app.configure_task(
             job.task_name,
             queue=job.queue,
-            priority=job.priority,
+            priority=before_new(job.priority),
             lock=job.lock,
             queueing_lock=job.queueing_lock,
             task_kwargs=job.task_kwargs,

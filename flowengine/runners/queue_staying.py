@@ -1,7 +1,8 @@
-"""A worker of the queue's library that stays: begun anew when it ended by itself, told to stop by signals.
+"""A worker of the queue's library that stays: begun anew when it ended by itself, stopped by signals, or because the
+store is a newer FlowEngine's.
 
-Beside it, it is looked for the runs of workers that died. It knows no runs, and what a job does is the library's
-and the tasks' concern.
+Beside it go its signs of life, and the looks for runs of workers that died and for runs without a job. It knows no
+runs, and what a job does is the library's and the tasks' concern.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from procrastinate import App
 from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker
 
-from flowengine.errors import FlowEngineError
+from flowengine.errors import FlowEngineError, StoreVersionError
+from flowengine.runners.notices import Notice, Tell
+from flowengine.runners.queue_orphans import Orphans
+from flowengine.runners.queue_presence import Presence
 from flowengine.runners.queue_rescue import Rescue
+from flowengine.runners.queue_vitals import Vitals
 
-__all__ = ["Staying"]
+__all__ = ["Ending", "Staying"]
 
 _FIRST: Final = 1.0
 _LONGEST: Final = 30.0
@@ -29,44 +34,72 @@ _STABLE: Final = 60.0
 """Seconds after which what was wrong before is forgotten."""
 
 
+class Ending:
+    """Whether a worker is to stop, and why where nobody told it to."""
+
+    def __init__(self) -> None:
+        self.begins = anyio.Event()
+        self.error: StoreVersionError | None = None
+
+    def refuse(self, error: StoreVersionError) -> None:
+        """The worker cannot go on with this store."""
+        self.error = self.error or error
+        self.begins.set()
+
+
 class Staying:
-    """`run` returns when a signal came and what was begun has ended, or when the library's worker has no more to do."""
+    """`run` returns when a signal came and what was begun has ended, or when the library's worker has no more to do.
+
+    Where the worker has to stop by itself, it raises why in the end.
+    """
 
     def __init__(
         self,
         app: App,
         rescue: Rescue,
+        orphans: Orphans,
+        presence: Presence,
         *,
         pause: float,
+        orphans_pause: float,
         in_hand: Collection[int],
-        tell: Callable[[str], None],
+        tell: Tell,
+        vitals: Vitals,
+        ending: Ending,
         options: dict[str, Any],
     ) -> None:
-        self._app, self._rescue, self._pause, self._in_hand = app, rescue, pause, in_hand
-        self._tell, self._options = tell, options
+        """Seconds between two signs of life (`pause`), and between two looks for runs without a job."""
+        self._app, self._rescue, self._orphans, self._presence = app, rescue, orphans, presence
+        self._in_hand = in_hand
+        self._pause, self._orphans_pause = pause, orphans_pause
+        self._tell, self._options, self._vitals = tell, options, vitals
         self._worker: Worker | None = None
-        self._stopped = anyio.Event()
+        self._ending = ending
 
     async def run(self, when_stopped: Callable[[], Awaitable[None]]) -> None:
-        """`when_stopped` is called when a signal came, beside what ends then."""
+        """`when_stopped` is called when the worker is to stop, beside what ends then."""
         async with anyio.create_task_group() as beside:
             if threading.current_thread() is threading.main_thread():
-                beside.start_soon(self._obey, when_stopped)
-            beside.start_soon(self._look_again_and_again)
+                beside.start_soon(self._await_signal)
+            beside.start_soon(self._obey, when_stopped)
+            beside.start_soon(self._again_and_again, self._pause, self._show_life)
+            beside.start_soon(self._again_and_again, self._orphans_pause, self._look_for_orphans)
             await self._work_again_and_again()
             beside.cancel_scope.cancel()
+        if self._ending.error is not None:
+            raise self._ending.error
 
     async def _work_again_and_again(self) -> None:
         pause = _FIRST
-        while not self._stopped.is_set():
+        while not self._ending.begins.is_set():
             begun = monotonic()
             why = await self._work()
             if why is None:
                 return
             pause = _FIRST if monotonic() - begun > _STABLE else min(2 * pause, _LONGEST)
-            self._tell(f"the queue was lost, working on in {pause:.0f} s: {why}")
+            self._tell(Notice(f"the queue was lost, working on in {pause:.0f} s: {why}", "queue_lost"))
             with anyio.move_on_after(pause):
-                await self._stopped.wait()
+                await self._ending.begins.wait()
 
     async def _work(self) -> str | None:
         """Work until the library's worker ends; why it did so without being told to."""
@@ -77,28 +110,42 @@ class Staying:
             return " ".join(str(error.__cause__ or error).split())
         finally:
             self._worker = None
-        return None if self._stopped.is_set() or not self._options["wait"] else "a part of it ended"
+        return None if self._ending.begins.is_set() or not self._options["wait"] else "a part of it ended"
 
-    async def _look_again_and_again(self) -> None:
+    async def _again_and_again(self, pause: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await anyio.sleep(self._pause * random.uniform(0.7, 1.3))  # Not in step with other workers.
-            worker = self._worker.worker_id if self._worker else None
+            await anyio.sleep(pause * random.uniform(0.7, 1.3))  # Not in step with other workers.
             try:
-                if worker is not None:  # The library's worker sends none any more while its last jobs end.
-                    await self._app.job_manager.update_heartbeat(worker)
-                rescued = await self._rescue.look(worker, self._in_hand)
+                await work()
+            except StoreVersionError as error:
+                self._ending.refuse(error)
             except (ConnectorException, FlowEngineError) as error:
-                self._tell(f"runs of dead workers cannot be looked for: {error}")
-                continue
-            for run_id in rescued:
-                self._tell(f"run {run_id} was left by a worker that is gone")
+                self._tell(Notice(f"runs of dead workers cannot be looked for: {error}", "look_failed"))
 
-    async def _obey(self, when_stopped: Callable[[], Awaitable[None]]) -> None:
+    async def _show_life(self) -> None:
+        """Also while the last jobs end, when the library's worker shows none any more."""
+        worker = self._worker.worker_id if self._worker else None
+        await self._presence.announce(worker)
+        for run_id in await self._rescue.look(worker, self._in_hand):
+            self._tell(Notice(f"run {run_id} was left by a worker that is gone", "rescued", run_id))
+        if worker is not None:
+            self._vitals.signed = monotonic()
+
+    async def _look_for_orphans(self) -> None:
+        for run_id in await self._orphans.look():
+            self._tell(Notice(f"run {run_id} had no job, and is put back into its queue", "requeued", run_id))
+        self._vitals.orphans = self._orphans.count
+
+    async def _await_signal(self) -> None:
         """The first signal stops the worker; the next ones do what they do to any process."""
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 break
-        self._stopped.set()
+        self._ending.begins.set()
+
+    async def _obey(self, when_stopped: Callable[[], Awaitable[None]]) -> None:
+        await self._ending.begins.wait()
+        self._vitals.is_stopping = True
         if self._worker is not None:
             self._worker.stop()
         await when_stopped()

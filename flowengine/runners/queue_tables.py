@@ -1,7 +1,8 @@
 """The queue's tables: procrastinate's own, in the schema `flowengine_queue` of the store's database.
 
 They are made by whoever comes first, with the library's script, and brought up to a newer library with its own
-migrations, in order, in one transaction. A table of ours beside them says which was the last. While workers of the
+migrations, in order, in one transaction. A table of ours beside them says which was the last, and another who the
+workers are. While workers of the
 older library are alive nothing is changed: a migration may take away what they use.
 """
 
@@ -26,6 +27,13 @@ _LOCK: Final = 0x464C4F58
 """One process at a time makes the tables."""
 _ALIVE: Final = 60
 """Seconds since the last heartbeat of a worker that may still work."""
+_WORKERS: Final = """
+    CREATE TABLE flowengine_worker (
+        id BIGINT PRIMARY KEY, host TEXT NOT NULL, process BIGINT NOT NULL, version TEXT NOT NULL, queue TEXT NOT NULL,
+        concurrency INTEGER NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now()
+    )
+"""
+"""Who the library's workers are, by its id; a table that a worker of an older FlowEngine does without."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -50,6 +58,8 @@ def make_tables(store: PostgresStore) -> None:
                 _record(connection)
             else:
                 _upgrade(connection)
+            if not _there(connection, "flowengine_worker"):
+                connection.execute(_WORKERS)
     except psycopg.Error as error:
         store.list()  # Says it better, and without a password.
         said = " ".join(str(error).split())

@@ -8,8 +8,10 @@ die of is ended.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import time
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -26,6 +28,7 @@ from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.engine.scheduler import error_info
 from flowengine.errors import (
     FlowEngineError,
+    JournalError,
     RunError,
     RunNotFoundError,
     StoreUnavailableError,
@@ -36,18 +39,21 @@ from flowengine.journal.approvals import open_questions
 from flowengine.journal.classes import only_looking
 from flowengine.journal.postgres import PostgresJournal, PostgresStore
 from flowengine.journal.postgres_writer import HandedBackError
+from flowengine.llm.litellm_import import litellm_settled
 from flowengine.nodes.plan import Plan
 from flowengine.runners import queue_loading
 from flowengine.runners.local import resume
-from flowengine.runners.queue import TASK, close_run, expiry_lock
+from flowengine.runners.notices import Notice, Tell
+from flowengine.runners.queue import TASK, close_run
+from flowengine.runners.queue_company import SUSPECT, Company, forget_suspicion, note_suspicion
+from flowengine.runners.queue_jobs import before_new, expiry_lock
 from flowengine.runners.queue_lacks import forget, note
-from flowengine.runners.queue_plans import LackingError, Plans, check_versions, limits_of
+from flowengine.runners.queue_plans import LackingError, Plans, check_versions
 from flowengine.runners.run import Run
-from flowengine.runners.takeovers import Deaths, deaths_of
+from flowengine.runners.run_limits import settings_of
+from flowengine.runners.takeovers import Deaths, deaths_of, is_progress
 
-__all__ = ["RunTask", "Tell"]
-
-Tell = Callable[[str], None]
+__all__ = ["RunTask"]
 
 _FIRST: Final = 1.0
 _LONGEST: Final = 30.0
@@ -84,27 +90,32 @@ class _How(NamedTuple):
 class _PutBackError(Exception):
     """The worker stops: another one goes on with the run."""
 
+    def __init__(self, run_id: str, *, has_begun: bool) -> None:
+        super().__init__(run_id)
+        self.has_begun = has_begun
+
 
 class _StumbledError(Exception):
     """Something that nobody has thought of: this worker is broken, or the run is."""
 
 
 class _Again(BaseRetryStrategy):
-    """What is worth another worker's while: nothing that is wrong with the run itself."""
+    """When a job is worked on again that has not come to its end."""
 
     def __init__(self, busy: float) -> None:
         self._busy = busy
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        if isinstance(exception, JobAborted):
+            return None
         if isinstance(exception, _PutBackError):
-            return RetryDecision(retry_at=datetime.now(UTC))
-        if isinstance(exception, LackingError | _StumbledError):
-            # Ever later, and not in step with other workers that lack it too.
-            seconds = min(_FIRST * 2 ** min(job.attempts, 16), _LONGEST) * random.uniform(0.5, 1.0)
-            return RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=seconds))
+            priority = before_new(job.priority) if exception.has_begun else job.priority
+            return RetryDecision(retry_at=datetime.now(UTC), priority=priority)
         if isinstance(exception, StoreUnavailableError):  # Another writes it, or the store is away for a while.
             return RetryDecision(retry_in={"seconds": max(1, round(self._busy))})
-        return None
+        # Ever later, and not in step with other workers that lack the same; no job is given up whose run has not ended.
+        seconds = min(_FIRST * 2 ** min(job.attempts, 16), _LONGEST) * random.uniform(0.5, 1.0)
+        return RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=seconds))
 
 
 class RunTask:
@@ -119,13 +130,15 @@ class RunTask:
         takeovers: int,
         busy: float,
         tell: Tell,
+        refuse: Callable[[StoreVersionError], None],
     ) -> None:
         """`takeovers`: how often in a row a run is taken from writers that died. `busy`: seconds until a run is tried
-        again that somebody else writes."""
+        again that somebody else writes. `refuse` is called where the store is a newer FlowEngine's by now."""
         self._app, self._store, self._plans = app, store, plans
-        self._takeovers, self._tell = takeovers, tell
+        self._takeovers, self._tell, self._refuse = takeovers, tell, refuse
         app.task(name=TASK, pass_context=True, retry=_Again(busy))(self._job)
         self.in_hand: set[int] = set()
+        self._company = Company()
 
     async def _job(self, context: JobContext, run_id: str, **how: Any) -> None:
         assert context.job.id is not None  # It comes from the queue.
@@ -140,33 +153,69 @@ class RunTask:
         try:
             run = await self._run(run_id, _How.of(how), context.job)
         except HandedBackError:
-            await close_run(self._store, run_id)
+            await close_run(self._store, run_id, "running")
             self._put_back(run_id)
         except (SupersededError, RunNotFoundError) as error:  # There is nothing left to do here.
-            self._tell(f"run {run_id}: {error}")
+            self._tell(Notice(f"run {run_id}: {error}", "dropped", run_id))
             return
         except LackingError as error:
-            await anyio.to_thread.run_sync(note, self._store, run_id, str(error))
-            self._tell(f"run {run_id} is left to others: this worker lacks {error}")
-            raise
+            await self._lack(run_id, error)
         except anyio.get_cancelled_exc_class():
-            if context.abort_reason() is AbortReason.SHUTDOWN:
-                self._put_back(run_id)
-            self._tell(f"run {run_id} was cancelled")
-            raise JobAborted from None
-        except FlowEngineError:
-            raise
+            await self._stop(run_id, context.abort_reason())
+        except FlowEngineError as error:
+            await self._fail(run_id, error)
+            return
         except Exception as error:
             await self._stumbled(run_id, error, context.job)
             return
-        if run is not None:
-            self._tell(f"run {run_id} {run.status}{f': {run.error.message}' if run.error else ''}")
-            if run.status == "waiting":
-                await self._wake(run_id, run.events, context.job)
+        else:
+            if run is not None:
+                why = f": {run.error.message}" if run.error else ""
+                self._tell(Notice(f"run {run_id} {run.status}{why}", run.status, run_id))
+                if run.status == "waiting":
+                    await self._wake(run_id, run.events, context.job)
 
-    def _put_back(self, run_id: str) -> NoReturn:
-        self._tell(f"run {run_id} is put back")
-        raise _PutBackError(run_id) from None
+    def _put_back(self, run_id: str, *, has_begun: bool = True) -> NoReturn:
+        self._tell(Notice(f"run {run_id} is put back", "put_back", run_id))
+        raise _PutBackError(run_id, has_begun=has_begun) from None
+
+    async def _stop(self, run_id: str, why: AbortReason | None) -> NoReturn:
+        """The run was interrupted, by somebody who wants it stopped or because the worker stops."""
+        with anyio.CancelScope(shield=True):
+            status = await anyio.to_thread.run_sync(self._store.status_of, run_id)
+            if why is AbortReason.SHUTDOWN:
+                with suppress(JournalError):  # Then the run is called cancelled for as long as it is in the queue.
+                    if status == "cancelled":  # Else it had not begun here.
+                        await close_run(self._store, run_id, "running")
+                self._put_back(run_id)
+            if status in ("running", "waiting", "paused"):  # It had not begun here.
+                await close_run(self._store, run_id)
+        self._tell(Notice(f"run {run_id} was cancelled", "cancelled", run_id))
+        raise JobAborted from None
+
+    async def _lack(self, run_id: str, error: LackingError) -> NoReturn:
+        """Others may have what this worker lacks."""
+        await anyio.to_thread.run_sync(note, self._store, run_id, str(error))
+        self._tell(Notice(f"run {run_id} is left to others: this worker lacks {error}", "left", run_id))
+        raise error
+
+    async def _fail(self, run_id: str, error: FlowEngineError) -> None:
+        """The run cannot go on, unless it is the store or this worker that is at fault."""
+        if isinstance(error, JournalError):
+            await self._refuse_newer_store(run_id)
+        if isinstance(error, StoreUnavailableError):
+            raise error
+        if isinstance(error, StoreVersionError):
+            await self._lack(run_id, LackingError(str(error)))
+        await self._end(run_id, error)
+
+    async def _refuse_newer_store(self, run_id: str) -> None:
+        """Where the store is a newer FlowEngine's by now, all that fails is because of that: the job stays."""
+        try:
+            await anyio.to_thread.run_sync(self._store.check_version)
+        except StoreVersionError as error:
+            self._refuse(error)
+            self._put_back(run_id)
 
     async def _run(self, run_id: str, how: _How, job: Job) -> Run | None:
         """The run, gone on with; None where it is not this job's any more."""
@@ -176,25 +225,39 @@ class RunTask:
             if plan is None:
                 return None
             started: Any = events[0]
-            self._tell(f"run {run_id} {'begins' if len(events) == 1 else 'goes on'}: {started.flow}")
-            return await resume(
-                plan,
-                run_id,
-                self._store,
-                limits=limits_of(plan, started),
-                journal=journal,
-                allow_changed=how.allow_changed,
-            )
-        except StoreUnavailableError:
-            raise
-        except StoreVersionError as error:
-            raise LackingError(str(error)) from error
-        except FlowEngineError as error:
-            await journal.close()
-            await self._end(run_id, error)
-            return None
+            async with self._in_company(journal, deaths_of(events), run_id):
+                word, event = ("begins", "begins") if len(events) == 1 else ("goes on", "goes_on")
+                self._tell(Notice(f"run {run_id} {word}: {started.flow}", event, run_id))
+                return await resume(
+                    plan,
+                    run_id,
+                    self._store,
+                    journal=journal,
+                    allow_changed=how.allow_changed,
+                )
         finally:
             await journal.close()
+
+    @asynccontextmanager
+    async def _in_company(self, journal: PostgresJournal, deaths: Deaths, run_id: str) -> AsyncGenerator[None]:
+        """Drive a run beside others, or alone where its workers may have died of it, until something of it finishes.
+
+        `RunError` where they have.
+        """
+        if deaths.in_a_row < min(SUSPECT, self._takeovers + 1):
+            async with self._company.among_others():
+                yield
+            return
+        async with self._company.alone() as clear:
+            suspicion = await anyio.to_thread.run_sync(note_suspicion, self._store, run_id, deaths.in_a_row)
+            try:
+                if suspicion.is_proven(self._takeovers):
+                    raise RunError(_given_up(deaths, self._takeovers))
+                journal.listener = partial(_clear_at_progress, clear)
+                yield
+            finally:
+                with anyio.CancelScope(shield=True), suppress(JournalError):
+                    await anyio.to_thread.run_sync(forget_suspicion, self._store, run_id)
 
     async def _looked_at(self, journal: PostgresJournal, how: _How, job: Job) -> tuple[Plan | None, Sequence[Event]]:
         """What the run is to go on with; None: it is not to."""
@@ -202,27 +265,27 @@ class RunTask:
             events = await journal.read_beside()
         started, last = events[0], events[-1]
         assert isinstance(started, RunStarted)  # Stores give out no other runs.
-        ended = last.status if isinstance(last, RunFinished) else None
+        started = started._replace(settings=settings_of(events))
+        ended = last.status if isinstance(last, RunFinished) and last.status != "running" else None
         if how.is_done(ended, len(events)):
             if ended == "waiting":
                 await self._wake(started.run_id, events, job)
             return None, events
-        deaths = deaths_of(events)
-        if deaths.in_a_row > self._takeovers:
-            raise RunError(_given_up(deaths, self._takeovers))
         plan = self._plans.known(started) or await self._loaded(started)
+        await litellm_settled()  # Nothing of the run is at work while it is waited for, so no death is its fault.
         if not how.allow_changed:
             check_versions(plan, events)
         if job.attempts:
             await anyio.to_thread.run_sync(forget, self._store, started.run_id)
-        journal.is_careful = deaths.in_a_row > 0
+        journal.is_careful = deaths_of(events).in_a_row > 0
         return plan, events
 
     async def _stumbled(self, run_id: str, error: Exception, job: Job) -> None:
         """Others may fare better; where none does, the run is at fault."""
         said = f"{type(error).__name__}: {error}"
         if job.attempts + 1 < _TRIES:
-            self._tell(f"run {run_id} is left to others: this worker stumbled ({said})")
+            text = f"run {run_id} is left to others: this worker stumbled ({said})"
+            self._tell(Notice(text, "left", run_id))
             raise _StumbledError(said) from error
         await self._end(run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({said})"))
 
@@ -246,7 +309,7 @@ class RunTask:
             journal.append(RunFinished(time(), "failed", None, error_info(error)))
         finally:
             await journal.close()
-        self._tell(f"run {run_id} failed: {error}")
+        self._tell(Notice(f"run {run_id} failed: {error}", "failed", run_id))
 
     async def _wake(self, run_id: str, events: Sequence[Event], job: Job) -> None:
         """A run that waits holds no slot. Where its question expires, it is looked at again then."""
@@ -257,7 +320,7 @@ class RunTask:
         task = self._app.configure_task(
             TASK,
             queue=job.queue,
-            priority=job.priority,
+            priority=before_new(job.priority),
             schedule_at=at,
             lock=expiry_lock(run_id),  # Not that of the run, whose own jobs would have to wait for it.
             queueing_lock=f"{run_id} at {at.isoformat()}",
@@ -272,3 +335,9 @@ def _given_up(deaths: Deaths, takeovers: int) -> str:
     nodes = " and ".join(f"'{each}'" for each in deaths.nodes)
     where = f", last in node{'s' if len(deaths.nodes) > 1 else ''} {nodes}" if nodes else ""
     return f"given up after {takeovers} takeovers{where}: each worker that had the run died, and nothing new finished"
+
+
+def _clear_at_progress(clear: Callable[[], None], event: Event) -> None:
+    """What finishes something has not killed its worker."""
+    if is_progress(event):
+        clear()

@@ -6,14 +6,23 @@ Nothing is changed here, and nothing is decided: a moment later it may all be ot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from flowengine.context import EMPTY
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.runners.queue_lacks import lacks_of
 from flowengine.runners.submitted import SCHEMA, TASK
 
-__all__ = ["Standing", "queued_runs", "standing_of", "words_of"]
+__all__ = ["ENDED", "Queryable", "Standing", "ask_queue", "queued_runs", "standing_of", "words_of"]
+
+ENDED: Final = frozenset({"succeeded", "failed", "partial", "cancelled"})
+"""Words of runs that nothing is to be done about. One that failed may be in a queue again, and is `queued` then."""
+
+
+class Queryable(Protocol):
+    """A connection to the database of a store, for those who have no store there."""
+
+    def query(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]: ...
 
 
 class Standing(NamedTuple):
@@ -65,7 +74,7 @@ _ONE: Final = f"""
 def standing_of(store: JournalStore, run_id: str) -> Standing | None:
     """None: it is in no queue."""
     locks = [run_id, f"{run_id} expires"]
-    for is_taken, queue, at, is_later, is_question, ahead, worker in _asked(
+    for is_taken, queue, at, is_later, is_question, ahead, worker in ask_queue(
         store, _ONE, run_id, run_id, TASK, locks, run_id
     ):
         lacks: Mapping[str, str] = EMPTY if is_taken else lacks_of(store, run_id)
@@ -79,11 +88,11 @@ def queued_runs(store: JournalStore) -> Mapping[str, bool]:
         SELECT lock, bool_or(status = 'doing') FROM {_JOBS}
         WHERE task_name = %s AND status IN ('todo', 'doing') AND args ->> 'if_waiting' IS NULL GROUP BY lock
     """
-    return dict(_asked(store, query, TASK))
+    return dict(ask_queue(store, query, TASK))
 
 
-def _asked(store: JournalStore, query: str, *values: Any) -> list[Any]:
-    """Nothing where there is no queue."""
+def ask_queue(store: JournalStore | Queryable, query: str, *values: Any) -> list[Any]:
+    """The rows of a question to the queue's tables; none where there is no queue."""
     ask = getattr(store, "query", None)  # Only stores on a server have one, whose driver is not needed elsewhere.
     if ask is None or ask("SELECT to_regclass(%s)", _JOBS) == [(None,)]:
         return []

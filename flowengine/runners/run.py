@@ -13,12 +13,16 @@ from flowengine.engine.events import (
     NodeCancelled,
     NodeFailed,
     NodeFinished,
+    NodeRecorded,
     NodeSkipped,
+    NodeStarted,
     RunFinished,
 )
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, NodeError, RunError, did_you_mean
+from flowengine.nodes.limits import FlowLimits
+from flowengine.records import Reused
 
 __all__ = ["NodeRun", "Run"]
 
@@ -77,6 +81,8 @@ def _inside(events: Sequence[Event], node: str) -> NodeRun | None:
         match event:
             case NodeFinished(result=result):
                 found = NodeRun("succeeded", result.output, result.output if result.result is None else result.result)
+            case NodeFailed(error=error, skipped=True):
+                found = NodeRun("skipped", error=error.message, cause="error")
             case NodeFailed(error=error):
                 found = NodeRun("failed", error=error.message)
             case NodeSkipped(cause=cause):
@@ -94,8 +100,17 @@ class Run:
     `read` gets the journal, when somebody asks for it.
     """
 
-    def __init__(self, run_id: str, walk: Walk, finished: RunFinished, read: Callable[[], Sequence[Event]]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        walk: Walk,
+        finished: RunFinished,
+        read: Callable[[], Sequence[Event]],
+        limits: FlowLimits,
+    ) -> None:
         self.id = run_id
+        self.limits = limits
+        """Those that it last went on with."""
         self.status: RunStatus = finished.status
         self.outputs: Mapping[str, Any] = finished.outputs or {}
         self.error: ErrorInfo | None = finished.error
@@ -115,6 +130,17 @@ class Run:
         """This run, with another way to its journal."""
         self._read = read
         return self
+
+    @property
+    def reused(self) -> Mapping[str, Reused]:
+        """Path of a node that did not run, since its result was known → the run and the node that it comes from."""
+        found: dict[str, Reused] = {}
+        for event in self._read():
+            if type(event) is NodeStarted:
+                found.pop(event.node, None)
+            elif type(event) is NodeRecorded and type(event.record) is Reused:
+                found[event.node] = event.record
+        return found
 
     @cached_property
     def context(self) -> Context:

@@ -15,6 +15,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import DefinitionError
+from flowengine.nodes.plan import Plan
 from flowengine.run_scope import Fence
 from flowengine.values import freeze
 
@@ -40,7 +41,7 @@ def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
     return freeze(found)
 
 
-async def leave_behind(store: JournalStore, started: RunStarted, walk: Walk, fence: Fence | None) -> None:
+async def leave_behind(plan: Plan, store: JournalStore, started: RunStarted, walk: Walk, fence: Fence | None) -> None:
     """Keep what a run leaves that has succeeded: its memories, and what its session goes on with.
 
     It may be done again, when the run was interrupted before its end was on record: all of it is kept once. `fence`
@@ -52,9 +53,10 @@ async def leave_behind(store: JournalStore, started: RunStarted, walk: Walk, fen
     if fence is not None:
         await fence()
     if "memory" in kept:
-        from flowengine.providers.keeping import keep_for_good  # Few flows remember anything for good.
+        from flowengine.nodes.agent import providers_of  # Few flows remember anything for good.
+        from flowengine.providers.keeping import keep_for_good
 
-        await keep_for_good(kept)
+        await keep_for_good(kept, providers_of(plan.definitions))
     if session is not None:
         _save(store, session, started, kept)
 

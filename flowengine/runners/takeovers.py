@@ -24,7 +24,7 @@ from flowengine.engine.events import (
 )
 from flowengine.records import Answered, ModelCall, ToolCall
 
-__all__ = ["Deaths", "deaths_of"]
+__all__ = ["Deaths", "deaths_of", "is_progress"]
 
 
 class Deaths(NamedTuple):
@@ -48,7 +48,7 @@ def deaths_of(events: Iterable[Event]) -> Deaths:
             within[event.node] = None
         elif isinstance(event, NodeFinished | NodeFailed | NodeSkipped | NodeCancelled):
             within.pop(event.node, None)
-        if _is_new(event):
+        if is_progress(event):
             count = 0
         before = event
     return Deaths(*_counted(count, nodes, before, within))
@@ -57,8 +57,12 @@ def deaths_of(events: Iterable[Event]) -> Deaths:
 def _counted(
     count: int, nodes: tuple[str, ...], last: Event | None, within: dict[str, None]
 ) -> tuple[int, tuple[str, ...]]:
-    """One more, unless the writer before has said that it ended, or there was none yet."""
-    if last is None or isinstance(last, RunStarted | RunFinished):
+    """One more, unless the writer before has said that it ended, or there was none yet.
+
+    From the second one on, a node must have been at work: it is written which nodes are, before they are. Of the first
+    that is not known.
+    """
+    if last is None or isinstance(last, RunStarted | RunFinished) or (count and not within):
         return count, nodes
     return count + 1, _innermost(within) or nodes
 
@@ -68,10 +72,10 @@ def _innermost(within: Iterable[str]) -> tuple[str, ...]:
     return tuple(each for each in names if not any(other.startswith((f"{each}.", f"{each}[")) for other in names))
 
 
-def _is_new(event: Event) -> bool:
+def is_progress(event: Event) -> bool:
     """Whether it is something that the next writer need not do again, or somebody has seen to the run."""
     if isinstance(event, NodeRecorded):
         return type(event.record) in (ModelCall, ToolCall, Answered)
     if isinstance(event, RunFinished):
-        return event.status != "cancelled"
+        return event.status not in ("cancelled", "running")
     return isinstance(event, NodeFinished | NodeFailed | NodeSkipped)

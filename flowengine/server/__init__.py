@@ -1,1 +1,1 @@
-"""Pages and an HTTP API over a store of runs. Needs the extra `ui`: `pip install 'flowengine[ui]'`."""
+"""Pages and an HTTP API over a store of runs. Needs the extra `ui` (`flowengine.extras`)."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from flowengine.context import EMPTY
 from flowengine.engine.events import RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreCorruptError
-from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
-from flowengine.nodes.limits import FlowLimits
 from flowengine.runners import local
 from flowengine.runners.local import Live
 from flowengine.runners.run import Run
@@ -54,6 +52,7 @@ class Acts:
         session: str | None = None,
         reuse: str | None = None,
         model: str | None = None,
+        labels: Mapping[str, str] = EMPTY,
     ) -> str:
         """The id of a new run, whose start is in the journal."""
         if run_id is not None and not _RUN_ID.fullmatch(run_id):
@@ -66,7 +65,15 @@ class Acts:
 
         async def job(store: JournalStore, live: Live) -> Run:
             return await local.start(
-                flow.plan, inputs, store, run_id=chosen, session=session, reuse=earlier, settings=settings, live=live
+                flow.plan,
+                inputs,
+                store,
+                run_id=chosen,
+                session=session,
+                reuse=earlier,
+                settings=settings,
+                labels=labels,
+                live=live,
             )
 
         await self._runs.launch(chosen, job)
@@ -76,15 +83,17 @@ class Acts:
         """Write the answer down and go on with the run; the node's path, and whether the run goes on now.
 
         One that was submitted is put back into its queue. It does not go on where this server does not have the run's
-        flow: then the answer is kept all the same.
+        flow: then the answer is kept all the same. A run that is at work, here or elsewhere, is left to its owner, who
+        takes the answer in.
         """
-        self._refuse_if_driven(run_id)
         started, _ = await self._ends(run_id)
         is_submitted = queue_of(self._shelf.store, started) is not None
         entry = None if is_submitted else await self._shelf.do(self._library.of_run, started)
-        path = await answer(
+        path, writer = await answer(
             self._shelf.store, run_id, node, given.choice, comment=given.comment, by=given.by, form=given.form
         )
+        if writer is not None:
+            return path, True
         if is_submitted:
             from flowengine.runners.queue import queue_store, requeue  # Needs its extra.
 
@@ -138,10 +147,9 @@ class Acts:
 
     async def _go_on(self, run_id: str, started: RunStarted, entry: Entry, **how: Any) -> None:
         flow = await self._shelf.do(entry.flow, started.settings.get("model"))
-        limits = _limits(flow, started)
 
         async def job(store: JournalStore, live: Live) -> Run:
-            return await local.resume(flow.plan, run_id, store, limits=limits, live=live, **how)
+            return await local.resume(flow.plan, run_id, store, live=live, **how)
 
         await self._runs.launch(run_id, job)
 
@@ -155,9 +163,3 @@ class Acts:
     def _refuse_if_driven(self, run_id: str) -> None:
         if self._runs.drives(run_id):
             raise ProblemError(409, "It is running", f"run '{run_id}' is being run by this server")
-
-
-def _limits(flow: Flow, started: RunStarted) -> FlowLimits:
-    """The flow's own, with those that the run was started with in their place."""
-    given = {name: started.settings[name] for name in ("concurrency", "timeout") if name in started.settings}
-    return replace(flow.plan.limits, **given)

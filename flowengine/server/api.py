@@ -11,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from flowengine.journal.labels import parse_labels
 from flowengine.journal.plain import dumps
 from flowengine.server.acts import Answering
 from flowengine.server.bodies import json_of
 from flowengine.server.parts import parts_of
-from flowengine.server.problems import ProblemError, problem_response
+from flowengine.server.problems import ProblemError, problem_response, records_read
 from flowengine.server.schemas import ANSWER, RESUME, START
 from flowengine.server.sse import event_stream
 from flowengine.server.told import flow_object, run_line, run_object
@@ -65,7 +66,8 @@ def _told(handler: Handler) -> Handler:
     @wraps(handler)
     async def guarded(request: Request) -> Response:
         try:
-            return await handler(request)
+            with records_read(request):
+                return await handler(request)
         except Exception as error:
             return problem_response(error, as_page=False)
 
@@ -81,7 +83,7 @@ async def _nothing(request: Request) -> Response:
 
 
 async def _list(request: Request) -> Response:
-    filters = filters_of(request.query_params)
+    filters = filters_of(request.query_params, parse_labels(request.query_params.getlist("label")))
     found = matching(await parts_of(request).shelf.runs(), filters)
     begin = (filters.page - 1) * _ON_A_PAGE
     return _json(
@@ -169,11 +171,12 @@ _NOT_NOW: Final[Mapping[int, tuple[str, str | None]]] = {409: ("As the run stand
 OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         "GET", "/api/runs", "listRuns", "The runs of the store, the newest first, 100 on a page.", _list,
-        {200: ("The runs that are asked for.", "Runs")},
+        {200: ("The runs that are asked for.", "Runs"), 422: ("A label is none.", "Problem")},
         parameters=(
             Parameter("flow", "The flow's name."),
             Parameter("status", "The run's status."),
-            Parameter("q", "Words that are in the run's id, its flow's name or its file."),
+            Parameter("label", "NAME=VALUE: the run has that label; given several times, all of them."),
+            Parameter("q", "Words that are in the run's id, its flow's name, its file or its labels."),
             Parameter("since", "The first day on which they started, as 2026-03-01."),
             Parameter("until", "The last day."),
             Parameter("page", "Counted from 1.", type="integer"),

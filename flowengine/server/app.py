@@ -47,18 +47,19 @@ def make_app(
     hosts: Collection[str] = LOOPBACK,
     any_address: bool = False,
     durability: Durability = "full",
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
     by: str = "",
 ) -> Starlette:
     """An ASGI app that shows the runs of a store, and runs `flows`: objects, flow files, or folders of them.
 
     `token`: without it, nothing is shown and nothing is done; None draws one at random (`app.state.token`).
     `hosts`: names by which the server is known, `any_address`: also by every IP address; requests for another name
-    are refused. `environ`: where flow files look for keys. `by`: who answers approvals in the pages.
+    are refused. `environ`: where flow files look for keys; None: in the process's own. `by`: who answers
+    approvals in the pages.
     """
     keys = Keys(token or new_token())
     opened = open_store(store, durability) if isinstance(store, str) else store
-    shelf, library = Shelf(opened), Library(flows, environ)
+    shelf, library = Shelf(opened), Library(flows, os.environ if environ is None else environ)
     following = Following(shelf)
     runs = Runs(opened, following.hear)
 

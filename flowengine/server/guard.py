@@ -25,7 +25,7 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_MONTH: Final = 30 * 86_400
+_DAY: Final = 86_400
 
 
 def cookie_name(host: str) -> str:
@@ -94,7 +94,7 @@ class Guard:
         response.set_cookie(
             cookie_name(host),
             self._gate.keys.cookie,
-            max_age=_MONTH,
+            max_age=_DAY,
             httponly=True,
             samesite="strict",
             secure=scope.get("scheme") == "https",

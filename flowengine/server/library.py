@@ -10,7 +10,6 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -134,7 +133,7 @@ class Library:
         given = list(given)
         self._objects: list[Entry] = [_Object(each) for each in given if isinstance(each, Flow)]
         self._places = [Path(each) for each in given if not isinstance(each, Flow)]
-        self._make = partial(_File, environ=environ)
+        self._environ = environ
         self._files: dict[Path, _File] = {}
         self._pictures: dict[str, tuple[About, Picture | None]] = {}
         self._lock = threading.Lock()
@@ -143,7 +142,7 @@ class Library:
         """All flows as they are now, in the order given; those of a folder by their paths. Call it on a thread."""
         with self._lock:
             paths = dict.fromkeys(file for place in self._places for file in _flow_files(place))
-            self._files = {path: self._files.get(path) or self._make(path) for path in paths}
+            self._files = {path: self._files.get(path) or _File(path, self._environ) for path in paths}
             every = [(each.about(), each) for each in (*self._objects, *self._files.values())]
         found: dict[str, Entry] = {}
         for about, entry in every:

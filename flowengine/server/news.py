@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from flowengine.engine.events import Event, NodeStarted, RunFinished, TokenStreamed
-from flowengine.journal.plain import dumps, plain
+from flowengine.journal.plain import dumps
 from visualize.viewer.feed import feed_line
 from visualize.viewer.html import whole
 
@@ -21,7 +21,7 @@ Form = Literal["feed", "plain"]
 Told: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
 """Position and event; what no journal has is without a position."""
 
-_PARKED: Final = frozenset({"waiting", "paused"})
+_PARKED: Final = frozenset({"waiting", "paused", "running"})
 
 
 class News:
@@ -43,8 +43,7 @@ class News:
 
 def plain_event(event: Event | TokenStreamed, seq: int | None = None) -> Mapping[str, Any]:
     """The whole event in JSON's types, with its name as `type` and its position as `seq`."""
-    fields: dict[str, Any] = plain(event)
-    return {**({} if seq is None else {"seq": seq}), "type": type(event).__name__, **fields}
+    return {**({} if seq is None else {"seq": seq}), **event.as_dict()}
 
 
 def has_ended(event: Event | TokenStreamed) -> bool:

@@ -14,12 +14,13 @@ from starlette.routing import BaseRoute, Route
 
 from flowengine.errors import RunNotFoundError
 from flowengine.journal.approvals import open_questions
+from flowengine.journal.labels import parse_labels
 from flowengine.runners.queue_view import words_of
 from flowengine.server.acts import Answering
 from flowengine.server.bodies import form_of
 from flowengine.server.library import Entry, input_schema
 from flowengine.server.parts import Parts, parts_of
-from flowengine.server.problems import ProblemError, problem_response
+from flowengine.server.problems import ProblemError, problem_response, records_read
 from flowengine.server.sse import event_stream
 from visualize.viewer.approval import answer_of
 from visualize.viewer.assets import ASSETS, asset
@@ -59,7 +60,8 @@ def told(handler: Handler) -> Handler:
     @wraps(handler)
     async def guarded(request: Request) -> Response:
         try:
-            return await handler(request)
+            with records_read(request):
+                return await handler(request)
         except Exception as error:
             run_id: str | None = request.path_params.get("run_id")
             back = runs_url() if run_id is None or isinstance(error, RunNotFoundError) else run_url(run_id)
@@ -70,7 +72,7 @@ def told(handler: Handler) -> Handler:
 
 async def _runs(request: Request) -> Response:
     parts = parts_of(request)
-    filters = filters_of(request.query_params)
+    filters = filters_of(request.query_params, parse_labels(request.query_params.getlist("label")))
 
     def make() -> str:
         infos = parts.shelf.store.list()

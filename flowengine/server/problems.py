@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from http import HTTPStatus
 from typing import Any, Final
 
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from flowengine.errors import (
@@ -27,13 +29,14 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from flowengine.journal.damage import reading_record
 from flowengine.masking.masker import Masker
 from flowengine.server.safety import Refusal
 from visualize.viewer.html import Child, element
 from visualize.viewer.page import page
 from visualize.viewer.parts import note
 
-__all__ = ["MEDIA_TYPE", "ProblemError", "problem_of", "problem_response", "refused"]
+__all__ = ["MEDIA_TYPE", "ProblemError", "problem_of", "problem_response", "records_read", "refused"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -91,6 +94,12 @@ def problem_response(error: Exception, *, as_page: bool, back: str | None = None
         return HTMLResponse(page(problem.title, main), problem.status)
     body = {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": problem.detail}
     return JSONResponse({**problem.more, **body}, problem.status, media_type=MEDIA_TYPE)
+
+
+def records_read(request: Request) -> AbstractContextManager[None]:
+    """Where a request only looks at a run, what goes wrong is the fault of the run's record."""
+    run_id: str | None = request.path_params.get("run_id")
+    return reading_record(run_id) if run_id is not None and request.method in ("GET", "HEAD") else nullcontext()
 
 
 def refused(refusal: Refusal, *, as_page: bool) -> Response:

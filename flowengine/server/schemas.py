@@ -42,6 +42,7 @@ START: Final = _object(
         "run_id": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
         "session": {"type": "string", "description": "Go on with what earlier runs of this name have left."},
         "reuse": {"type": "string", "description": "An earlier run whose results are taken where they still hold."},
+        "labels": {"type": "object", "additionalProperties": _TEXT, "description": "By which it is found again."},
         "model": {"type": "string", "description": "Use it instead of every model that the flow names."},
     },
 )
@@ -71,6 +72,7 @@ _LINE: Final[Mapping[str, Schema]] = {
     "finished": _MAYBE_NUMBER,
     "events": _COUNT,
     "path": {**_MAYBE_TEXT, "description": "The flow file, as it was given."},
+    "labels": {"type": "object", "additionalProperties": _TEXT},
 }
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
@@ -87,13 +89,23 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "cause": {**_MAYBE_TEXT, "description": "Why it was skipped."},
             "error": {"anyOf": [ref("Error"), {"type": "null"}]},
             "output": {},
+            "earlier_errors": {
+                **_list_of(ref("Error")),
+                "description": "How it failed before the run was resumed and it ran again.",
+            },
             "seconds": _MAYBE_NUMBER,
+            "waited_seconds": {**_MAYBE_NUMBER, "description": "Of an approval: how long a person was waited for."},
             "model_calls": _COUNT,
             "tokens": _MAYBE_COUNT,
             "cost_usd": _MAYBE_NUMBER,
             "retries": _COUNT,
+            "reused": {
+                "anyOf": [ref("Reused"), {"type": "null"}],
+                "description": "Where its result comes from, where it did not run.",
+            },
         }
     ),
+    "Reused": _object({"run_id": _TEXT, "node": _TEXT}),
     "Question": _object(
         {
             "message": _TEXT,
@@ -112,6 +124,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "nodes": {"type": "object", "additionalProperties": ref("Node"), "description": "By their paths."},
             "questions": {"type": "object", "additionalProperties": ref("Question"), "description": "By node."},
             "seconds": _MAYBE_NUMBER,
+            "idle_seconds": {"type": "number", "description": "In which it was not going on until it was resumed."},
             "model_calls": _COUNT,
             "tokens": _MAYBE_COUNT,
             "cost_usd": {**_MAYBE_NUMBER, "description": "Of the calls whose price is known; null where none is."},

@@ -15,14 +15,16 @@ from starlette.applications import Starlette
 
 from flowengine.errors import FlowEngineError
 from flowengine.server.app import stop
+from flowengine.server.patience import Limits, connections_with
 
-__all__ = ["PortTakenError", "address_of", "listen", "serve"]
+__all__ = ["PortTakenError", "address_of", "config_of", "listen", "serve"]
 
 _TRIES: Final = 20
 _STALLED: Final = 30_000
 """Milliseconds after which the system itself cuts off a client that takes nothing more."""
 _GRACE: Final = 5
 """Seconds that answers which are on their way may take at the end."""
+_LIMITS: Final = Limits()
 _INTERRUPTED: Final = 130
 """Exit code."""
 
@@ -56,10 +58,10 @@ def address_of(host: str, port: int) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered."""
-    config = uvicorn.Config(
+def config_of(app: Starlette, limits: Limits) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
+        http=connections_with(limits),
         lifespan="on",
         log_config=None,
         log_level="critical",
@@ -69,6 +71,11 @@ def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -
         ws="none",
         timeout_graceful_shutdown=_GRACE,
     )
+
+
+def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None], limits: Limits = _LIMITS) -> None:
+    """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered."""
+    config = config_of(app, limits)
     with suppress(KeyboardInterrupt):  # What uvicorn raises again when it has ended well.
         _Server(config, app, ready).run(sockets=[listening])
 

@@ -8,6 +8,7 @@ from typing import Any
 from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.approvals import open_questions
+from flowengine.journal.labels import labels_of
 from flowengine.journal.plain import plain
 from flowengine.server.library import About, input_schema
 from visualize.progress import NodeRow
@@ -34,12 +35,14 @@ def run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
         "finished": None if finished is None else finished.at,
         "events": len(run.events),
         "path": started.path,
+        "labels": labels_of(started),
         "inputs": plain(started.inputs),
         "outputs": None if finished is None else plain(finished.outputs),
         "error": None if finished is None else _error(finished.error, finished.node),
         "nodes": {row.id: _node(row) for row in run.rows},
         "questions": {node: plain(asked._asdict()) for node, asked in _questions(run).items()},
         "seconds": progress.seconds(progress.last_at),
+        "idle_seconds": progress.idle,
         "model_calls": usage.calls,
         "tokens": usage.tokens,
         "cost_usd": usage.cost_usd,
@@ -81,11 +84,14 @@ def _node(row: NodeRow) -> Mapping[str, Any]:
         "cause": row.cause,
         "error": _error(row.error, row.id),
         "output": None if row.result is None else plain(row.result.output),
+        "earlier_errors": [_error(each, row.id) for each in row.earlier_errors],
         "seconds": row.seconds(),
+        "waited_seconds": row.waited(),
         "model_calls": row.usage.calls,
         "tokens": row.usage.tokens,
         "cost_usd": row.usage.cost_usd,
         "retries": row.retries,
+        "reused": None if row.reused is None else {"run_id": row.reused.run_id, "node": row.reused.node},
     }
 
 

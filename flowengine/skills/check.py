@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from flowengine.errors import Diagnostic
+from flowengine.flow_paths import open_regular
 from flowengine.skills.files import RefusedError, path_in
 from flowengine.skills.irregular import irregular
 from flowengine.skills.script import interpreter_of
@@ -62,7 +63,7 @@ def _of_script(path: Path) -> Iterator[Diagnostic]:
     if path.suffix in (".md", ".txt", ".json", ".yaml", ".toml", ".csv", ".xsd", ".xml", ".html", ".css"):
         return
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             interpreter_of(path.name, file.read(_HEAD).decode("utf-8", "replace"))
     except RefusedError as refused:
         yield irregular("SK407", f"the script cannot be run here: {refused.values['reason']}", path)

@@ -1,7 +1,8 @@
-"""The command that runs a script under bubblewrap: what it can see, and what it can do. Pure.
+"""The command that runs a script under bubblewrap, and what a script can do.
 
-A script sees a file system of its own: `/usr` and this Python read-only, its skill read-only under `/skill`, and a
-scratch folder in memory. It has no network, sees no other process, and its environment is what is written here.
+A script sees a file system of its own: programs and this Python read-only, its skill read-only under `/skill`
+(`flowengine.skills.visible`), and a scratch folder in memory. It has no network, sees no other process, and its
+environment is what is written here.
 
 Two things are easily got wrong. The kernel ignores the limit on processes for root, so root first becomes `nobody`;
 and as `nobody` cannot reach folders of root's, they are mounted before that, by a first bubblewrap that confines
@@ -11,17 +12,15 @@ nothing. And a process that is to die with its parent dies with the thread that 
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from flowengine.skills.script import PATH, Limits
+from flowengine.skills.visible import SKILL, prefixes, visible
 
 __all__ = ["ENVIRONMENT", "PROGRAMS", "SCRATCH", "SKILL", "confined", "limited"]
 
-SKILL: Final = "/skill"
 SCRATCH: Final = "/scratch"
 _NOBODY: Final = "65534"
 _SHARED_MEMORY: Final = 1_000_000
@@ -41,14 +40,17 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 """All that a script finds in its environment."""
 
 
-def confined(command: Sequence[str], skill: Path, limits: Limits, seccomp: int, *, is_root: bool) -> list[str]:
-    """The command line. `seccomp`: the number of the open file that the filter is read from."""
+def confined(
+    command: Sequence[str], skill: Path, limits: Limits, seccomp: int, *, is_root: bool, root: Path | None = None
+) -> list[str]:
+    """The command line. `seccomp`: the number of the open file that the filter is read from. `root`: of the project."""
+    seen = visible(skill, root)
     if is_root:
-        outer = [*_bwrap(), *_seen(skill), *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
+        outer = [*_bwrap(), *seen, *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
         inner = [*_bwrap(), *_apart(), *("--ro-bind", "/", "/"), *_own(limits, seccomp)]
         chain = [*outer, *_short_way(), "--", *_as_nobody(), *inner]
     else:
-        chain = [*_bwrap(), *_apart(), *_seen(skill), *_own(limits, seccomp)]
+        chain = [*_bwrap(), *_apart(), *seen, *_own(limits, seccomp)]
         chain += [*_short_way(), "--remount-ro", "/"]
     return [*_timed(limits), *chain, "--", *limited(limits), *command]
 
@@ -102,31 +104,7 @@ def _own(limits: Limits, seccomp: int) -> list[str]:
     ]
 
 
-def _seen(skill: Path) -> list[str]:
-    """Of the machine's files what programs need, and the skill; read-only."""
-    places = ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-        place = f"/{name}"
-        if os.path.islink(place):
-            places += ["--symlink", os.readlink(place), place]
-        elif os.path.isdir(place):
-            places += ["--ro-bind", place, place]
-    for place in ("/etc/ld.so.cache", "/etc/alternatives", *_prefixes()):
-        if os.path.exists(place):
-            above = [part for each in reversed(Path(place).parents[:-1]) for part in ("--dir", str(each))]
-            places += [*above, "--ro-bind", place, place]  # Folders that are made on the way would be closed to others.
-    return [*places, "--ro-bind", os.path.realpath(skill), SKILL]
-
-
 def _short_way() -> list[str]:
     """`/tmp` leads to the scratch folder, unless this Python itself lives below `/tmp`: then nothing else is there."""
-    is_taken = any(Path(each).is_relative_to("/tmp") for each in _prefixes())
+    is_taken = any(Path(each).is_relative_to("/tmp") for each in prefixes())
     return [] if is_taken else ["--symlink", SCRATCH, "/tmp"]
-
-
-def _prefixes() -> Iterator[str]:
-    """Where this Python lives, as it is named and as it is; never the whole file system or somebody's home."""
-    too_wide = {Path("/"), Path.home(), *Path.home().parents}
-    for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix))):
-        if not Path(prefix).is_relative_to("/usr") and Path(prefix) not in too_wide:
-            yield prefix

@@ -1,7 +1,8 @@
 """Finds the skills below a folder: every SKILL.md with its version, and what is odd about the folders.
 
-It reads folders and no file. Links are followed where they stay inside the root, so nothing outside of what was named
-is ever taken; what is not followed is told. What lies inside a skill's folder is that skill's, and is not looked into.
+It reads folders and no file. Links are followed where they stay inside the root and lead to nothing that is kept from
+flows (`flowengine.flow_paths`), so nothing outside of what was named is ever taken; what is not followed is told. What
+lies inside a skill's folder is that skill's, and is not looked into.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flowengine.errors import Diagnostic
+from flowengine.flow_paths import RefusedPathError, check_path
 from flowengine.skills.irregular import irregular
 from flowengine.skills.skill import Stamp
 
@@ -42,9 +44,12 @@ class Places:
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
 
-def places_below(root: Path) -> Places:
-    """All skills of a root, which may be a skill's own folder, in the order of their paths."""
-    walk = _Walk(root)
+def places_below(root: Path, *, hidden: bool = True) -> Places:
+    """All skills of a root, which may be a skill's own folder, in the order of their paths.
+
+    `hidden`: those in folders whose names begin with a dot too.
+    """
+    walk = _Walk(root, hidden)
     walk.folder(root, 0)
     return walk.places
 
@@ -52,8 +57,9 @@ def places_below(root: Path) -> Places:
 class _Walk:
     """One look through a root."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, hidden: bool) -> None:
         self._inside = _real(root)
+        self._hidden = hidden
         self._seen: set[Path] = set()
         self.places = Places()
 
@@ -81,7 +87,9 @@ class _Walk:
         entry = next((each for each in named if each.name == FILE), named[0])
         file = folder / entry.name
         if self._leaves(entry):
-            self._note("SK402", "the file is a link that leaves the root; it is not followed", file)
+            self._note(
+                "SK402", "the file is a link that leaves the root, or leads to what is hidden; it is not followed", file
+            )
             return True
         odd = () if entry.name == FILE else (irregular("SK105", f"the file is named '{entry.name}', not {FILE}", file),)
         try:
@@ -102,7 +110,7 @@ class _Walk:
 
     def _folders(self, entries: list[os.DirEntry[str]]) -> Iterator[Path]:
         for each in entries:
-            if each.name in _SKIPPED:
+            if each.name in _SKIPPED or (each.name.startswith(".") and not self._hidden):
                 continue
             if each.is_symlink() and self._leaves(each):
                 if os.path.isdir(each.path):
@@ -112,7 +120,13 @@ class _Walk:
                 yield Path(each.path)
 
     def _leaves(self, entry: os.DirEntry[str]) -> bool:
-        return entry.is_symlink() and not _real(entry.path).is_relative_to(self._inside)
+        if not entry.is_symlink():
+            return False
+        try:
+            check_path(_real(entry.path), self._inside, entry.name)
+        except RefusedPathError:
+            return True
+        return False
 
     def _note(self, code: str, message: str, place: Path) -> None:
         self.places.diagnostics.append(irregular(code, message, place))

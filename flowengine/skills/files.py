@@ -11,13 +11,26 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from flowengine.errors import did_you_mean
+from flowengine.flow_paths import RefusedPathError, check_path, is_withheld, open_regular
 from flowengine.skills.skill import Skill
 
-__all__ = ["MAX_FILE", "SCRIPT_SUFFIXES", "RefusedError", "is_script", "listed", "path_in", "read_text", "relative"]
+__all__ = [
+    "MAX_FILE",
+    "SCRIPT_SUFFIXES",
+    "RefusedError",
+    "is_script",
+    "listed",
+    "path_in",
+    "read_text",
+    "relative",
+    "withheld_below",
+]
 
 MAX_FILE: Final = 2_000_000
 """Bytes of a file that can be read."""
 MAX_LISTED: Final = 2_000
+MAX_WITHHELD: Final = 500
+"""Files and folders in a skill whose scripts run that are hidden, or keys."""
 
 SCRIPT_SUFFIXES: Final = (".py", ".sh", ".bash", ".js", ".mjs", ".rb", ".pl", ".php", ".lua")
 _TEXTS: Final = ("references", "assets")
@@ -42,10 +55,11 @@ def path_in(skill: Skill, path: str) -> Path:
         target = Path(os.path.realpath(root / parts))
         if parts.is_absolute() or ".." in parts.parts or not target.is_relative_to(root):
             raise RefusedError("outside", path=shown)
+        check_path(target, root, shown)
         if not target.is_file():
             hint = did_you_mean(str(parts), listed(skill))
             raise RefusedError("file", name=skill.name, path=shown, hint=hint)
-    except (OSError, ValueError) as error:  # A name that is too long, or has a NUL in it.
+    except (OSError, ValueError, RefusedPathError) as error:  # A name that is too long, has a NUL in it, is hidden.
         raise RefusedError("file", name=skill.name, path=shown, hint="") from error
     return target
 
@@ -58,9 +72,8 @@ def relative(file: Path, skill: Skill) -> str:
 def read_text(path: Path, shown: str) -> str:
     """The text of a file; what is no text, or too much of it, is a `RefusedError`."""
     # Neither a link that took the file's place since, nor a pipe that never ends.
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(handle, "rb") as file:
-        size = os.fstat(handle).st_size
+    with open_regular(path, follow=False) as file:
+        size = os.fstat(file.fileno()).st_size
         if size > MAX_FILE:
             raise RefusedError("large", path=shown, size=f"{size:,}", limit=f"{MAX_FILE:,}")
         raw = file.read(MAX_FILE + 1)
@@ -98,13 +111,29 @@ def _below(folder: Path, skill: Skill) -> Iterator[str]:
         seen.add(real)
         for entry in _entries(here):
             inside = not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(root)
-            if not inside or entry.name.startswith(".") or entry.name == "__pycache__":
+            if not inside or is_withheld(entry.name) or entry.name == "__pycache__":
                 continue
             if os.path.isdir(entry.path):
                 pending.append(Path(entry.path))
             elif os.path.isfile(entry.path) and Path(entry.path) != skill.file:
                 count += 1
                 yield Path(entry.path).relative_to(skill.folder).as_posix()
+
+
+def withheld_below(folder: Path) -> list[str]:
+    """The paths of files and folders in a skill that are kept from flows, and so from scripts; links lead to these.
+
+    `RefusedError` where there are too many.
+    """
+    found: list[str] = []
+    for here, folders, files in os.walk(folder):
+        withheld = [each for each in (*folders, *files) if is_withheld(each)]
+        folders[:] = [each for each in folders if not is_withheld(each)]
+        paths = [Path(here, each) for each in withheld]
+        found += [path.relative_to(folder).as_posix() for path in paths if not path.is_symlink()]
+        if len(found) > MAX_WITHHELD:
+            raise RefusedError("refused", reason=f"more than {MAX_WITHHELD} files of the skill are hidden")
+    return found
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -252,6 +252,11 @@ def _value(value: str, under: list[str], line: int) -> Node:
     if not value and inner and all(pairs):
         return {each[1]: Scalar(_unquoted((each[2] or "").strip()), line) for each in pairs if each}
     text = "" if _BLOCK.fullmatch(value) else value
+    if text.startswith("[") and not inner:
+        try:
+            return _Reader(f"key: {text}", line, []).mapping()["key"]
+        except (_NotPlainError, yaml.YAMLError):
+            pass  # No list after all.
     return Scalar(_unquoted(" ".join(each for each in (text, *inner) if each)), line)
 
 

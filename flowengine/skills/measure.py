@@ -7,8 +7,10 @@ stand-in, which is no language model and only shows whether the words that a cho
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from anyio import to_thread
@@ -23,7 +25,6 @@ from flowengine.retrieval.terms import asked_terms, stems
 from flowengine.skills.disclosure import SkillAccess
 from flowengine.skills.level_one import line
 from flowengine.skills.outline import LONG, Section, outline_of
-from flowengine.skills.search import searchable
 from flowengine.skills.skill import Skill
 from flowengine.skills.store import SkillStore
 from flowengine.skills.texts import fenced, texts
@@ -74,8 +75,8 @@ class Choices(NamedTuple):
     """With all bodies in the prompt."""
 
 
-Chooser: TypeAlias = Callable[[str, str, Sequence[tuple[str, str]]], Awaitable[str]]
-"""Request, prompt, and the skills with the text that is known of each → the name that is chosen, or the empty one."""
+Chooser: TypeAlias = Callable[[str, str, Sequence[str]], Awaitable[str]]
+"""Request, prompt and the skills' names → the name that is chosen, or the empty one. The prompt is all it knows."""
 
 
 async def measured(store: SkillStore, skill: Skill, task: str = "", locale: str = "en") -> Measured:
@@ -87,7 +88,9 @@ async def measured(store: SkillStore, skill: Skill, task: str = "", locale: str 
     parts = [each.text for each in await access.fragments(query)]
     parts += [json.dumps(tool.schema(), ensure_ascii=False) for tool in (await access.tool_set()).tools]
     parts += [json.dumps({"name": skill.name}), await access.load_skill(skill.name)]
-    for section in _needed(next(body for each, body in zip(skills, bodies, strict=True) if each is skill), query):
+    for section in _needed(
+        next(body for each, body in zip(skills, bodies, strict=True) if each.name == skill.name), query
+    ):
         arguments = {"name": skill.name, "section": section.number}
         parts += [json.dumps(arguments), await access.read_skill_section(**arguments)]
     eager = _everything(skills, bodies, texts(locale))
@@ -105,22 +108,21 @@ async def chosen(store: SkillStore, tasks: Sequence[Task], choose: Chooser, loca
     skills = await to_thread.run_sync(store.skills)
     bodies = [(await to_thread.run_sync(store.body, each)).text for each in skills]
     everything = _everything(skills, bodies, texts(locale))
-    known = [(each.name, searchable(each)) for each in skills]
-    more = [(name, f"{text}\n{body}") for (name, text), body in zip(known, bodies, strict=True)]
+    names = [each.name for each in skills]
     listed = eager = 0
     for task in tasks:
         fragments = await SkillAccess(store, locale=locale).fragments(task.text)
-        listed += await choose(task.text, fragments[0].text, known) == task.skill
-        eager += await choose(task.text, everything, more) == task.skill
+        listed += await choose(task.text, fragments[0].text, names) == task.skill
+        eager += await choose(task.text, everything, names) == task.skill
     return Choices(len(tasks), listed, eager)
 
 
 def by_words() -> Chooser:
-    """The stand-in for a model: whose known text has the most of the request's words, the rare ones counting more."""
+    """A stand-in for a model: takes the skill whose part of the prompt has most of the request's words, weighed."""
 
-    async def choose(request: str, prompt: str, known: Sequence[tuple[str, str]]) -> str:
+    async def choose(request: str, prompt: str, names: Sequence[str]) -> str:
         retriever = FtsRetriever()
-        await retriever.add([Document(name, text) for name, text in known])
+        await retriever.add([Document(name, text) for name, text in _parts(prompt, names)])
         hits = await retriever.search(request, 1)
         retriever.close()
         return hits[0].id if hits else ""
@@ -132,13 +134,28 @@ def by_model(model: Model, locale: str = "en") -> Chooser:
     """A model that is asked for the name of the skill it would load."""
     words = texts(locale)
 
-    async def choose(request: str, prompt: str, known: Sequence[tuple[str, str]]) -> str:
+    async def choose(request: str, prompt: str, names: Sequence[str]) -> str:
         asked = (Message("system", prompt), Message("user", words("measure.ask", text=request)))
         reply = await model.complete(Request(model.name, asked, temperature=0.0))
         said = reply.content.strip().strip("`'\"*. ").casefold()
-        return next((name for name, _ in known if name.casefold() == said), "")
+        return next((name for name in names if name.casefold() == said), "")
 
     return choose
+
+
+def _parts(prompt: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """What the prompt says of each skill: from the line that begins with its name to that of the next one.
+
+    >>> _parts("Skills:\\n- a-b: mends\\n- c: cooks", ["a-b", "c", "d"])
+    [('a-b', '- a-b: mends\\n\\na b'), ('c', '- c: cooks\\nc')]
+    """
+    pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    found = list(re.finditer(rf"^- ({pattern})(?=:|$)", prompt, re.MULTILINE))
+    bounds = [*(each.start() for each in found), len(prompt)]
+    return [
+        (each[1], f"{prompt[begin:end]}\n{each[1].replace('-', ' ')}")
+        for each, (begin, end) in zip(found, pairwise(bounds), strict=True)
+    ]
 
 
 def _everything(skills: Sequence[Skill], bodies: Sequence[str], words: Catalogue) -> str:

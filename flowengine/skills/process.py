@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, Final, NamedTuple, cast
 
+from flowengine.skills.kernel_memory import queued_by_sockets
 from flowengine.skills.script import Ending, Limits, Outcome
 
 __all__ = ["Command", "end_below", "run_command"]
@@ -188,7 +189,8 @@ class _Watch:
 
     def broken(self) -> Ending | None:
         pids = list(_tree(self._pid))
-        if sum(map(_held, pids)) > self._limits.memory:
+        queued = 0 if self._scratch is None else queued_by_sockets(pids[-1])
+        if sum(map(_held, pids)) + queued > self._limits.memory:
             return "memory"
         if self._scratch is not None and pids and self._files(pids[-1]) > self._limits.files:
             return "files"

@@ -24,14 +24,18 @@ from anyio import CancelScope, get_cancelled_exc_class, to_thread
 from flowengine.skills.confinement import PROGRAMS, SCRATCH, SKILL, confined, limited
 from flowengine.skills.files import RefusedError
 from flowengine.skills.process import Command, run_command
-from flowengine.skills.script import PATH, Limits, Outcome, interpreter_of
+from flowengine.skills.script import PATH, Limits, Outcome, interpreter_of, python_program
 from flowengine.skills.seccomp import MACHINES, filter_for
 from flowengine.skills.staging import readable
+from flowengine.skills.visible import VISIBLE
 
 __all__ = ["Sandbox", "Verdict", "verdict"]
 
 _HEAD: Final = 200
 """Bytes of a script that are looked at."""
+_OF_PYTHON: Final = "pyvenv.cfg"
+_TRIED: Final = 200
+"""Files of the project that are looked for in the sandbox."""
 
 
 class Verdict(NamedTuple):
@@ -44,11 +48,15 @@ class Verdict(NamedTuple):
 class Sandbox:
     """Where an agent's scripts run."""
 
-    def __init__(self, limits: Limits | None = None, allow_unconfined: bool = False) -> None:
+    def __init__(
+        self, limits: Limits | None = None, allow_unconfined: bool = False, *, root: Path | None = None
+    ) -> None:
         """`allow_unconfined`: where there is no sandbox, run scripts with the rights of this process. They can then
-        read its files and reach the network; only the limits of time, memory and output are left."""
+        read its files and reach the network; only the limits of time, memory and output are left.
+        `root`: of the project, whose files scripts do not see wherever it lies; None: the current folder."""
         self.limits = Limits() if limits is None else limits
         self.allow_unconfined = allow_unconfined
+        self.root = Path.cwd() if root is None else root
 
     async def run(self, folder: Path, path: str, arguments: Sequence[str] = (), stdin: str = "") -> Outcome:
         """Run the script at this path below a skill's folder; a `RefusedError` where that cannot be."""
@@ -69,7 +77,7 @@ class Sandbox:
             raise
 
     def _run(self, folder: Path, path: str, arguments: Sequence[str], stdin: bytes, stop: threading.Event) -> Outcome:
-        held = verdict()
+        held = verdict(self.root)
         if not held.holds and not self.allow_unconfined:
             raise RefusedError("refused", reason=held.reason)
         with open(folder / path, "rb") as file:
@@ -77,12 +85,13 @@ class Sandbox:
         if not held.holds:
             return _unconfined([*program, str(folder / path), *arguments], stdin, self.limits, stop)
         with readable(folder) if _is_root() else nullcontext(folder) as place:
-            return _confined([*program, f"{SKILL}/{path}", *arguments], place, stdin, self.limits, stop)
+            line = [*program, f"{SKILL}/{path}", *arguments]
+            return _confined(line, place, self.root, stdin, self.limits, stop)
 
 
 @cache
-def verdict() -> Verdict:
-    """Whether the sandbox holds on this machine, tried out when first asked."""
+def verdict(root: Path | None = None) -> Verdict:
+    """Whether the sandbox holds on this machine, for a project at this root; tried out when first asked."""
     missing = [each for each in (*PROGRAMS, *(["setpriv"] if _is_root() else [])) if shutil.which(each) is None]
     if missing:
         return Verdict(False, f"{', '.join(missing)} is not installed")
@@ -90,15 +99,16 @@ def verdict() -> Verdict:
         return Verdict(False, f"there is no sandbox for {sys.platform} on {platform.machine()}")
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return Verdict(False, "the kernel does not tell the children of a process")
-    return _tried()
+    return _tried(root)
 
 
-def _tried() -> Verdict:
+def _tried(root: Path | None) -> Verdict:
     """What a script says that attempts what it must not be able to do."""
+    line = [python_program(), "-I", "-c", _PROBE, *([] if root is None else _files_in(root))]
     limits = Limits(seconds=10, memory=300_000_000, processes=24)
     with tempfile.TemporaryDirectory(prefix="flowengine-probe-") as folder:
         os.chmod(folder, 0o755)
-        said = _confined([sys.executable, "-I", "-c", _PROBE], Path(folder), b"", limits, threading.Event())
+        said = _confined(line, Path(folder), root, b"", limits, threading.Event())
     try:
         found: dict[str, Any] = json.loads(said.stdout)
     except ValueError:
@@ -108,12 +118,23 @@ def _tried() -> Verdict:
     return Verdict(False, f"it does not hold: {', '.join(failed)}") if failed else Verdict(True)
 
 
-def _confined(line: Sequence[str], skill: Path, stdin: bytes, limits: Limits, stop: threading.Event) -> Outcome:
+def _files_in(root: Path) -> list[str]:
+    """Files right in a project's folder, of which none may be seen. A virtual environment has one that Python needs."""
+    try:
+        files = [each.path for each in os.scandir(os.path.realpath(root)) if each.is_file() and each.name != _OF_PYTHON]
+    except OSError:
+        return []
+    return sorted(each for each in files if each not in VISIBLE)[:_TRIED]
+
+
+def _confined(
+    line: Sequence[str], skill: Path, root: Path | None, stdin: bytes, limits: Limits, stop: threading.Event
+) -> Outcome:
     reading, writing = os.pipe()
     try:
         os.write(writing, filter_for(platform.machine()))
         os.close(writing)
-        chain = confined(line, skill, limits, reading, is_root=_is_root())
+        chain = confined(line, skill, limits, reading, is_root=_is_root(), root=root)
         # Nothing of our own environment: a process can read that of the one that started its sandbox.
         command = Command(chain, stdin, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, files=[reading], scratch=SCRATCH)
         return run_command(command, limits, stop)
@@ -177,6 +198,7 @@ KNOWN = {"ld.so.cache", "alternatives"}
 held = {
     "the network can be reached": refused(connect) and network(),
     "files of the machine can be read": not os.path.exists("/etc/passwd") and set(os.listdir("/etc")) <= KNOWN,
+    "the project's files can be seen": not [each for each in sys.argv[1:] if os.path.lexists(each)],
     "the skill can be written": refused(lambda: open("/skill/x", "w")),
     "the root can be written": refused(lambda: open("/x", "w")) and refused(lambda: open("/dev/x", "w")),
     "the scratch folder cannot be written": not refused(lambda: open("/scratch/x", "w")),

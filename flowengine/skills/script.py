@@ -13,9 +13,11 @@ from typing import Final, Literal, NamedTuple
 
 from flowengine.skills.files import SCRIPT_SUFFIXES, RefusedError
 
-__all__ = ["PATH", "Ending", "Limits", "Outcome", "interpreter_of"]
+__all__ = ["PATH", "Ending", "Limits", "Outcome", "interpreter_of", "python_program"]
 
-PATH: Final = os.pathsep.join(dict.fromkeys((f"{sys.prefix}/bin", "/usr/local/bin", "/usr/bin", "/bin")))
+PATH: Final = os.pathsep.join(
+    dict.fromkeys((f"{os.path.abspath(sys.prefix)}/bin", "/usr/local/bin", "/usr/bin", "/bin"))
+)
 """Where scripts find programs."""
 
 _BY_SUFFIX: Final = {
@@ -76,6 +78,19 @@ def installed(name: str) -> str | None:
     return shutil.which(name, path=PATH)
 
 
+def python_program(started_as: str | None = None) -> str:
+    """The path of this Python's program, with its folder resolved and its own name kept.
+
+    The sandbox mounts folders by their resolved paths, so a path with `..` in it would lead nowhere there. The name is
+    kept because a virtual environment's program is a link that knows its environment by where it lies.
+
+    >>> python_program("/usr/lib/../bin/python3").startswith("/usr/bin/")
+    True
+    """
+    folder, name = os.path.split(started_as or sys.executable)
+    return os.path.join(os.path.realpath(folder), name)
+
+
 def interpreter_of(path: str, head: str, find: Callable[[str], str | None] = installed) -> tuple[str, ...]:
     """The program that runs a script of this path and beginning; a `RefusedError` where that is not clear.
 
@@ -108,7 +123,7 @@ def _first_line(head: str) -> Sequence[str]:
 
 def _found(names: Sequence[str], find: Callable[[str], str | None]) -> str | None:
     if names and re.fullmatch(r"python[0-9.]*", names[0]):
-        return sys.executable
+        return python_program()
     return next((found for name in names if (found := find(name))), None)
 
 

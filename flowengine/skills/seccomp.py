@@ -1,8 +1,9 @@
 """A filter of system calls for scripts, as the kernel takes it: a program for its packet filter. Pure.
 
 The sandbox holds without it against all that namespaces and limits cover. This closes what they leave open: memory
-that no limit counts (System V, `memfd_create`), address families that no network namespace bounds (`AF_VSOCK` reaches
-the host of a virtual machine), and calls that are there for administrators and have been ways out of sandboxes before.
+that no limit counts (System V, `memfd_create`, sockets with buffers of megabytes), address families that no network
+namespace bounds (`AF_VSOCK` reaches the host of a virtual machine), and calls that are there for administrators and
+have been ways out of sandboxes before.
 
 Sources: linux/seccomp.h, linux/audit.h, and the kernel's tables of system calls (x86-64; arm64 has the generic one).
 """
@@ -24,6 +25,7 @@ class _Machine(NamedTuple):
     clone: int
     clone3: int
     socket: int
+    setsockopt: int
     forbidden: tuple[int, ...]
     x32: int | None = None
     """From this number on the calls are those of another table."""
@@ -37,6 +39,7 @@ _X86_64: Final = _Machine(
     clone=56,
     clone3=435,
     socket=41,
+    setsockopt=54,
     x32=0x40000000,
     forbidden=(
         *(29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220),  # shm*, sem*, msg*
@@ -53,6 +56,7 @@ _AARCH64: Final = _Machine(
     clone=220,
     clone3=435,
     socket=198,
+    setsockopt=208,
     forbidden=(
         *range(186, 198),  # msg*, sem*, shm*
         *(117, 116, 41, 171, 51, 89, 170, 112, 266),  # ptrace, syslog, pivot_root, clocks, chroot, acct
@@ -72,8 +76,13 @@ _NAMESPACES: Final = 0x7E020000
 """`CLONE_NEW*`, of all that fit into `clone`."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-"""Offsets in `struct seccomp_data`; of the argument its lower half."""
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32
+"""Offsets in `struct seccomp_data`; of an argument its lower half."""
+_OF_SOCKETS: Final = 1
+_BUFFERS: Final = (7, 8)
+"""`SO_SNDBUF` and `SO_RCVBUF` of the level `SOL_SOCKET`."""
+_IGNORED: Final = 0x00050000
+"""The call is not made, and its caller is told that it was."""
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
 
@@ -96,10 +105,28 @@ def filter_for(machine: str) -> bytes:
         *([] if numbers.x32 is None else _where(_AT_LEAST, numbers.x32, _refusal(errno.EPERM))),
         *_where(_EQUAL, numbers.clone3, _refusal(errno.ENOSYS)),  # Its flags cannot be seen; libraries use clone then.
         *(step for number in numbers.forbidden for step in _where(_EQUAL, number, _refusal(errno.EPERM))),
-        *_branch(numbers.clone, [*_where(_ANY_BIT, _NAMESPACES, _refusal(errno.EPERM)), _step(_RETURN, _ALLOW)]),
+        *_branch(
+            numbers.clone,
+            [
+                _step(_LOAD, _FIRST_ARGUMENT),
+                *_where(_ANY_BIT, _NAMESPACES, _refusal(errno.EPERM)),
+                _step(_RETURN, _ALLOW),
+            ],
+        ),
+        *_branch(
+            numbers.setsockopt,
+            [
+                _step(_LOAD, _SECOND_ARGUMENT),
+                *_unless(_EQUAL, _OF_SOCKETS, _ALLOW),
+                _step(_LOAD, _THIRD_ARGUMENT),
+                *(step for option in _BUFFERS for step in _where(_EQUAL, option, _IGNORED)),
+                _step(_RETURN, _ALLOW),
+            ],
+        ),
         *_branch(
             numbers.socket,
             [
+                _step(_LOAD, _FIRST_ARGUMENT),
                 *(step for family in _FAMILIES for step in _where(_EQUAL, family, _ALLOW)),
                 _step(_RETURN, _refusal(errno.EAFNOSUPPORT)),
             ],
@@ -123,5 +150,5 @@ def _unless(test: int, value: int, result: int) -> list[bytes]:
 
 
 def _branch(number: int, steps: list[bytes]) -> list[bytes]:
-    """Steps for one system call, which look at its first argument and always end."""
-    return [_step(_EQUAL, number, 0, len(steps) + 1), _step(_LOAD, _FIRST_ARGUMENT), *steps]
+    """Steps for one system call, which always end."""
+    return [_step(_EQUAL, number, 0, len(steps)), *steps]

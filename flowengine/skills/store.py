@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flowengine.errors import DefinitionError, Diagnostic, did_you_mean
+from flowengine.flow_paths import open_regular
 from flowengine.llm.tokens import count_tokens
 from flowengine.retrieval.retriever import Retriever
 from flowengine.skills.discovery import Place, places_below
@@ -51,13 +52,17 @@ class SkillStore:
         roots: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         strict: bool = False,
         retriever: Retriever | None = None,
+        *,
+        hidden: bool = True,
     ) -> None:
         """`roots`: folders with skills below them, or skills' own folders. Of two skills with one name, that of the
         earlier root keeps it. A root that is no folder is a `DefinitionError`.
-        `retriever`: what skills are searched with, where words alone will not do."""
+        `retriever`: what skills are searched with, where words alone will not do.
+        `hidden`: also look into folders whose names begin with a dot, which flows may not."""
         given = [roots] if isinstance(roots, str | os.PathLike) else list(roots)
         self.roots = tuple(_root(each) for each in given)
         self.strict = strict
+        self._hidden = hidden
         self.index = SkillIndex(retriever)
         self._lock = threading.RLock()
         self._read: dict[Path, tuple[Stamp, Skill | Diagnostic]] = {}
@@ -83,7 +88,7 @@ class SkillStore:
 
     def body(self, skill: Skill) -> LoadedText:
         """Level 2: the text below the frontmatter, as it is now. `OSError` where the file has gone."""
-        return self._text(skill.file, lambda: parts_of(skill.file.read_bytes()[:MAX_BYTES]).body)
+        return self._text(skill.file, lambda: parts_of(_beginning_of(skill.file)).body)
 
     def file(self, skill: Skill, path: str) -> LoadedText:
         """Level 3: a file of the skill, as it is now; a `RefusedError` where it cannot be given."""
@@ -95,7 +100,7 @@ class SkillStore:
     def look(self) -> Look:
         """Both at once, of the same moment."""
         with self._lock:
-            below = [places_below(root) for root in self.roots]
+            below = [places_below(root, hidden=self._hidden) for root in self.roots]
             places = {each.file: each for found in below for each in found.found}
             taken = [self._taken(each) for each in places.values()]
             self._read = {file: self._read[file] for file in places}
@@ -119,7 +124,7 @@ class SkillStore:
             message = f"the file has {place.stamp.size:,} bytes; up to {MAX_BYTES:,} are read"
             return irregular("SK107", message, place.file)
         try:
-            raw = place.file.read_bytes()
+            raw = _beginning_of(place.file)
         except OSError as error:
             return irregular("SK106", f"the file cannot be read: {error.strerror}", place.file)
         skill = skill_of(raw, place.file, place.stamp, has_files=place.has_files, strict=self.strict)
@@ -144,6 +149,11 @@ class SkillStore:
         return loaded
 
 
+def _beginning_of(file: Path) -> bytes:
+    with open_regular(file) as opened:
+        return opened.read(MAX_BYTES)
+
+
 def _root(given: str | os.PathLike[str]) -> Path:
     path = Path(given).expanduser()
     if not path.is_dir():
@@ -152,10 +162,13 @@ def _root(given: str | os.PathLike[str]) -> Path:
 
 
 def _named_apart(skills: list[Skill], strict: bool) -> list[Skill]:
-    """The skills with names of their own: a later one of a name that is taken gets a number."""
+    """The skills with names of their own: a later one of a name that is taken gets a number.
+
+    A name that is written as names are goes before one that only means the same (`PDF` beside `pdf`).
+    """
     taken: dict[str, Skill] = {}
-    apart: list[Skill] = []
-    for skill in skills:
+    apart: dict[int, Skill] = {}
+    for place, skill in sorted(enumerate(skills), key=lambda each: each[1].name != _plain(each[1].name)):
         name, number = skill.name, 1
         while _plain(name) in taken:
             number += 1
@@ -167,8 +180,8 @@ def _named_apart(skills: list[Skill], strict: bool) -> list[Skill]:
             skill = replace(skill, name=name, diagnostics=(*skill.diagnostics, found))
         if skill.is_valid:
             taken[_plain(name)] = skill
-        apart.append(skill)
-    return apart
+        apart[place] = skill
+    return [apart[place] for place in range(len(skills))]
 
 
 def _plain(name: str) -> str:

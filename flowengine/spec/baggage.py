@@ -1,13 +1,14 @@
-"""What a flow takes along beside its own text, so that another machine can build it: the files of the flows that it
-runs as nodes, and what its project says of models. Plain data, for a journal.
+"""What a flow takes along beside its own text, so that another machine can build it: the files of its texts and of
+the flows that it runs as nodes, and what its project says of models. Plain data, for a journal.
 
     {"path": "flows/main.yaml", "files": {"flows/parts/inner.yaml": "…"}, "project": {"prices": {…}, …}}
 
 It holds no value of an environment variable. Who unpacks it trusts nothing of it, and keeps to its own project in
 whatever can do harm on its own machine:
 
-    of the run         prices, rate limits, settings of memory, names of environment variables for templates (whose
-                       values, those of the submitting machine, are in the run)
+    of the run         prices, rate limits, the vendor of names that no table knows, settings of memory, names of
+                       environment variables for templates (whose values, those of the submitting machine, are in
+                       the run)
     of the machine     which modules may be imported and where they are, which MCP servers may be started or asked,
                        whether scripts run without a sandbox, every folder and file, every key; and an address that a
                        key would be sent to
@@ -28,7 +29,7 @@ from flowengine.llm.provider import ProviderSettings
 from flowengine.spec.files import DISK, BroughtFiles, FlowFiles, below
 from flowengine.spec.prices import read_prices
 from flowengine.spec.project import Project
-from flowengine.spec.providers import read_providers
+from flowengine.spec.providers import read_default_provider, read_providers
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.shapes import is_map
 
@@ -43,6 +44,7 @@ def packed(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
     """What goes along with a flow of a project."""
     told: dict[str, Any] = {
         "allow_env": list(project.allow_env),
+        "default_provider": project.default_provider,
         "providers": {name: _plain(each) for name, each in project.providers.items()},
         "prices": {model: asdict(price) for model, price in project.prices.items()},
         "memory": {name: value for name, value in project.memory.items() if name not in _PLACES},
@@ -50,7 +52,7 @@ def packed(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
     bag: dict[str, Any] = {"project": {name: value for name, value in told.items() if value}}
     if spec.path is not None:
         bag["path"] = below(project.root, spec.path)
-        bag["files"] = {below(project.root, path): text for path, text in _inside(spec)}
+        bag["files"] = {below(project.root, path): text for path, text in _beside(spec)}
     return {name: value for name, value in bag.items() if value}
 
 
@@ -74,12 +76,13 @@ def unpacked(bag: object, path: Path, own: Project) -> Unpacked:
     return Unpacked(path, _merged(own, project if is_map(project) else {}), BroughtFiles(own.root, texts))
 
 
-def _inside(spec: FlowSpec) -> Iterator[tuple[Path, str]]:
-    """The files below a flow, those inside of them too."""
+def _beside(spec: FlowSpec) -> Iterator[tuple[Path, str]]:
+    """The files of a flow's texts and the flows below it, with those of theirs."""
+    yield from spec.source.texts.items()
     for each in spec.subflows.values():
         if each.path is not None:
             yield each.path, each.text
-        yield from _inside(each)
+        yield from _beside(each)
 
 
 def _plain(settings: ProviderSettings) -> dict[str, Any]:
@@ -107,6 +110,8 @@ def _merged(own: Project, said: Mapping[str, Any]) -> Project:
 
     providers = read_providers(_table(said, "providers"), tell)
     prices = read_prices(_table(said, "prices"), tell)
+    default = said.get("default_provider")
+    default = read_default_provider(default if isinstance(default, str) else None, tell)
     if problems:
         raise DefinitionError(f"what the run says of models cannot be used here: {'; '.join(problems)}")
     memory = {name: value for name, value in _table(said, "memory").items() if name not in _PLACES}
@@ -114,6 +119,7 @@ def _merged(own: Project, said: Mapping[str, Any]) -> Project:
         own,
         allow_env=tuple(_variables(said.get("allow_env"))),
         providers={**own.providers, **{name: _both(own.providers.get(name), each) for name, each in providers.items()}},
+        default_provider=own.default_provider or default,
         prices={**own.prices, **prices},
         memory={**own.memory, **memory},
     )

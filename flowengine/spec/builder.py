@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -43,17 +42,19 @@ def load_plan(
     *,
     text: str | None = None,
     model: str | None = None,
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
     project: Project | None = None,
     files: FlowFiles = DISK,
     limiters: Limiters = limiter_for,
 ) -> Plan:
     """The plan of a flow file, or of its text. `FlowError` holds every problem.
 
-    `environ` goes before the `.env` file of the project's root. `project`: instead of the one that the file lies in;
-    `files`: where the flows are that it runs as nodes; `limiters`: who keeps the limits of the project's providers.
+    `environ` (None: the process's own) goes before the `.env` file of the project's root. `project`: instead of the
+    one that the file lies in; `files`: where the flows are that it runs as nodes; `limiters`: who keeps the limits of
+    the project's providers.
     """
     project = project or find_project(path)
+    environ = os.environ if environ is None else environ
     spec = load_flow(path, text=text, project=project, files=files)
     plan = build(spec, project, model=model, environ=read_environment(project.root, environ), limiters=limiters)
     return replace(plan, baggage=packed(spec, project))
@@ -64,16 +65,25 @@ def build(
     project: Project,
     *,
     model: str | None = None,
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
     limiters: Limiters = limiter_for,
 ) -> Plan:
     """The plan of a checked spec. Imports what `call:` and `output:` name; `FlowError` where that fails.
 
-    `environ`: where keys, addresses and the values of `allow_env` are looked up while the plan runs. `limiters`: who
-    keeps the limits of the project's providers.
+    `environ`: where keys, addresses and the values of `allow_env` are looked up while the plan runs; None: in the
+    process's own environment. `limiters`: who keeps the limits of the project's providers.
     """
-    around = Surroundings(environ, project.providers, project.prices, limiters, stand_in=model)
-    subflow = partial(build, project=project, model=model, environ=environ, limiters=limiters)
+    environ = os.environ if environ is None else environ
+    around = Surroundings(
+        environ, project.providers, project.prices, limiters, default_provider=project.default_provider, stand_in=model
+    )
+
+    def subflow(inner: FlowSpec) -> Plan:
+        return build(inner, project, model=model, environ=environ, limiters=limiters)
+
+    def place_of(name: str) -> tuple[int, int]:
+        return spec.source.key_position(key_path(tuple(name.split("."))))
+
     builder = _Builder(spec, project, model, around, subflow)
     return assemble(
         spec.name,
@@ -87,6 +97,7 @@ def build(
         environ=environ,
         path=None if spec.path is None else str(spec.path),
         source=spec.text,
+        place_of=place_of,
     )
 
 

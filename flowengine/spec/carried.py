@@ -1,23 +1,19 @@
 """Where the text of a flow is at home that a run brings along: in a shared database, or in a file from elsewhere.
 
 What such a text may call, and which files it may name, follows from its place (`project`). So the run does not choose
-the place. It is below the root of the project that this process works in, beside a flow or under the same project
-file, and where the run says another one, it is the working folder.
+the place. Without a project file it is the working folder and no other. Under one, it may be any place that a flow may
+name (`flowengine.flow_paths`) and that the same project file governs, or where a flow file is.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Final
 
+from flowengine.flow_paths import RefusedPathError, resolve_path
+from flowengine.spec.loader import is_flow_file
 from flowengine.spec.project import Project, project_of
 
 __all__ = ["place_of"]
-
-_MARK: Final = re.compile(rb"^\s*\{?\s*flowengine\s*:", re.MULTILINE)
-_HEAD: Final = 8_000
-"""Bytes in which a flow file says that it is one."""
 
 
 def place_of(path: str, folder: str = "", here: Path | None = None) -> Path:
@@ -28,21 +24,14 @@ def place_of(path: str, folder: str = "", here: Path | None = None) -> Path:
     """
     here = (here or Path()).absolute()
     project, _ = project_of(here)
-    try:
-        there = (here / folder / path).resolve()
-        if there.is_relative_to(project.root.resolve()) and (_is_flow(there) or _is_governed(there, project)):
-            return there
-    except (OSError, ValueError, RuntimeError):  # No path at all, or a circle of links.
-        pass
+    if project.file is not None:
+        try:
+            there = resolve_path(path, project.root, here / folder)
+            if _is_governed(there, project) or is_flow_file(there):
+                return there
+        except (RefusedPathError, OSError, ValueError):
+            pass
     return here / _name(path)
-
-
-def _is_flow(path: Path) -> bool:
-    """Whether there is a flow file: whoever keeps flows in a folder has the code for them beside it."""
-    if path.suffix not in (".yaml", ".yml") or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return _MARK.search(file.read(_HEAD)) is not None
 
 
 def _is_governed(path: Path, project: Project) -> bool:

@@ -7,6 +7,8 @@ from typing import cast
 
 from pydantic import BaseModel
 
+from flowengine.spec.code_names import code_name
+from flowengine.spec.defined import imports_in
 from flowengine.spec.levels import key_path, nodes_of
 from flowengine.spec.mending import STAND_IN_CODE
 from flowengine.spec.positions import KeyPath
@@ -28,6 +30,20 @@ def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
             problem = project.problem_with(target)
             if problem is not None:
                 report.at_value(problem.code, problem.message, path, problem.hint)
+            else:
+                _check_imports(target, path, project, report)
+
+
+def _check_imports(target: str, path: KeyPath, project: Project, report: Report) -> None:
+    said = code_name(target)
+    file = None if said is None else project.module_file(said.module)
+    if said is None or file is None:
+        return
+    for module in imports_in(file, said.name):
+        if not project.has_module(module):
+            known = (each.stem for each in file.parent.glob("*.py"))
+            text = f"'{target}' imports '{module}', and there is no such module"
+            report.at_value("FE505", text, path, report.nearest(module, list(known)))
 
 
 def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:

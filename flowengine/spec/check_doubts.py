@@ -49,7 +49,12 @@ def _warn_if_absent(use: Use, runs: Runs, reader: int | None, report: Report) ->
     if len(path) < 3 or not use.reference.printed or use.reference.guarded:
         return
     _, node, field, *_ = path
-    if field in ("output", "result") and not runs.live.certain(reader, runs.graph.index[node]):
+    if field not in ("output", "result"):
+        return
+    if reader is not None and runs.nodes[reader].join == "always":
+        text = f"'{node}' may have failed when this runs, and then it has no {field} to print"
+        report.at_use("FE903", text, use, "; add `| default(…)`")
+    elif not runs.live.certain(reader, runs.graph.index[node]):
         text = f"'{node}' may be skipped, and then it has no {field} to print"
         report.at_use("FE903", text, use, "; add `| default(…)`")
 

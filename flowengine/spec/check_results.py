@@ -118,6 +118,9 @@ class _Speakers:
         if len(before) == 1:
             return self._known[before[0]] if self._passes_on(before[0]) else None
         for at, other in enumerate(before):
+            behind = self._known[other] if self._passes_on(other) else None
+            if behind is not None and not self._outspoken(number, other, other, before[at + 1 :]):
+                return behind
             for one in before[:at]:
                 if self._both_speak(one, other) and not self._outspoken(number, one, other, before[at + 1 :]):
                     return one, other

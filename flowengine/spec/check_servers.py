@@ -1,7 +1,7 @@
 """Permission of MCP servers: a flow file names them, only the project file lets them be started or asked.
 
 A command is matched word by word, with its arguments and the environment that it gets, since these can make any
-program run anything; an address by scheme, host and the beginning of its path. Pure: nothing is looked up.
+program run anything; an address by scheme, host and the beginning of its path. Nothing is started or asked.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
+from flowengine.extras import install_hint, missing_modules
 from flowengine.spec.levels import key_path, nodes_of
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.project import Project
@@ -24,8 +25,12 @@ __all__ = ["check_servers", "is_allowed", "servers_of"]
 
 
 def check_servers(spec: FlowSpec, project: Project, report: Report) -> None:
-    """Each server that the project does not allow."""
-    for path, server in servers_of(spec):
+    """Each server that the project does not allow, and whether the library that asks servers is here."""
+    servers = list(servers_of(spec))
+    if servers and missing_modules("mcp"):
+        text = "the extra that asks MCP servers is not installed here"
+        report.at_value("FE908", text, servers[0][0], f"; {install_hint('mcp')}")
+    for path, server in servers:
         if not is_allowed(server, project.allow_mcp):
             file = project.file or project.root / "flowengine.toml"
             entry = json.dumps(_entry(server), ensure_ascii=False)  # A string of TOML as well.

@@ -1,13 +1,16 @@
 """The order of the checks on a spec: names, structure, code, and then the runs that the graph allows.
 
-The last stage looks only at flows that are sound so far, since an edge that is missing would make it
-see what is not there.
+The last stage looks only at flows whose graph is known, since an edge that is missing would make it see what is not
+there: a name that is wrong in a way that changes no edge is no reason to leave it out.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from flowengine.errors import Diagnostic
 from flowengine.spec.check_bodies import check_bodies
+from flowengine.spec.check_calls import check_calls
 from flowengine.spec.check_code import check_code, code_of
 from flowengine.spec.check_context import check_context, sources_of
 from flowengine.spec.check_names import check_names
@@ -27,28 +30,39 @@ from flowengine.spec.texts import Text, texts_of
 __all__ = ["check"]
 
 
+_OUTSIDE_OF_THE_GRAPH: Final = frozenset(
+    {"FE221", "FE222", "FE302", "FE303", "FE304", "FE306", "FE307", "FE309", "FE310", "FE311"}
+)
+"""Codes of mistakes that hide no edge, no writer and no prompt."""
+
+
 def check(
     spec: FlowSpec, project: Project | None, subflows: Subflows, *, whole: bool, warnings: bool
 ) -> list[Diagnostic]:
     """Everything that is wrong with what a spec means. `whole`: nothing of it was mended."""
-    report = Report(spec)
+    report, beside = (
+        Report(spec),
+        Report(spec),
+    )  # Of the file itself, and of what lies beside it: no matter of the graph.
     _check_texts(spec, report)
     check_structure(spec, report)
     problems: list[Diagnostic] = []
     if _needs_project(spec):
         if project is None:
             project, problems = project_of(spec.path)
-        check_code(spec, project, report)
-        check_servers(spec, project, report)
-        check_context(spec, project, report)
-        check_subflows(spec, project, subflows, report, whole=whole)
+        check_code(spec, project, beside)
+        check_calls(spec, project, beside)
+        check_servers(spec, project, beside)
+        check_context(spec, project, beside)
+        check_subflows(spec, project, subflows, beside, whole=whole)
     check_bodies(spec, report)
     check_names(spec, () if project is None else project.allow_env, report)
-    if whole and not report.failed:
-        check_runs(spec, report, warnings=warnings)
-        if warnings:
+    sound = not report.failed
+    if whole and report.errors <= _OUTSIDE_OF_THE_GRAPH:
+        check_runs(spec, report, warnings=warnings and sound)
+        if warnings and sound:
             check_unused(spec, report)
-    return [*problems, *report.found]
+    return [*problems, *report.found, *beside.found]
 
 
 def _check_texts(spec: FlowSpec, report: Report) -> None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from flowengine.spec.imports import plain_name
+from flowengine.module_names import plain_name
 
 __all__ = ["CodeName", "code_name", "home_of"]
 

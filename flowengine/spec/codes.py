@@ -214,6 +214,12 @@ CODES: Final[Mapping[str, Code]] = {
         "only where they are of the declared type.",
         "deeper: {type: subflow, flow: ./deeper.yaml, with: {topc: x}}",
     ),
+    "FE229": Code(
+        "the file of a text cannot be read",
+        "A text of an agent may stand in a file, `{file: path}`, whose path starts in the folder of the flow's own "
+        "file. There is no such file, or it may not be read.",
+        "triage: {prompt: {file: prompts/no_such_file.md}}",
+    ),
     # --- FE3xx: templates and expressions
     "FE301": Code(
         "a template or an expression does not parse",
@@ -321,11 +327,21 @@ CODES: Final[Mapping[str, Code]] = {
     "FE501": Code("the project file cannot be read", "The file is not TOML, or may not be read.", "allow_calls = ["),
     "FE502": Code(
         "the project file is wrong",
-        "A key of `[tool.flowengine]` is unknown, or its value has the wrong type.",
+        "A key of `[tool.flowengine]`, or of flowengine.toml, is unknown, or its value has the wrong type. The keys: "
+        "`allow_calls` (modules that `call:` and `tools:` may import), `allow_env` (variables that templates may "
+        "read), `allow_mcp` (beginnings of command lines and addresses of MCP servers), `allow_unconfined_scripts` "
+        "(scripts of skills where there is no sandbox), `pythonpath` (folders of modules), `store` (where runs are "
+        "kept), `default_provider` (where models go whose names no table knows), and the tables `providers` (vendor → "
+        "base_url, requests_per_minute, tokens_per_minute, max_parallel), `prices` (model → input, output, per_call) "
+        "and `memory`.",
         "[tool.flowengine]\nallow_cals = []",
     ),
     "FE503": Code(
-        "path outside of the project", "Paths in flows stay under the project's root.", "flow: ../../other.yaml"
+        "a path that a flow may not name",
+        "Paths in flows stay under the project's root. After links are followed, no part of them below it begins with "
+        "a dot (`.env`, `.git`), they are no keys (`*.pem`, `*.key`), and they lead to files and folders, not to pipes "
+        "or devices. The store of a memory or an index ends in `.db`, `.sqlite` or `.sqlite3`.",
+        "flow: ../../other.yaml",
     ),
     "FE504": Code(
         "code that is not allowed",
@@ -355,6 +371,20 @@ CODES: Final[Mapping[str, Code]] = {
         "are relative to the project's root.",
         "context: [fixed_file: {file_path: polices.md}]",
     ),
+    "FE511": Code(
+        "a model that goes to no vendor",
+        "The name's prefix is no vendor's, or it has none and no table knows the name, so it would have to be guessed "
+        "who is asked. Write `vendor/model`. Names that no table knows go to a default vendor where one is set: by "
+        "OLLAMA_HOST, OLLAMA_BASE_URL, OLLAMA_API_BASE or OPENAI_BASE_URL in the environment, or by "
+        "`default_provider` in the project file.",
+        "model: gtp-4o-mini",
+    ),
+    "FE512": Code(
+        "arguments that do not fit the function",
+        "The function needs an argument that `with` does not give, or takes none of that name. Without `with` a "
+        "function is given the context, as its only argument. A parameter named `context` is given it beside `with`.",
+        "call: tools:search, with: {qeury: tea}",
+    ),
     # --- FE9xx: warnings
     "FE901": Code(
         "a route that its siblings reach too",
@@ -369,7 +399,7 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE903": Code(
         "a value that may be absent",
-        "The node can be skipped while this one runs, and printing its output would then fail. Use "
+        "The node can be skipped, or have failed, while this one runs, and printing its output would then fail. Use "
         "`| default(…)` or `or`.",
         "a has `when`; b prints {{ nodes.a.output }}",
     ),
@@ -390,5 +420,11 @@ CODES: Final[Mapping[str, Code]] = {
         "`carry` gives another value, nor state that the body writes. So the loop ends after its first round, or "
         "goes on to the last.",
         "polish: {type: loop, max_iterations: 3, until: inputs.n > 1, nodes: {improve: {prompt: x}}}",
+    ),
+    "FE908": Code(
+        "an extra that is not installed",
+        "The flow needs a part of FlowEngine whose libraries are not installed here, so it would fail when it runs. "
+        "Install the extra; on another machine it may be there.",
+        "mcp_servers: [{name: time, command: uvx}], without the extra `mcp`",
     ),
 }

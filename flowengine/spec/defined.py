@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
+from typing import Final, NamedTuple
 
-__all__ = ["names_in"]
+__all__ = ["Parameters", "imports_in", "names_in", "parameters_in"]
 
 
 def names_in(file: Path) -> Mapping[str, str | None] | None:
@@ -22,11 +24,80 @@ def names_in(file: Path) -> Mapping[str, str | None] | None:
         return None
 
 
+class Parameters(NamedTuple):
+    """What a function takes."""
+
+    required: tuple[str, ...]
+    """The parameters without a default, in their order."""
+    known: tuple[str, ...]
+    takes_any: bool
+    """Whether it also takes names that it does not list (`**named`)."""
+    by_name_only: bool
+    """Whether a required one can only be given by its name."""
+
+
+def parameters_in(file: Path, name: str) -> Parameters | None:
+    """The parameters of a function that a module defines; None where they cannot be seen (it is decorated, defined
+    twice or no function, or takes parameters without names)."""
+    try:
+        tree = _tree(file, file.stat().st_mtime_ns)
+    except OSError:
+        return None
+    bound = [each for each, _ in _bound([] if tree is None else tree.body)]
+    defined = [
+        each
+        for each in ([] if tree is None else tree.body)
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
+    ]
+    if len(defined) != 1 or bound.count(name) != 1 or defined[0].decorator_list or defined[0].args.posonlyargs:
+        return None
+    given = defined[0].args
+    plain = [each.arg for each in given.args]
+    by_name = {each.arg: default for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
+    needed = [each for each, default in by_name.items() if default is None]
+    required = (*plain[: len(plain) - len(given.defaults)], *needed)
+    return Parameters(required, (*plain, *by_name), given.kwarg is not None, bool(needed))
+
+
+def imports_in(file: Path, name: str) -> tuple[str, ...]:
+    """The modules that a function or class of a module's file is sure to import: at the module's top, and in the
+    function before anything branches. Imports inside of `try` and `if` are meant to be able to fail."""
+    try:
+        tree = _tree(file, file.stat().st_mtime_ns)
+    except OSError:
+        return ()
+    body = [] if tree is None else tree.body
+    certain = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
+    for each in body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name:
+            straight = takewhile(lambda step: isinstance(step, _STRAIGHT), each.body)
+            certain += [step for step in straight if isinstance(step, ast.Import | ast.ImportFrom)]
+    return tuple(dict.fromkeys(module for each in certain for module in _modules_of(each)))
+
+
+_STRAIGHT: Final = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Pass)
+
+
+def _modules_of(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Absolute names alone: what lies beside is the package's own matter."""
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif not statement.level and statement.module:
+        yield statement.module
+
+
+@lru_cache(maxsize=64)
+def _tree(file: Path, changed: int) -> ast.Module | None:
+    try:
+        return ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 @lru_cache(maxsize=256)
 def _names(file: Path, changed: int) -> Mapping[str, str | None] | None:
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = _tree(file, changed)
+    if tree is None:
         return None
     names: dict[str, str | None] = {}
     for name, source in _bound(tree.body):

@@ -31,6 +31,7 @@ __all__ = [
     "Maybe",
     "NodeId",
     "Plain",
+    "Prompt",
     "Rendered",
     "Route",
     "Routes",
@@ -141,8 +142,33 @@ class _Text(NamedTuple):
     kind: TextKind
 
 
+def _in_place(value: Any) -> Any:
+    if is_map(value):
+        raise refuse("FE401", f"expected a text, or {{file: path}} alone, found {found(value)}")
+    return value
+
+
 Template = Annotated[str, _Text("template")]
 """Rendered once, when the node runs; a lone `{{ x }}` keeps its type."""
+Prompt = Annotated[
+    str,
+    _Text("template"),
+    BeforeValidator(_in_place),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"file": {"type": "string"}},
+                    "required": ["file"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+"""A template, in place or in a file of its own, `{file: path}`, whose text the loader has put in its place."""
 Expression = Annotated[str, _Text("expression")]
 """A bare expression, without braces."""
 Plain = Annotated[str, _Text("plain")]

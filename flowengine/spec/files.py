@@ -13,14 +13,19 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from flowengine.errors import Diagnostic, did_you_mean
+from flowengine.flow_paths import is_withheld
 from flowengine.spec.project import Problem
 from flowengine.spec.yaml_text import MAX_BYTES, decode
 
 __all__ = ["DISK", "BroughtFiles", "FlowFiles", "below"]
 
 
+_LIKE: Final = {".yaml": "*.y*ml", ".yml": "*.y*ml"}
+"""Suffix → the files that may be meant by a name that is not there."""
+
+
 class FlowFiles(Protocol):
-    """The files that a flow may run as nodes."""
+    """The files that a flow may run as nodes, or take texts from."""
 
     def unreadable(self, path: Path, shown: Path) -> Problem | None:
         """Why a file is not even to be opened; `path` is where `shown` leads in the end."""
@@ -38,7 +43,8 @@ class _Disk:
                 return None
             if path.exists():
                 return Problem("FE225", f"'{shown}' is no file")
-            near = [each.name for each in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+            names = (each.name for each in path.parent.glob(_LIKE.get(path.suffix, "*")))
+            near = [name for name in names if not is_withheld(name)]
         except (OSError, ValueError) as error:
             return Problem("FE225", f"'{shown}' cannot be read: {error}")
         return Problem("FE225", f"there is no file '{shown}'", did_you_mean(path.name, near))
@@ -46,7 +52,9 @@ class _Disk:
     def text(self, path: Path) -> str | Diagnostic:
         file = str(path)
         try:
-            return _too_large(path.stat().st_size, file) or decode(path.read_bytes(), file)
+            with path.open("rb") as opened:
+                data = opened.read(MAX_BYTES + 1)  # A device has no size, and no end.
+            return _too_large(max(path.stat().st_size, len(data)), file) or decode(data, file)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             return Diagnostic("FE101", f"cannot read the file: {reason}", file)

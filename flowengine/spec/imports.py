@@ -1,115 +1,242 @@
-"""Loads a module of a project from its file, under a name of its own.
+"""Loads the modules of a project, each once, under a package of the project's own.
 
-So two flows in different folders may each have a `tools.py`. What such a module imports by itself is
-found in its folder for as long as it loads, and is forgotten afterwards, so that no other project gets it.
-It knows no project file: whether a module may be loaded is decided before.
+So two flows in different folders may each have a `tools.py`, and whatever imports a module gets the same one: a flow
+by `call: helper:f`, another module by `import helper`, at the top or inside a function. Source is compiled as it
+stands; compiled files are neither read nor written. A module that the program around has imported by itself from the
+same file is taken as it is. It knows no project file: whether a module may be loaded is decided before.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
+import os
 import sys
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, ModuleSpec
+from importlib.machinery import SourceFileLoader as PythonSourceLoader
 from pathlib import Path
-from types import ModuleType
-from typing import Final
+from types import CodeType, ModuleType
+from typing import Any, Final, NamedTuple
 
-__all__ = ["load_module", "plain_name"]
+from flowengine.module_names import ROOT_PREFIX, plain_name
+from flowengine.spec.own_imports import rewrite_imports
+
+__all__ = ["imported_files", "load_module"]
 
 _LOCK: Final = threading.RLock()
-_ROOTS: Final = "_flowengine_"
-"""How the names begin under which project modules are known to Python."""
+_FOLDERS: Final[dict[str, tuple[str, ...]]] = {}
+"""A project's package → the folders in which its modules lie."""
+_LOADED: Final[dict[str, _Loaded]] = {}
+"""Full name → what a module was loaded from."""
+_ENGINE: Final = __name__.partition(".")[0]
 
 
-def load_module(name: str, file: Path) -> ModuleType:
-    """The module of a file, loaded once a version of it; `name` is its dotted name as flows write it.
+class _Loaded(NamedTuple):
+    file: Path
+    version: tuple[int, ...] | None
+    imports: frozenset[str]
+    """Full names of the project's modules that it imports, at the top or inside functions."""
+    is_ready: bool
 
-    Whatever the module raises passes through, and then it counts as not loaded.
+
+def load_module(name: str, folders: Sequence[Path]) -> ModuleType:
+    """The module of a dotted name, as flows write it, in the first of the folders that has it.
+
+    It is loaded again if its file or that of a module which it imports has changed. Whatever the module raises
+    passes through, and then it counts as not loaded.
     """
-    folder = _folder_of(name, file)
-    own = f"{_root(folder)}.{name}"
+    places = tuple(str(each.resolve()) for each in folders)
+    root = ROOT_PREFIX + hashlib.sha256("\0".join(places).encode()).hexdigest()[:12]
+    own = f"{root}.{name}"
     with _LOCK:
-        known = sys.modules.get(own)
-        changed = file.stat().st_mtime_ns
-        if known is not None and known.__dict__.get("__flowengine_changed__") == changed:
-            return known
-        _ensure_packages(name, folder)
-        module = _load(own, file, folder)
-        module.__dict__["__flowengine_changed__"] = changed
-        return module
+        if root not in sys.modules:
+            _add_root(root, places)
+        _forget(
+            {each for each in _reached(own) if (known := _LOADED.get(each)) and _version(known.file) != known.version}
+        )
+        return importlib.import_module(own)
 
 
-def plain_name(name: str) -> str:
-    """A module's name as flows and its own project write it.
+def imported_files(module: str) -> tuple[Path, ...]:
+    """The files of a project that make up a module: its own, and those of all that it imports, also inside functions.
 
-    >>> plain_name("_flowengine_0123456789ab.tools"), plain_name("os")
-    ('tools', 'os')
+    `module` is the name that Python knows it by, as in `function.__module__`; nothing for one of no project.
     """
-    return name.partition(".")[2] if name.startswith(_ROOTS) else name
+    found: dict[str, Path] = {}
+    names = {module}
+    while names:
+        name = names.pop()
+        known = _LOADED.get(name) or _read(name)
+        if known is not None:
+            found[name] = known.file
+            names |= known.imports - found.keys()
+    return tuple(sorted(found.values()))
 
 
-def _folder_of(name: str, file: Path) -> Path:
-    """The folder that the module's dotted name counts from."""
-    inner = file.parent if file.name == "__init__.py" else file
-    return inner.parents[name.count(".")]
+def _add_root(root: str, places: tuple[str, ...]) -> None:
+    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())  # Before Python's own, which would look into a package's folder.
+    _FOLDERS[root] = places
+    spec = ModuleSpec(root, None, is_package=True)
+    spec.submodule_search_locations = list(places)
+    sys.modules[root] = importlib.util.module_from_spec(spec)
 
 
-def _root(folder: Path) -> str:
-    return _ROOTS + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+# --- what changed
 
 
-def _ensure_packages(name: str, folder: Path) -> None:
-    """The packages above a module, so that its relative imports find their way."""
-    root = _root(folder)
-    if root not in sys.modules:
-        _namespace(root, folder)
-    parts = name.split(".")[:-1]
-    for depth in range(1, len(parts) + 1):
-        above, place = ".".join(parts[:depth]), folder.joinpath(*parts[:depth])
-        if (place / "__init__.py").is_file():
-            load_module(above, place / "__init__.py")
-        elif f"{root}.{above}" not in sys.modules:
-            _namespace(f"{root}.{above}", place)
-
-
-def _namespace(name: str, folder: Path) -> None:
-    """A package without a file of its own."""
-    spec = ModuleSpec(name, None, is_package=True)
-    spec.submodule_search_locations = [str(folder)]
-    sys.modules[name] = importlib.util.module_from_spec(spec)
-
-
-def _load(own: str, file: Path, folder: Path) -> ModuleType:
-    places = [str(file.parent)] if file.name == "__init__.py" else None
-    spec = importlib.util.spec_from_file_location(own, file, submodule_search_locations=places)
-    assert spec is not None  # The file is there and ends in .py.
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[own] = module
+def _version(file: Path) -> tuple[int, ...] | None:
     try:
-        with _first_on_path(folder):
-            spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[own]
-        raise
-    return module
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-@contextmanager
-def _first_on_path(folder: Path) -> Generator[None]:
-    before = set(sys.modules)
-    entry = str(folder)
-    sys.path.insert(0, entry)
-    importlib.invalidate_caches()
+def _reached(own: str) -> set[str]:
+    """The loaded modules that a module consists of, itself among them."""
+    found: set[str] = set()
+    names = {own}
+    while names:
+        name = names.pop()
+        if name in _LOADED:
+            found.add(name)
+            names |= _LOADED[name].imports - found
+    return found
+
+
+def _forget(names: Iterable[str]) -> None:
+    """Those modules, and all that import them, count as not loaded; a module that is loading now goes on."""
+    changed = set(names)
+    for own in [each for each in _LOADED if _LOADED[each].is_ready and not changed.isdisjoint(_reached(each))]:
+        sys.modules.pop(own, None)
+    for own in [each for each in _LOADED if each not in sys.modules]:
+        del _LOADED[own]
+
+
+# --- how it is found
+
+
+class _Finder(MetaPathFinder):
+    """Finds what has a full name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(ROOT_PREFIX) or path is None:
+            return None
+        spec = _find(fullname, path)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named '{plain_name(fullname)}'", name=fullname)
+        return ModuleSpec(fullname, _Shared()) if _is_shared(fullname, spec) else spec
+
+
+class _Source(PythonSourceLoader):
+    """A module whose imports of its own project are rewritten."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self._compiled(fullname)[0]
+
+    def exec_module(self, module: ModuleType) -> None:
+        own, file = module.__name__, Path(self.path)
+        version = _version(file)  # Before it is read, so that a change in between is seen the next time.
+        code, imports = self._compiled(own)
+        _LOADED[own] = _Loaded(file, version, imports, is_ready=False)
+        try:
+            exec(code, module.__dict__)
+        except BaseException:
+            _forget({own})
+            _LOADED.pop(own, None)
+            raise
+        _LOADED[own] = _LOADED[own]._replace(is_ready=True)
+
+    def _compiled(self, own: str) -> tuple[CodeType, frozenset[str]]:
+        tree, imports = _parsed(own, Path(self.path), is_package=self.is_package(own))
+        return compile(tree, self.path, "exec", dont_inherit=True), imports
+
+
+class _Shared(Loader):
+    """A module that the program around has imported from the same file."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = importlib.import_module(plain_name(module.__name__))
+
+
+_KINDS: Final[tuple[tuple[Any, list[str]], ...]] = (
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),
+    (_Source, SOURCE_SUFFIXES),
+)
+
+
+def _find(own: str, places: Iterable[str]) -> ModuleSpec | None:
+    """A module or a package; where there is none, a folder without `__init__.py`. Folders are read anew."""
+    folder = None
+    for place in places:
+        spec = FileFinder(place, *_KINDS).find_spec(own)
+        if spec is not None and spec.loader is not None:
+            return spec
+        folder = folder or spec
+    return folder
+
+
+def _is_shared(own: str, spec: ModuleSpec) -> bool:
+    above = own.rpartition(".")[0]
+    if above in sys.modules and sys.modules[above].__name__ != above:
+        return True
+    file = getattr(sys.modules.get(plain_name(own)), "__file__", None)
+    return bool(file and spec.origin) and os.path.realpath(str(file)) == os.path.realpath(str(spec.origin))
+
+
+def _is_own(root: str, top: str) -> bool:
+    """Whether a project has a module of that first name. A mere folder gives way to what is installed."""
+    if top == _ENGINE:
+        return False
+    spec = _find(f"{root}.{top}", _FOLDERS[root])
+    if spec is None or spec.loader is not None:
+        return spec is not None
     try:
-        yield
-    finally:
-        sys.path.remove(entry)
-        for name in set(sys.modules) - before:
-            origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None)
-            if not name.startswith(_ROOTS) and origin and Path(origin).is_relative_to(folder):
-                del sys.modules[name]
+        installed = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return True
+    return installed is None or installed.origin is None
+
+
+# --- what it holds
+
+
+def _parsed(own: str, file: Path, *, is_package: bool) -> tuple[ast.Module, frozenset[str]]:
+    tree = ast.parse(file.read_bytes(), str(file))
+    above = own.rpartition(".")[0]
+    root = own.partition(".")[0]
+    imports = rewrite_imports(tree, root, own if is_package else above, lambda top: _is_own(root, top))
+    return tree, imports | set(_packages(own))
+
+
+def _packages(own: str) -> Iterator[str]:
+    parts = own.split(".")
+    return (".".join(parts[:depth]) for depth in range(2, len(parts)))
+
+
+def _read(own: str) -> _Loaded | None:
+    """What a module that is not loaded consists of; None where no file of a project has it."""
+    root, *parts = own.split(".")
+    places: Iterable[str] = _FOLDERS.get(root, ())
+    spec, name = None, root
+    for part in parts:
+        name = f"{name}.{part}"
+        spec = _find(name, places)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations or ()
+    if spec is None or not isinstance(spec.loader, _Source):
+        return None
+    file = Path(spec.loader.path)
+    try:
+        imports = _parsed(own, file, is_package=spec.submodule_search_locations is not None)[1]
+    except (OSError, ValueError, SyntaxError):
+        imports = frozenset[str]()
+    return _Loaded(file, None, imports, is_ready=False)

@@ -132,7 +132,8 @@ class Kinds:
     def subflow(self, path: NodePath, node: SubflowNodeSpec, common: dict[str, Any]) -> FlowNode:
         plan = self._subflow(self._spec.subflows[node.flow])
         given = {name: values(each) for name, each in node.with_.items()}
-        return SubflowNode(plan, arguments=given, **common | {"limits": _tighter(common["limits"], plan.limits)})
+        limited: dict[str, Any] = {**common, "limits": _tighter(common["limits"], plan.limits)}
+        return SubflowNode(plan, arguments=given, **limited)
 
     def approval(self, path: NodePath, node: ApprovalNodeSpec, common: dict[str, Any]) -> FlowNode:
         return ApprovalNode(

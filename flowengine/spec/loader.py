@@ -7,26 +7,32 @@ target. Nothing here runs a flow or imports foreign code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
 from flowengine.errors import Diagnostic, FlowError
+from flowengine.spec.check_models import check_models
 from flowengine.spec.checks import check
 from flowengine.spec.files import DISK, FlowFiles
 from flowengine.spec.mending import mend
 from flowengine.spec.positions import SourceText
-from flowengine.spec.project import Project
+from flowengine.spec.project import Project, project_of
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.shapes import is_map
 from flowengine.spec.subflows import Subflows
+from flowengine.spec.text_files import names_text_files, read_text_files, with_texts
 from flowengine.spec.translate import Problem, problems_of
 from flowengine.spec.yaml_text import decode, parse_yaml
 
-__all__ = ["Loaded", "check_file", "check_text", "load_flow"]
+if TYPE_CHECKING:
+    from flowengine.llm.facts import Facts
+
+__all__ = ["Loaded", "check_file", "check_text", "is_flow_file", "load_flow"]
 
 
 class Loaded(NamedTuple):
@@ -56,9 +62,14 @@ def load_flow(
     return loaded.spec
 
 
-def check_file(path: str | PathLike[str], *, project: Project | None = None) -> list[Diagnostic]:
-    """All problems of a file, warnings included, sorted by position."""
-    return _load(path, None, project, warnings=True).diagnostics
+def check_file(
+    path: str | PathLike[str], *, project: Project | None = None, models: Facts | None = None
+) -> list[Diagnostic]:
+    """All problems of a file, warnings included, sorted by position.
+
+    `models`: where the models' names are looked up; None: they are not, since that depends on where a flow runs.
+    """
+    return _load(path, None, project, warnings=True, models=models).diagnostics
 
 
 def check_text(
@@ -68,28 +79,51 @@ def check_text(
     return _load(path, text, project, warnings=True).diagnostics
 
 
+def is_flow_file(path: Path) -> bool:
+    """Whether a file has the structure of a flow, whatever it means."""
+    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+        return False
+    read = DISK.text(path)
+    parsed = None if isinstance(read, Diagnostic) else parse_yaml(read, str(path))
+    if parsed is None or parsed.problems or not is_map(parsed.data):
+        return False
+    try:
+        FlowSpec.model_validate(with_texts(parsed.data))
+    except ValidationError:
+        return False
+    return True
+
+
 def _load(
     path: str | PathLike[str] | None,
     text: str | None,
     project: Project | None,
     warnings: bool,
     files: FlowFiles = DISK,
+    models: Facts | None = None,
 ) -> Loaded:
     """The flow with those that it runs as nodes. Their problems follow its own."""
     where = None if path is None else Path(path)
-    subflows = Subflows(_load_inner, where, files)
-    spec, problems = _load_one(where, text, project, subflows, warnings)
+    subflows = Subflows(partial(_load_inner, warnings=warnings), where, files)
+    spec, problems = _load_one(where, text, project, subflows, warnings, models)
     if not subflows.problems:
         return Loaded(spec, problems)
-    return Loaded(None, [*problems, *sorted(subflows.problems, key=lambda each: each.file or "")])
+    inner = sorted(subflows.problems, key=lambda each: each.file or "")
+    failed = any(each.severity == "error" for each in inner)
+    return Loaded(None if failed else spec, [*problems, *inner])
 
 
-def _load_inner(path: Path, project: Project, subflows: Subflows) -> Loaded:
-    return _load_one(path, None, project, subflows, warnings=False)
+def _load_inner(path: Path, project: Project, subflows: Subflows, *, warnings: bool) -> Loaded:
+    return _load_one(path, None, project, subflows, warnings)
 
 
 def _load_one(
-    where: Path | None, text: str | None, project: Project | None, subflows: Subflows, warnings: bool
+    where: Path | None,
+    text: str | None,
+    project: Project | None,
+    subflows: Subflows,
+    warnings: bool,
+    models: Facts | None = None,
 ) -> Loaded:
     file = None if where is None else str(where)
     read = _text_of(where, text, subflows.files)
@@ -105,12 +139,25 @@ def _load_one(
         )
         return Loaded(None, _sorted(problems))
     source = SourceText(read, where, parsed.place)
-    spec, structural = _structure(parsed.data, source)
+    data = parsed.data
+    beside: set[str | None] = set()
+    if names_text_files(data):
+        if project is None:
+            project, found = project_of(where)
+            problems += found
+        brought = read_text_files(data, source, project, subflows.files)
+        source.take(brought.files, brought.places)
+        data = brought.data
+        problems += brought.problems
+        beside = {*map(str, brought.files), *(each.file for each in brought.problems)}
+    spec, structural = _structure(data, source)
     problems += structural
     if spec is not None:
-        problems += check(spec.placed(source), project, subflows, whole=not problems, warnings=warnings)
+        placed = spec.placed(source)
+        problems += check(placed, project, subflows, whole=not problems, warnings=warnings)
+        problems += check_models(placed, models) if models is not None else ()
     failed = any(each.severity == "error" for each in problems)
-    return Loaded(None if failed else spec, _sorted(problems))
+    return Loaded(None if failed else spec, _sorted(problems, beside - {file}))
 
 
 def _text_of(path: Path | None, text: str | None, files: FlowFiles) -> str | Diagnostic:
@@ -144,5 +191,11 @@ def _news(found: Sequence[Problem], number: int) -> list[Diagnostic]:
     return [each.diagnostic for each in found if number == 0 or each.diagnostic.code not in _CONSEQUENCES]
 
 
-def _sorted(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    return sorted(problems, key=lambda each: (each.line or 0, each.column or 0, each.code, each.message))
+def _sorted(problems: Sequence[Diagnostic], beside: Collection[str | None] = ()) -> list[Diagnostic]:
+    """By position; those of the files `beside`, which texts were taken from, come after a file's own."""
+
+    def rank(each: Diagnostic) -> tuple[str, int, int, str, str]:
+        other = each.file or "" if each.file in beside else ""
+        return other, each.line or 0, each.column or 0, each.code, each.message
+
+    return sorted(problems, key=rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from flowengine.spec.levels import Level, NodePath, levels_of
@@ -9,7 +10,7 @@ from flowengine.spec.schema import FlowSpec
 from flowengine.spec.schema_nodes import LoopNodeSpec, MapNodeSpec
 from flowengine.spec.texts import Scope
 
-__all__ = ["EACH", "ENGINE_KEYS", "LOOP_OUTPUT", "RESERVED", "ROUND", "holders_of", "visible"]
+__all__ = ["DESCRIBED", "EACH", "ENGINE_KEYS", "LOOP_OUTPUT", "RESERVED", "ROUND", "WORDS", "holders_of", "visible"]
 
 ENGINE_KEYS: Final = ("_last_prompt", "_last_generation")
 """State keys that the engine writes."""
@@ -29,9 +30,33 @@ _OF_SCOPE: Final[dict[Scope, tuple[str, ...]]] = {
     "end": (),
     "outputs": (),
 }
-_WORDS: Final = ("true", "false", "none", "not", "and", "or", "in", "is", "if", "else", "loop", "range")
+DESCRIBED: Final[Mapping[str, tuple[str, str]]] = {
+    "inputs.<id>": ("everywhere", "What the run, or the subflow, was given."),
+    "shared_state.<key>": (
+        "everywhere",
+        "What this node's ancestors wrote; also `_last_prompt` and `_last_generation`, which the engine writes.",
+    ),
+    "nodes.<id>.output": ("everywhere", "What a node gave; of a skipped node it is undefined and counts as false."),
+    "nodes.<id>.result": ("everywhere", "The same with what belongs to it: an agent's `LLMResult`, else the output."),
+    "nodes.<id>.status": ("everywhere", "`succeeded`, `failed` or `skipped`."),
+    "nodes.<id>.error": ("everywhere", "The message of a failure that was handled; else none."),
+    "result": ("a node's texts", "What the predecessor gave; in a map's first nodes the item."),
+    "output": ("`set`", "What the node itself gave."),
+    "routing_result": ("everywhere", "The nearest route that an ancestor chose."),
+    "evaluation_result": ("everywhere", "The nearest evaluation among the ancestors."),
+    "prev_outputs.<id>": ("everywhere", "The output of an ancestor, by its id."),
+    "item": ("a map's body", "The item; `as` gives it another name."),
+    "each.index, each.total": ("a map's body", "Place of the item, counted from 0, and number of the items."),
+    "round.<variable>": ("a loop's body", "A variable as this round began with it."),
+    "round.index, round.last": ("a loop's body", "Number of the round, counted from 0, and whether it is the last."),
+    "run.id": ("everywhere", "The run's id."),
+    "env.<NAME>": ("everywhere", "A variable of the environment that the project file allows (`allow_env`)."),
+}
+"""Name → where texts know it, and what it is. A literal id or key stands for what is in angle brackets."""
+
+WORDS: Final = ("true", "false", "none", "not", "and", "or", "in", "is", "if", "else", "loop", "range")
 """What a template reads as something else than a name."""
-RESERVED: Final = frozenset({*_EVERYWHERE, *_WORDS, "result", "output", "each", "round"})
+RESERVED: Final = frozenset({*_EVERYWHERE, *WORDS, "result", "output", "each", "round"})
 """What an item may not be called."""
 
 

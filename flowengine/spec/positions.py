@@ -8,6 +8,7 @@ an error in it, and never for one that has none.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +24,21 @@ class SourceText:
 
     def __init__(self, text: str, path: Path | None, place: Place | None) -> None:
         self.text = text
+        self.texts: Mapping[Path, str] = {}
+        """The files that texts of it were taken from: path as it is shown → text."""
+        self._taken: Mapping[KeyPath, Path] = {}
         self.path = path
         self.place = place
         self._origins: dict[int, list[int]] = {}
         self._lines: list[int] = []
+
+    def take(self, texts: Mapping[Path, str], places: Mapping[KeyPath, Path]) -> None:
+        """Know which values are texts of other files."""
+        self.texts, self._taken = texts, places
+
+    def file_of(self, path: KeyPath) -> Path | None:
+        """The file that the characters of a text stand in."""
+        return self._taken.get(path, self.path)
 
     def find(self, path: str | KeyPath) -> Place | None:
         """The place of the value at a path, or of the nearest part round it."""
@@ -53,6 +65,8 @@ class SourceText:
 
     def inside(self, path: str | KeyPath, text: str, line: int, column: int) -> tuple[int, int]:
         """Line and column, in the file, of a line and column of the text that the value at a path holds."""
+        if path in self._taken:
+            return line, column
         place = self.find(path)
         if place is None:
             return 1, 1

@@ -19,14 +19,17 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.flow_paths import RefusedPathError, resolve_path
+from flowengine.foreign import describe_error
 from flowengine.llm.dotenv import is_planted
 from flowengine.llm.pricing import Price
 from flowengine.llm.provider import ProviderSettings
+from flowengine.module_names import plain_name
 from flowengine.spec.code_names import CodeName, code_name, home_of
 from flowengine.spec.defined import names_in
 from flowengine.spec.imports import load_module
 from flowengine.spec.prices import read_prices
-from flowengine.spec.providers import read_providers
+from flowengine.spec.providers import read_default_provider, read_providers
 from flowengine.spec.shapes import is_map
 
 __all__ = ["Problem", "Project", "find_project", "project_of"]
@@ -65,27 +68,43 @@ class Project:
     """Where runs are recorded."""
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     """Provider → its address and limits."""
+    default_provider: str | None = None
+    """Where models go whose names no table knows."""
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     """Model → what it costs."""
     memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of memory."""
 
     def resolve(self, path: str | os.PathLike[str], base: Path | None = None) -> Path:
-        """A path of a flow, relative to `base` (the root, if not given); `ProjectError` where it leaves the root."""
-        root = self.root.resolve()
-        found = ((base or self.root) / path).resolve()
-        if not found.is_relative_to(root):
-            raise ProjectError(f"the path '{path}' leaves the project's root {root}")
-        return found
+        """A path of a flow, from `base` (the root, if not given); `ProjectError` where a flow may not name it."""
+        try:
+            return resolve_path(path, self.root, base)
+        except RefusedPathError as error:
+            raise ProjectError(str(error)) from None
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        """Where the project's modules lie."""
+        return self.pythonpath or (self.root,)
 
     def module_file(self, module: str) -> Path | None:
         """The file of a module that lies in the project; None where it is an installed one, or is not there."""
         relative = Path(*module.split("."))
-        for folder in self.pythonpath or (self.root,):
-            for candidate in (folder / relative.with_suffix(".py"), folder / relative / "__init__.py"):
+        for folder in self._folders:
+            for candidate in (folder / relative / "__init__.py", folder / relative.with_suffix(".py")):
                 if candidate.is_file():
                     return candidate
         return None
+
+    def has_module(self, module: str) -> bool:
+        """Whether a module of the project finds a module by its name: beside itself or among the installed ones."""
+        first = module.partition(".")[0]
+        folders = self.pythonpath or (self.root,)
+        return (
+            self.module_file(first) is not None
+            or any((each / first).is_dir() for each in folders)
+            or (_is_installed(first))
+        )
 
     def problem_with(self, target: str) -> Problem | None:
         """Why `module:name` cannot be used, as far as that is seen without running code; None: nothing found."""
@@ -153,7 +172,7 @@ class Project:
     def _foreign_source(self, said: CodeName, module: ModuleType, found: object) -> str | None:
         """Where a module has an object from, if it has no right to hand it on; None: it has."""
         if isinstance(found, ModuleType):
-            return found.__name__
+            return plain_name(found.__name__)
         file = self.module_file(said.module)
         names = None if file is None else names_in(file)
         source = None if names is None else names.get(said.name, said.module)
@@ -169,13 +188,13 @@ class Project:
         if file is None and not _is_installed(name):
             raise self._not_found(name).error()
         try:
-            return importlib.import_module(name) if file is None else load_module(name, file)
+            return importlib.import_module(name) if file is None else load_module(name, self._folders)
         except Exception as error:  # Foreign code: whatever it raises is its module's failure.
-            text = f"the module '{name}' cannot be imported: {type(error).__name__}: {error}"
+            text = f"the module '{name}' cannot be imported: {describe_error(error)}"
             raise Problem("FE507", text).error() from error
 
     def _not_found(self, module: str) -> Problem:
-        where = self.pythonpath or (self.root,)
+        where = self._folders
         known = [each.stem for folder in where for each in folder.glob("*.py")] if "." not in module else []
         places = ", ".join(str(each) for each in where)
         also = "; without a project file only modules there may be called" if self.file is None else ""
@@ -239,6 +258,7 @@ _EXPECTED: Final = {
     "allow_unconfined_scripts": "true or false",
     "pythonpath": _LIST,
     "store": "a string",
+    "default_provider": "a string",
     "providers": "a table",
     "prices": "a table",
     "memory": "a table",
@@ -265,6 +285,7 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
     def tell(message: str, hint: str) -> None:
         problems.append(Diagnostic("FE502", message, str(file), hint=hint))
 
+    sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
     sound["providers"] = read_providers(sound.get("providers", {}), tell)
     sound["prices"] = read_prices(sound.get("prices", {}), tell)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)

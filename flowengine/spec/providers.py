@@ -6,6 +6,7 @@ Which vendors there are is the model column's to say; nothing is opened or asked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
 from flowengine.errors import did_you_mean
@@ -13,7 +14,7 @@ from flowengine.llm.provider import ProviderSettings, RateLimits
 from flowengine.llm.vendors import ALIASES, OTHERS, VENDORS
 from flowengine.spec.shapes import is_map
 
-__all__ = ["read_providers"]
+__all__ = ["read_default_provider", "read_providers"]
 
 Tell = Callable[[str, str], None]
 """Takes what is wrong, and the hint that goes with it."""
@@ -31,7 +32,7 @@ def read_providers(table: Mapping[str, Any], tell: Tell) -> dict[str, ProviderSe
     for name, given in table.items():
         provider = ALIASES.get(name, name)
         if name not in _NAMES:
-            tell(f"unknown provider '{name}' in `providers`", did_you_mean(name, _NAMES))
+            tell(f"unknown provider '{name}' in `providers`", _nearest(name))
         elif not is_map(given):
             tell(f"'{name}' in `providers` is a table", "")
         elif provider in found:
@@ -39,6 +40,14 @@ def read_providers(table: Mapping[str, Any], tell: Tell) -> dict[str, ProviderSe
         else:
             found[provider] = _provider(name, given, tell)
     return found
+
+
+def read_default_provider(name: str | None, tell: Tell) -> str | None:
+    """The provider of that name, under its own; None where there is none."""
+    if name is None or name in _NAMES:
+        return name and ALIASES.get(name, name)
+    tell(f"unknown provider '{name}' in `default_provider`", _nearest(name))
+    return None
 
 
 def _provider(name: str, given: Mapping[str, Any], tell: Tell) -> ProviderSettings:
@@ -51,6 +60,22 @@ def _provider(name: str, given: Mapping[str, Any], tell: Tell) -> ProviderSettin
         tell(f"'base_url' of provider '{name}' is an address that starts with http:// or https://", "")
         base = None
     return ProviderSettings(base, RateLimits(**limits) if limits else None)
+
+
+def _nearest(name: str) -> str:
+    """The vendor that a name is a misspelling of, else all that there are: a server of one's own is one of them, too.
+
+    >>> _nearest("opnai")
+    "; did you mean 'openai'?"
+    """
+    close = get_close_matches(name, _NAMES, n=1, cutoff=0.75)
+    return f"; did you mean '{close[0]}'?" if close else _KNOWN
+
+
+_KNOWN: Final = (
+    f"; it names a vendor, one of {', '.join(_NAMES)}. A server of your own that speaks as OpenAI does is "
+    f"hosted_vllm, with its address as `base_url`"
+)
 
 
 def _limits(name: str, given: Mapping[str, Any], tell: Tell) -> Iterator[tuple[str, int]]:

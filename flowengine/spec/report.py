@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from flowengine.errors import Diagnostic
@@ -35,6 +36,11 @@ class Report:
         return sum(each.severity == "error" for each in self.found[:_ENOUGH]) >= _ENOUGH
 
     @property
+    def errors(self) -> set[str]:
+        """The codes of what is wrong."""
+        return {each.code for each in self.found if each.severity == "error"}
+
+    @property
     def failed(self) -> bool:
         return any(each.severity == "error" for each in self.found)
 
@@ -48,15 +54,19 @@ class Report:
 
     def in_text(self, code: str, message: str, text: Text, line: int, column: int, hint: str = "") -> None:
         """A finding inside of a text."""
-        self._tell(code, message, self._source.inside(text.path, text.text, line, column), text.node or (), hint)
+        place = self._source.inside(text.path, text.text, line, column)
+        self._tell(code, message, place, text.node or (), hint, self._source.file_of(text.path))
 
     def at_use(self, code: str, message: str, use: Use, hint: str = "") -> None:
         """A finding about a name that a text reads."""
         self.in_text(code, message, use.text, use.reference.line, use.reference.column, hint)
 
-    def _tell(self, code: str, message: str, place: tuple[int, int], node: NodePath, hint: str) -> None:
+    def _tell(
+        self, code: str, message: str, place: tuple[int, int], node: NodePath, hint: str, file: Path | None = None
+    ) -> None:
         severity = "warning" if code.startswith("FE9") else "error"
-        each = Diagnostic(code, shortened(message), self._file, *place, ".".join(node) or None, hint, severity)
+        name = self._file if file is None else str(file)
+        each = Diagnostic(code, shortened(message), name, *place, ".".join(node) or None, hint, severity)
         if each not in self._told:
             self._told.add(each)
             self.found.append(each)

@@ -2,7 +2,7 @@
 who could have set the engine's own values last.
 
 A body sees what its container saw, so a question that its own nodes do not answer goes to the level outside.
-What the chosen round of a loop set is seen after the loop; of a map's items and of a subflow nothing is.
+What the rounds of a loop set is seen after the loop; of a map's items and of a subflow nothing is.
 
 Source of the rules: rules 6, 8, 10 and 11 of the flow format.
 """

@@ -116,7 +116,7 @@ class Limits(NodeLimits):
     timeout: Maybe[Duration] = None
     """Time for the run."""
     concurrency: Maybe[Annotated[int, Field(ge=1, le=10_000)]] = None
-    """Nodes in flight at once, at most."""
+    """Nodes in flight at once, at most, and so many plain functions; left out: no bound, and 256 plain functions."""
     on_failure: Literal["drain", "cancel"] = "drain"
     """After a failure, nodes in flight finish (`drain`) or are stopped (`cancel`)."""
 

@@ -23,6 +23,7 @@ from flowengine.spec.fields import (
     Maybe,
     NodeId,
     Plain,
+    Prompt,
     Routes,
     Score,
     Template,
@@ -83,7 +84,7 @@ class Guardrails(Keys):
 class Evaluate(Keys):
     """One evaluation of the generation; nothing is improved."""
 
-    instructions: Maybe[Template] = None
+    instructions: Maybe[Prompt] = None
     """How to judge. Without instructions and criteria: accuracy, relevance and completeness."""
     criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
     """Criterion → what it asks for."""
@@ -103,7 +104,7 @@ class Improve(Evaluate):
 class AgentRouting(Keys):
     """A choice that the agent makes after its generation."""
 
-    instruction: Template
+    instruction: Prompt
     """How to choose."""
     routes: Routes
     """Label → node, or {to, description}."""
@@ -208,9 +209,13 @@ class MemorySpec(Keys):
     limit: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
     """Exchanges that enter a prompt at most."""
     threshold: Maybe[Score] = None
-    """How near they must be to the prompt."""
+    """How near they must be to the prompt, 0.0–1.0; where none is, those about as near as the nearest one enter."""
     max_tokens: Maybe[Annotated[int, Field(ge=1)]] = None
     """Of one exchange; a longer one is shortened."""
+    budget: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Tokens of all exchanges that enter a prompt; the nearest one enters in any case."""
+    neighbours: Maybe[bool] = None
+    """Whether what was said right before and right after the nearest exchanges enters too, where it fits."""
 
     def settings(self, project: Mapping[str, Any]) -> dict[str, Any]:
         """All settings, with those of the project file where the flow says nothing."""
@@ -237,9 +242,9 @@ class ModelSettings(Keys):
 class AgentSettings(ModelSettings):
     """Everything that makes an agent, but for what one node asks of it."""
 
-    instructions: Maybe[Template] = None
+    instructions: Maybe[Prompt] = None
     """What the agent is told to do."""
-    system_message: Maybe[Template] = None
+    system_message: Maybe[Prompt] = None
     """Who the agent is; it comes before the instructions."""
     output: Maybe[OutputShape] = None
     """Shape of a structured output: a JSON Schema, or `module:Class`."""

@@ -63,7 +63,8 @@ class MapNodeSpec(BodyKeys):
 
 
 class LoopNodeSpec(BodyKeys):
-    """The body runs again until it is good enough; the output is the variables of the chosen round."""
+    """The body runs again until it is good enough; the output is the variables of the chosen round. Each round sees the
+    shared state that earlier ones wrote, and what every round wrote counts."""
 
     type: Literal["loop"]
     """Kind of the node."""

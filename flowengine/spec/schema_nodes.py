@@ -18,6 +18,7 @@ from flowengine.spec.fields import (
     Maybe,
     NodeId,
     Plain,
+    Prompt,
     Routes,
     Score,
     Target,
@@ -56,7 +57,7 @@ class AgentNodeSpec(WorkKeys, AgentSettings):
     """Kind of the node."""
     agent: Maybe[AgentRef] = None
     """An entry of `agents`, or an agent in place; keys of the node go before it."""
-    prompt: Maybe[Template] = None
+    prompt: Maybe[Prompt] = None
     """The user input. Left out: the predecessor's `result`; in a first node the flow's input."""
 
 
@@ -65,7 +66,7 @@ class RoutingNodeSpec(WorkKeys, ModelSettings):
 
     type: Literal["routing"]
     """Kind of the node."""
-    instruction: Template
+    instruction: Prompt
     """How to choose."""
     routes: Routes
     """Label → node, or {to, description}."""
@@ -167,7 +168,7 @@ class EvaluationNodeSpec(WorkKeys, ModelSettings):
 
     type: Literal["evaluation"]
     """Kind of the node."""
-    instructions: Maybe[Template] = None
+    instructions: Maybe[Prompt] = None
     """How to judge."""
     criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
     """Criterion → what it asks for. Without any: accuracy, relevance and completeness."""

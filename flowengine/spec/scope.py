@@ -9,6 +9,7 @@ from flowengine.context import Context
 from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
 from flowengine.templating.parse import parse_template
 from flowengine.templating.undefined import Missing
+from flowengine.values import copy_mutable
 
 __all__ = ["ContextScope", "Rendering", "boolean", "expression", "is_static", "template", "values"]
 
@@ -27,7 +28,7 @@ class ContextScope:
     __slots__ = ("_context", "_output")
 
     def __init__(self, context: Context, output: Any = Missing) -> None:
-        self._context = context
+        self._context = context.shared  # Templates change nothing; what they give is copied.
         self._output = output
 
     def __getitem__(self, name: str, /) -> Any:
@@ -40,14 +41,16 @@ class ContextScope:
 
 
 def _or_missing(value: Any, name: str, reason: str) -> Any:
-    return Missing(name, reason) if value is None else value
+    return Missing(name, reason, excused=True) if value is None else value
 
+
+_RESULT: Final = Missing("result", "no predecessor ran", excused=True)
 
 _NAMES: Final[Mapping[str, Callable[[Context], Any]]] = {
     "inputs": lambda context: context.inputs,
     "shared_state": lambda context: context.shared_state,
     "nodes": lambda context: context.nodes,
-    "result": lambda context: _or_missing(context.result, "result", "no predecessor ran"),
+    "result": lambda context: context.result if context.has_result else _RESULT,
     "routing_result": lambda context: _or_missing(context.routing_result, "routing_result", "nothing routed before"),
     "evaluation_result": lambda context: _or_missing(
         context.evaluation_result, "evaluation_result", "nothing was evaluated before"
@@ -61,7 +64,7 @@ _NAMES: Final[Mapping[str, Callable[[Context], Any]]] = {
 def expression(source: str) -> Value:
     """A bare expression as a function of the context."""
     evaluate = compile_expression(source)
-    return lambda context: evaluate(ContextScope(context))
+    return lambda context: copy_mutable(evaluate(ContextScope(context)))
 
 
 def boolean(source: str) -> Callable[[Context], bool]:
@@ -73,7 +76,7 @@ def boolean(source: str) -> Callable[[Context], bool]:
 def template(source: str) -> Value:
     """A template as a function of the context."""
     render = compile_template(source)
-    return lambda context: render(ContextScope(context))
+    return lambda context: copy_mutable(render(ContextScope(context)))
 
 
 def is_static(source: str) -> bool:
@@ -89,7 +92,7 @@ def values(tree: Any) -> Rendering:
     """
     if isinstance(tree, str):
         render = compile_template(tree)
-        return lambda context, output=Missing, /: render(ContextScope(context, output))
+        return lambda context, output=Missing, /: copy_mutable(render(ContextScope(context, output)))
     if isinstance(tree, dict):
         pairs = {key: values(each) for key, each in cast(dict[str, Any], tree).items()}
         return lambda context, output=Missing, /: {key: each(context, output) for key, each in pairs.items()}

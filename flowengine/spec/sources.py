@@ -37,12 +37,12 @@ def contexts_of(targets: Sequence[str], project: Project) -> list[TypedContext[A
 
 def skills_of(folders: Sequence[str], project: Project) -> SkillStore:
     """The skills of `skills`, whose folders are below the project's root."""
-    return SkillStore([project.resolve(each) for each in folders])
+    return SkillStore([project.resolve(each) for each in folders], hidden=False)
 
 
 def sandbox_of(project: Project) -> Sandbox:
     """Where their scripts run. That they run unconfined is the project's to allow: flow files may be somebody's."""
-    return Sandbox(allow_unconfined=project.allow_unconfined_scripts)
+    return Sandbox(allow_unconfined=project.allow_unconfined_scripts, root=project.root)
 
 
 def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:
@@ -50,7 +50,10 @@ def memory_of(memory: MemorySpec, project: Project, context: Context | None = No
     settings = memory.settings(project.memory)
     if memory.scope_id is not None and not is_static(memory.scope_id):
         settings["scope_id"] = "C:0" if context is None else str(template(memory.scope_id)(context))
-    return memory_source(settings, project.root)
+    store = settings.get("store")
+    if "store" in memory.model_fields_set or not isinstance(store, str):
+        return memory_source(settings, project.root)
+    return memory_source({**settings, "store": str(project.root / store)}, None)  # The project's choice, not a flow's.
 
 
 def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:

@@ -16,7 +16,7 @@ from flowengine.spec.files import FlowFiles
 from flowengine.spec.project import Problem, Project
 from flowengine.spec.schema import FlowSpec
 
-__all__ = ["Subflows"]
+__all__ = ["Located", "Subflows", "located"]
 
 MAX_DEPTH: Final = 16
 MAX_FILES: Final = 200
@@ -24,17 +24,19 @@ MAX_FILES: Final = 200
 Load: TypeAlias = "Callable[[Path, Project, Subflows], tuple[FlowSpec | None, Sequence[Diagnostic]]]"
 
 
+class Located(NamedTuple):
+    """A file that a flow names."""
+
+    path: Path
+    """Where it leads in the end."""
+    shown: Path
+    """As it is called in messages."""
+
+
 class _Opened(NamedTuple):
     spec: FlowSpec | None
     height: int
     """Files below each other, itself included."""
-
-
-class _File(NamedTuple):
-    """A file that is being loaded."""
-
-    path: Path
-    shown: Path
 
 
 class Subflows:
@@ -45,17 +47,18 @@ class Subflows:
         self.files = files
         self._load = load
         self._opened: dict[Path, _Opened] = {}
-        self._open: list[_File] = []
+        self._open: list[Located] = []
+        """Files that are being loaded."""
         self._heights = [0]
         if first is not None:
-            self._open.append(_File(_real(first), first))
+            self._open.append(Located(_real(first), first))
 
     def open(self, flow: str, base: Path, project: Project) -> FlowSpec | Problem | None:
         """The flow of a path that stands in a file of the folder `base`; None where it has problems of its own."""
-        shown = Path(os.path.normpath(base / flow))
-        path = _resolved(flow, base, project)
-        if isinstance(path, Problem):
-            return path
+        place = located(flow, base, project)
+        if isinstance(place, Problem):
+            return place
+        path, shown = place
         circle = self._circle(path, shown)
         if circle is not None:
             return Problem("FE226", f"the flows run each other without an end: {circle}")
@@ -63,18 +66,18 @@ class Subflows:
             problem = self.files.unreadable(path, shown) or self._too_many()
             if problem is not None:
                 return problem
-            self._opened[path] = self._loaded(_File(path, shown), project)
+            self._opened[path] = self._loaded(Located(path, shown), project)
         opened = self._opened[path]
         if len(self._open) - 1 + opened.height > MAX_DEPTH:
             return Problem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and '{shown}' goes deeper")
         self._heights[-1] = max(self._heights[-1], opened.height)
         return opened.spec
 
-    def _loaded(self, file: _File, project: Project) -> _Opened:
+    def _loaded(self, file: Located, project: Project) -> _Opened:
         self._open.append(file)
         self._heights.append(0)
         spec, problems = self._load(file.shown, project, self)
-        self.problems += [each for each in problems if each.severity == "error"]
+        self.problems += problems
         self._open.pop()
         return _Opened(spec, self._heights.pop() + 1)
 
@@ -82,7 +85,7 @@ class Subflows:
         """The files from one to itself, where this one is being loaded already."""
         for number, each in enumerate(self._open):
             if each.path == path:
-                return " → ".join(str(file.shown) for file in (*self._open[number:], _File(path, shown)))
+                return " → ".join(str(file.shown) for file in (*self._open[number:], Located(path, shown)))
         return None
 
     def _too_many(self) -> Problem | None:
@@ -93,20 +96,22 @@ class Subflows:
         return None
 
 
+def located(file: str, base: Path, project: Project) -> Located | Problem:
+    """The file of a path that stands in a flow of the folder `base`; a problem where a flow may not name it."""
+    if Path(file).is_absolute():
+        return Problem("FE503", f"the path '{file}' is not relative; it starts in the folder of this file")
+    try:
+        path = project.resolve(file, base)
+    except ProjectError as error:
+        return Problem("FE503", str(error))
+    shown = Path(os.path.normpath(base / file))
+    # `..` behind a link leads elsewhere than its letters say.
+    return Located(path, shown if _real(shown) == path else path)
+
+
 def _real(path: Path) -> Path:
     """Where a path leads; what leads nowhere cannot be run by another file either."""
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError):
         return path
-
-
-def _resolved(flow: str, base: Path, project: Project) -> Path | Problem:
-    if Path(flow).is_absolute():
-        return Problem("FE503", f"the path '{flow}' is not relative; it starts in the folder of this file")
-    try:
-        return project.resolve(flow, base)
-    except ProjectError as error:
-        return Problem("FE503", str(error))
-    except (OSError, ValueError, RuntimeError) as error:
-        return Problem("FE225", f"'{flow}' cannot be a path: {error}")

@@ -18,7 +18,7 @@ import yaml
 
 from flowengine.errors import Diagnostic
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "Parsed", "Place", "decode", "parse_yaml"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "Parsed", "Place", "decode", "parse_yaml", "refuse_characters"]
 
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 64
@@ -79,6 +79,16 @@ def parse_yaml(text: str, file: str | None = None) -> Parsed:
     return Parsed(data, place, reader.problems)
 
 
+def refuse_characters(text: str, file: str | None) -> Diagnostic | None:
+    """What is wrong with the first character that may not stand in a file; None where there is none."""
+    found = _FORBIDDEN.search(text)
+    if found is None:
+        return None
+    before = text[: found.start()]
+    line, column = before.count("\n") + 1, found.start() - before.rfind("\n")
+    return Diagnostic("FE114", f"the character U+{ord(found[0]):04X} may not stand here", file, line, column)
+
+
 class _RefusedError(Exception):
     """A problem after which reading on makes no sense; it is on the list already."""
 
@@ -119,11 +129,10 @@ class _Reader:
         return data, place
 
     def _check_characters(self) -> None:
-        found = _FORBIDDEN.search(self._text)
-        if found:
-            before = self._text[: found.start()]
-            line, column = before.count("\n") + 1, found.start() - before.rfind("\n")
-            raise self._refuse("FE114", f"the character U+{ord(found[0]):04X} may not stand here", line, column)
+        found = refuse_characters(self._text, self._file)
+        if found is not None:
+            self.problems.append(found)
+            raise _RefusedError
 
     def _value(self, event: Any, depth: int) -> tuple[Any, Place]:
         if isinstance(event, yaml.AliasEvent):

@@ -26,6 +26,7 @@ INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 ERROR_TYPE: Final = "error.type"
 TOKEN_TYPE: Final = "gen_ai.token.type"
 
@@ -51,6 +52,9 @@ NODE_OUTPUT: Final = "flowengine.node.output"
 PURPOSE: Final = "flowengine.call.purpose"
 ATTEMPTS: Final = "flowengine.call.attempts"
 COST: Final = "flowengine.cost_usd"
+COSTS: Final = (COST, "gen_ai.usage.cost", "llm.cost.total")
+"""Where the cost of a call stands, in dollars: our name, the one that Langfuse reads, and OpenInference's. The
+convention has no name for it."""
 EFFECT: Final = "flowengine.tool.effect"
 SKILL: Final = "flowengine.skill.id"
 SKILL_LEVEL: Final = "flowengine.skill.level"

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from flowengine.errors import DefinitionError
+from flowengine.extras import install_hint
 from flowengine.telemetry import names
 from flowengine.telemetry.spans import Span
 from flowengine.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["emit", "otlp"]
+__all__ = ["Delivery", "emit", "send"]
 
 _NAME: Final = "flowengine"
 
@@ -25,13 +23,18 @@ _NAME: Final = "flowengine"
 def emit(spans: Sequence[Span], tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
     """Hand the spans of a run, and the metrics that follow from them, to OpenTelemetry.
 
-    None: the providers that the program has set. A span that never ended ends where its last child does.
+    None: the providers that the program has set. A span that never ended ends where its last child does. With the SDK's
+    own tracers the ids are those of the run.
     """
     from opentelemetry import metrics, trace
 
-    tracer = trace.get_tracer(_NAME, __version__, tracers)
+    tracer: Any = trace.get_tracer(_NAME, __version__, tracers)
+    ids = _Given()
+    if hasattr(tracer, "id_generator"):
+        tracer.id_generator = ids
     made: dict[int, Any] = {}
     for span in spans:
+        ids.span = span
         parent = made.get(id(span.parent)) if span.parent is not None else None
         context = None if parent is None else trace.set_span_in_context(parent)
         links = [trace.Link(made[id(span.link)].get_span_context())] if span.link is not None else None
@@ -85,33 +88,58 @@ _DIMENSIONS: Final = (
 )
 
 
-@contextmanager
-def otlp(endpoint: str | None = None) -> Generator[tuple[TracerProvider, MeterProvider]]:
-    """Providers that send to a collector over HTTP, flushed at the end of the block.
+class Delivery(NamedTuple):
+    """What became of an export."""
 
-    None: where the standard variables say (`OTEL_EXPORTER_OTLP_ENDPOINT`), else port 4318 of this machine.
+    spans: int
+    """Spans that were to be sent."""
+    arrived: int
+    """Spans that the collector took."""
+    problem: str
+    """Why others did not arrive; empty where all did."""
+    metrics_problem: str
+    """Why the metrics did not arrive; empty where they did. Many collectors of traces take none."""
+
+
+def send(runs: Sequence[Sequence[Span]], endpoint: str | None = None) -> Delivery:
+    """Send the spans of runs, and the metrics that follow from them, to a collector over HTTP.
+
+    None: where the standard variables say (`OTEL_EXPORTER_OTLP_ENDPOINT`), else port 4318 of this machine. A run that
+    is sent again gives the same spans, by their ids, and the same values of the run's own instance of the metrics.
     """
     try:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from flowengine.telemetry.collector import Collector
     except ImportError as error:
-        raise DefinitionError(f"OTLP needs the extra `otel`: pip install 'flowengine[otel]' ({error})") from error
-    resource = Resource.create({"service.name": _NAME, "service.version": __version__})
-    base = None if endpoint is None else endpoint.rstrip("/")
-    tracers = TracerProvider(resource=resource)
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(base and f"{base}/v1/traces")))
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter(base and f"{base}/v1/metrics"))
-    meters = MeterProvider([reader], resource)
-    try:
-        yield tracers, meters
-    finally:
-        tracers.shutdown()
-        meters.shutdown()
+        raise DefinitionError(f"OTLP needs the extra `otel`: {install_hint('otel')} ({error})") from error
+    arrived = 0
+    with Collector(endpoint) as collector:
+        for spans in runs:
+            with collector.run(_instance(spans)) as (tracers, meters):
+                emit(spans, tracers, meters)
+            arrived += collector.send_spans()
+            if not collector.problem:
+                collector.send_metrics()
+    return Delivery(sum(map(len, runs)), arrived, collector.problem, collector.metrics_problem)
+
+
+def _instance(spans: Sequence[Span]) -> str:
+    return spans[0].trace_id if spans else ""
+
+
+class _Given:
+    """Gives OpenTelemetry the ids of our spans, where its SDK would draw some."""
+
+    def __init__(self) -> None:
+        self.span = Span("", 0.0)
+
+    def generate_span_id(self) -> int:
+        return int(self.span.id, 16)
+
+    def generate_trace_id(self) -> int:
+        return int(self.span.trace_id, 16)
+
+    def is_trace_id_random(self) -> bool:
+        return False
 
 
 def _nanoseconds(seconds: float) -> int:

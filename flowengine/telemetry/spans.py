@@ -4,10 +4,14 @@ A run is a span, a resumed one a span each time that it goes on, linked to the o
 its nodes, below a loop or a map the nodes inside, below an agent's node the agent, and below that its
 model calls, tool calls and skill loads. What is said (prompts, answers, arguments) is left out unless it
 is asked for, and masked then.
+
+Ids follow from the run, so that the same run gives the same spans whenever and wherever it is exported, and what has
+been exported keeps its ids when the run goes on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +35,7 @@ from flowengine.engine.events import (
 from flowengine.masking.masker import Masker
 from flowengine.records import ModelCall, Notice, ProviderFailed, Receipt, Retry, Reused, Round, SkillLoad, ToolCall
 from flowengine.telemetry import names
+from flowengine.telemetry.contents import ToolRequest, input_messages, output_messages, requests_of, take_request
 
 __all__ = ["Mark", "Span", "spans_of"]
 
@@ -66,6 +71,10 @@ class Span:
     """What it goes on from."""
     is_call: bool = False
     """Whether it leaves the process: a model or a tool is asked."""
+    id: str = ""
+    """16 hexadecimal digits."""
+    trace_id: str = ""
+    """32 hexadecimal digits, the same for all spans of a run."""
 
 
 def spans_of(events: Iterable[Event], *, content: bool = False, masker: Masker | None = None) -> list[Span]:
@@ -83,10 +92,13 @@ class _Fold:
         self._masker = masker
         self._flow = ""
         self._run_id = ""
+        self._trace_id = ""
         self._kinds: dict[str, str] = {}
         self._root: Span | None = None
         self._nodes: dict[str, Span] = {}
         self._agents: dict[str, Span] = {}
+        self._asked: dict[str, list[ToolRequest]] = {}
+        """Node → the tools that its models asked for, until they are called."""
         self._last = 0.0
 
     def take(self, event: Event) -> None:
@@ -94,6 +106,7 @@ class _Fold:
         match event:
             case RunStarted():
                 self._flow, self._run_id = event.flow, event.run_id
+                self._trace_id = _hash(f"{event.run_id} {event.at!r}")[:32]  # Stores may share the ids of runs.
                 self._kinds = dict(_kinds("", event.graph))
                 self._begin(event.at)
             case RunResumed(at=at):
@@ -107,8 +120,9 @@ class _Fold:
             case NodeFinished(node=node, at=at, result=result):
                 self._end(node, at, "succeeded", self._told(result))
                 self._evaluated(node, at, result)
-            case NodeFailed(node=node, at=at, error=error):
-                self._end(node, at, "failed", {names.ERROR_TYPE: error.type}, self._masker.mask(error.message))
+            case NodeFailed(node=node, at=at, error=error, skipped=skipped):
+                told = {names.ERROR_TYPE: error.type} | ({names.NODE_CAUSE: "error"} if skipped else {})
+                self._end(node, at, "skipped" if skipped else "failed", told, self._masker.mask(error.message))
             case NodeCancelled(node=node, at=at):
                 self._end(node, at, "cancelled", {})
             case NodeSkipped(node=node, at=at, cause=cause):
@@ -151,6 +165,8 @@ class _Fold:
         self._agents.clear()
 
     def _add(self, span: Span) -> Span:
+        span.trace_id = self._trace_id
+        span.id = _hash(f"{self._trace_id} {len(self.spans)}")[:16]
         self.spans.append(span)
         return span
 
@@ -195,8 +211,8 @@ class _Fold:
         return {**attributes, names.NODE_OUTPUT: self._text(result.output)} if self._content else attributes
 
     def _evaluated(self, node: str, at: float, result: NodeResult) -> None:
-        evaluation: EvaluationResult | None = result.evaluation
-        if evaluation is None:
+        evaluation = result.evaluation
+        if not isinstance(evaluation, EvaluationResult):
             return
         attributes: Attributes = {
             names.EVALUATION_SCORE: evaluation.score,
@@ -218,25 +234,28 @@ class _Fold:
 
     def _model_call(self, agent: Span, at: float, call: ModelCall) -> None:
         request = call.request
+        self._asked[agent.id] = requests_of(call.tool_calls)
         attributes: Attributes = {
             names.OPERATION: names.CHAT,
             names.PROVIDER_NAME: call.provider,
-            names.REQUEST_MODEL: str(request.get("model", call.model)),
-            names.RESPONSE_MODEL: call.model,
+            names.REQUEST_MODEL: str(request.get("model", call.model)).removeprefix(f"{call.provider}/"),
+            names.RESPONSE_MODEL: call.model.removeprefix(f"{call.provider}/"),
             names.REQUEST_TEMPERATURE: request.get("temperature"),
             names.REQUEST_MAX_TOKENS: request.get("max_tokens"),
             names.FINISH_REASONS: [call.finish_reason] if call.finish_reason else None,
             names.INPUT_TOKENS: call.prompt_tokens,
             names.OUTPUT_TOKENS: call.completion_tokens,
             names.CACHED_TOKENS: call.cached_tokens,
-            names.COST: call.cost_usd,
+            **dict.fromkeys(names.COSTS, call.cost_usd),
             names.PURPOSE: call.purpose,
             names.ATTEMPTS: call.attempts,
         }
         if self._content:
-            attributes[names.INPUT_MESSAGES] = self._text(call.messages)
-            attributes[names.OUTPUT_MESSAGES] = self._text([{"role": "assistant", "content": call.content}])
-        span = self._call(agent, f"{names.CHAT} {call.model}", at, call.seconds, attributes)
+            attributes[names.INPUT_MESSAGES] = self._json(input_messages(call.messages))
+            if call.error is None:
+                attributes[names.OUTPUT_MESSAGES] = self._json(output_messages(call))
+        name = f"{names.CHAT} {attributes[names.REQUEST_MODEL]}"
+        span = self._call(agent, name, at, call.seconds, attributes)
         if call.error is not None:
             span.error = self._masker.mask(call.error)
 
@@ -246,6 +265,7 @@ class _Fold:
         attributes: Attributes = {
             names.OPERATION: names.EXECUTE_TOOL,
             names.TOOL_NAME: call.name,
+            names.TOOL_CALL_ID: take_request(self._asked.get(agent.id, []), call),
             names.EFFECT: call.effect,
         }
         if self._content:
@@ -295,6 +315,19 @@ class _Fold:
         present = {key: value for key, value in attributes.items() if value is not None}
         return self._add(Span(name, max(agent.start, at - seconds), agent, at, present, is_call=True))
 
+    def _json(self, messages: list[dict[str, Any]]) -> str:
+        """Messages as JSON whose texts are masked and, above a length, cut: what is cut as JSON could not be read."""
+        return json.dumps(self._masked(messages, _LONGEST // max(1, len(messages))), ensure_ascii=False)
+
+    def _masked(self, value: Any, longest: int) -> Any:
+        if isinstance(value, str):
+            return self._masker.mask(value if len(value) <= longest else f"{value[:longest]}…")
+        if isinstance(value, list):
+            return [self._masked(each, longest) for each in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            return {key: self._masked(each, longest) for key, each in cast("dict[str, Any]", value).items()}
+        return value
+
     def _text(self, value: Any) -> str:
         """Any value as masked text of bearable length."""
         plain = to_jsonable_python(value, fallback=str)
@@ -312,6 +345,10 @@ _RECORDS: Final[Mapping[str, Callable[[_Fold, Span, float, Any], None]]] = {
         _Fold._mark,  # pyright: ignore[reportPrivateUsage]
     ),
 }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _kinds(prefix: str, graph: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

@@ -8,7 +8,7 @@ an error, so that `output.passed` of a text does not quietly count as false.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -19,12 +19,24 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from flowengine.context import NodeView
+from flowengine.context import NodeView, NoOutputError
 from flowengine.errors import TemplateError
 from flowengine.templating.limits import Meter
 from flowengine.templating.undefined import Missing
 
-__all__ = ["Kind", "Shape", "attribute", "entry", "item", "kind_of", "named", "sequence", "shape_of", "slice_of"]
+__all__ = [
+    "Kind",
+    "Shape",
+    "attribute",
+    "each_of",
+    "entry",
+    "item",
+    "kind_of",
+    "named",
+    "sequence",
+    "shape_of",
+    "slice_of",
+]
 
 Kind = Literal["boolean", "enum", "list", "mapping", "missing", "null", "number", "object", "other", "scalar", "string"]
 
@@ -33,6 +45,7 @@ _get = cast("Callable[[Any, Any, Any], Any]", dict.get)  # pyright: ignore[repor
 _KEYS: Final = (str, int, float, bool, type(None))
 _NEVER_SET: Final = "the field was never set"
 _ENDS: Final = {"skipped": "the node was skipped", "cancelled": "the node was cancelled", "failed": "the node failed"}
+_UNSEEN_ITEMS: Final = 256
 _NO_FIELDS: Final[dict[str, int]] = {}
 
 
@@ -125,11 +138,16 @@ def _absent_output(view: NodeView, name: str, path: str) -> Missing | None:
     """A node that did not succeed has no output, whoever left it empty."""
     if name not in ("output", "result") or view.status == "succeeded":
         return None
-    return Missing(path, _ENDS.get(view.status, f"the node is {view.status}"))
+    return Missing(path, _ends(view.status), excused=True)
+
+
+def _ends(status: str) -> str:
+    return _ENDS.get(status, f"the node is {status}")
 
 
 def entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
-    """The value under a key, without running what a `dict` subclass does about absent keys."""
+    """The value under a key, without running what a `dict` subclass does about absent keys, and without listing
+    a mapping that computes its values."""
     if not isinstance(key, _KEYS):
         raise TemplateError(f"{path}: {named(key)} cannot be a key")
     if isinstance(value, dict):
@@ -137,9 +155,13 @@ def entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
     else:
         try:
             found = value[key]
+        except NoOutputError as error:
+            return Missing(path, _ends(error.status), excused=True)
         except KeyError:
             found = _ABSENT
-    return Missing(path, known=value) if found is _ABSENT else found
+    if found is not _ABSENT:
+        return found
+    return Missing(path, known=cast("Mapping[Any, Any]", value) if isinstance(value, dict) else ())
 
 
 def item(value: Any, key: Any, path: str) -> Any:
@@ -191,3 +213,13 @@ def sequence(meter: Meter, value: Any) -> Sequence[Any]:
         raise TemplateError(f"{named(value)} has no items to go through")
     meter.items(len(value))
     return cast("Sequence[Any]", value) if kind == "list" else list(value)
+
+
+def each_of(meter: Meter, value: Any) -> Iterator[Any]:
+    """The items of such a value one by one, with a look at the clock now and then: so what is done with an item
+    cannot outlive the deadline by much, even where the meter counts too little for it."""
+    items = sequence(meter, value)
+    for start in range(0, len(items), _UNSEEN_ITEMS):
+        if start:
+            meter.look()
+        yield from items[start : start + _UNSEEN_ITEMS]

@@ -9,12 +9,15 @@ from typing import Any, Final
 
 from flowengine.errors import TemplateError, did_you_mean
 from flowengine.templating.access import attribute, item, named
+from flowengine.templating.limits import Meter
 from flowengine.templating.undefined import Missing
 
-__all__ = ["attribute_name", "field_of", "misfit", "number", "whole"]
+__all__ = ["Reader", "attribute_name", "field_reader", "misfit", "number", "whole"]
 
 
 _LONGEST_PATH: Final = 200
+
+Reader = Callable[[Meter, Any], Any]
 
 
 def number(value: Any, what: str) -> int | float:
@@ -46,17 +49,29 @@ def attribute_name(path: Any) -> str:
     return path.strip()
 
 
-def field_of(value: Any, path: Any) -> Any:
-    """A field by its dotted path (`"author.name"`, `"0.title"`) or an item by its position.
+def field_reader(path: Any, *, optional: bool = False) -> Reader:
+    """Reads a field by its dotted path (`"author.name"`, `"0.title"`) or an item by its position.
 
-    >>> field_of({"author": {"name": "Ada"}}, "author.name")
+    Every part of the path is paid for in every value. With `optional`, no path reads the value itself.
+
+    >>> field_reader("author.name")(Meter(), {"author": {"name": "Ada"}})
     'Ada'
     """
+    if path is None and optional:
+        return lambda meter, value: value
     if type(path) is int:
-        return item(value, path, f"item {path}")
-    for step in attribute_name(path).split("."):
-        value = item(value, int(step), path) if _is_position(step) else attribute(value, step, path)
-    return value
+        steps, text = [path], f"item {path}"
+    else:
+        text = attribute_name(path)
+        steps = [int(step) if _is_position(step) else step for step in text.split(".")]
+
+    def read(meter: Meter, value: Any) -> Any:
+        meter.spend(len(steps))
+        for step in steps:
+            value = attribute(value, step, text) if type(step) is str else item(value, step, text)
+        return value
+
+    return read
 
 
 def _is_position(step: str) -> bool:

@@ -13,13 +13,11 @@ from typing import Any, Final, cast
 from jinja2 import nodes
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import named
 from flowengine.templating.expressions import ExpressionCompiler
-from flowengine.templating.frame import Bindings, Frame, Scope
+from flowengine.templating.frame import Bindings, Closure, Frame, Scope
 from flowengine.templating.limits import Meter
 from flowengine.templating.parse import lone_expression, parse_expression, parse_template
 from flowengine.templating.statements import StatementCompiler
-from flowengine.templating.text import excerpt
 from flowengine.templating.undefined import Missing
 
 __all__ = ["Scope", "compile_boolean", "compile_expression", "compile_template"]
@@ -41,7 +39,7 @@ def compile_template(source: str) -> Template:
     parsed = parse_template(source)
     lone = lone_expression(parsed.tree)
     if lone is not None:
-        return _value_of(lone, present=True)
+        return _value_of(lone, ExpressionCompiler(Bindings()).expression(lone), present=True)
     assert isinstance(parsed.tree, nodes.Template)  # a template that is no lone expression
     if parsed.is_static:
         text = "".join(_data(parsed.tree))
@@ -51,41 +49,36 @@ def compile_template(source: str) -> Template:
 
 @lru_cache(maxsize=_CACHED)
 def compile_expression(source: str) -> Template:
-    """A bare expression. It may give a `Missing`: only the caller knows whether a value is needed.
+    """A bare expression. It may give a `Missing` for what the run did not make: only the caller knows whether a
+    value is needed.
 
     >>> compile_expression("nodes.plan.output | length")({"nodes": {"plan": {"output": [1, 2]}}})
     2
     """
-    tree = parse_expression(source).tree
-    assert isinstance(tree, nodes.Expr)  # an expression's tree is one
-    return _value_of(tree, present=False)
+    tree = _expression_tree(source)
+    return _value_of(tree, ExpressionCompiler(Bindings(), bare=True).expression(tree), present=False)
 
 
 @lru_cache(maxsize=_CACHED)
 def compile_boolean(source: str) -> Callable[[Scope], bool]:
-    """An expression that must give true or false; a value that is not there counts as false.
+    """An expression that must give true or false; what the run did not make counts as false.
 
     >>> compile_boolean("inputs.flag")({"inputs": {"flag": "false"}})
     Traceback (most recent call last):
         ...
-    flowengine.errors.TemplateError: expected true or false, got a string: "false"
+    flowengine.errors.TemplateError: inputs.flag: expected true or false, got a string: "false"
     """
-    evaluate = compile_expression(source)
-
-    def boolean(scope: Scope) -> bool:
-        value = evaluate(scope)
-        if value is True or value is False:
-            return value
-        if type(value) is Missing:
-            return False
-        shown = "" if value is None else f": {excerpt(value)}"
-        raise TemplateError(f"expected true or false, got {named(value)}{shown}")
-
-    return boolean
+    evaluate = ExpressionCompiler(Bindings(), bare=True).boolean(_expression_tree(source))
+    return _guarded(lambda scope: evaluate(Frame(scope)))
 
 
-def _value_of(tree: nodes.Expr, present: bool) -> Template:
-    evaluate = ExpressionCompiler(Bindings()).expression(tree)
+def _expression_tree(source: str) -> nodes.Expr:
+    tree = parse_expression(source).tree
+    assert isinstance(tree, nodes.Expr)  # an expression's tree is one
+    return tree
+
+
+def _value_of(tree: nodes.Expr, evaluate: Closure, present: bool) -> Template:
     is_whole = _gives_no_new_list(tree)
 
     @_guarded

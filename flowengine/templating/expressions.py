@@ -2,46 +2,82 @@
 
 Nothing is evaluated here: literals stay where they are, so a size bomb of constants goes off in an
 evaluation, where the meter stops it. A closure takes the frame and gives the value.
+
+Bare expressions (`if`, `when`, `until`, `over`, `best_by`) are compiled more strictly than templates, for they
+decide what runs. A value that is read must be there, unless the run did not make it or `default` or `is defined`
+stands round it; and where true or false is asked for, also under `and`, `or`, `not` and in the test of an inline
+`if`, nothing else will do. As values (`a or b` in `over`, and in templates) `and` and `or` take what is not empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from jinja2 import nodes
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import attribute, entry, item, kind_of, named, slice_of
-from flowengine.templating.arguments import whole
+from flowengine.templating.access import item, kind_of, named, slice_of
 from flowengine.templating.arithmetic import OPERATORS, negative, positive
+from flowengine.templating.calls import get_of, listed_pairs, range_of
 from flowengine.templating.compare import truth
 from flowengine.templating.comparison import comparison
 from flowengine.templating.filters import FILTERS, TAKES_MISSING, TESTS
-from flowengine.templating.filters_list import pairs_of
 from flowengine.templating.frame import Bindings, Closure, Frame
-from flowengine.templating.limits import Meter
 from flowengine.templating.paths import Step, computed_path, local_path, outer_path
-from flowengine.templating.text import to_text
+from flowengine.templating.references import GUARDING_FILTERS, GUARDING_TESTS
+from flowengine.templating.text import excerpt, to_text
 from flowengine.templating.undefined import Missing
 
 __all__ = ["ExpressionCompiler"]
 
-_FARTHEST: Final = 10**15
-"""Bounds of `range`."""
+_READS: Final = (nodes.Call, nodes.Filter, nodes.Getattr, nodes.Getitem, nodes.Name)
+"""The expressions whose value may not be there."""
 
 
 class ExpressionCompiler:
-    """Compiles expressions; `built` counts the parts made so far, which is what a loop's body costs."""
+    """Compiles expressions; `built` counts the parts made so far, which is what a loop's body costs.
 
-    def __init__(self, bindings: Bindings) -> None:
+    `bare`: what is compiled is a bare expression, not a part of a template.
+    """
+
+    def __init__(self, bindings: Bindings, *, bare: bool = False) -> None:
         self.bindings = bindings
         self.built: int = 0
+        self._bare = bare
+        self._guarded = False
 
     def expression(self, node: nodes.Node) -> Closure:
         """The closure of any expression."""
         self.built += 1
-        return _BUILDERS[type(node).__name__](self, node)
+        closure = _BUILDERS[type(node).__name__](self, node)
+        return _made(closure) if self._bare and not self._guarded and isinstance(node, _READS) else closure
+
+    def boolean(self, node: nodes.Node) -> Closure:
+        """The closure of an expression where true or false is asked for; in a template any value counts as one."""
+        if not self._bare:
+            source = self.expression(node)
+            return lambda frame: truth(source(frame))
+        if isinstance(node, (nodes.And, nodes.Or)):
+            left, right = self.boolean(node.left), self.boolean(node.right)
+            if isinstance(node, nodes.And):
+                return lambda frame: left(frame) and right(frame)
+            return lambda frame: left(frame) or right(frame)
+        if isinstance(node, nodes.CondExpr) and node.expr2 is not None:
+            test, then, other = (self.boolean(each) for each in (node.test, node.expr1, node.expr2))
+            return lambda frame: then(frame) if test(frame) else other(frame)
+        if isinstance(node, nodes.Not):
+            return self.expression(node)
+        source, place = self.expression(node), f"{written(node)}: " if isinstance(node, _PATHS) else ""
+        return lambda frame: _boolean(source(frame), place)
+
+    @contextmanager
+    def _guarding(self, guards: bool) -> Generator[None]:
+        """What is compiled here may be absent, for something round it looks after that."""
+        before, self._guarded = self._guarded, self._guarded or guards
+        yield
+        self._guarded = before
 
     def path(self, node: Any) -> Closure:
         """A name or a value with literal fields and positions after it, as one closure."""
@@ -133,22 +169,22 @@ class ExpressionCompiler:
         return evaluate
 
     def negation(self, node: nodes.Not) -> Closure:
-        source = self.expression(node.node)
-        return lambda frame: not truth(source(frame))
+        source = self.boolean(node.node)
+        return lambda frame: not source(frame)
 
     def choice(self, node: nodes.CondExpr) -> Closure:
-        test, then = self.expression(node.test), self.expression(node.expr1)
-        if node.expr2 is None:
-            return lambda frame: then(frame) if truth(test(frame)) else Missing("the value", "`if` without `else`")
-        other = self.expression(node.expr2)
-        return lambda frame: then(frame) if truth(test(frame)) else other(frame)
+        test, then = self.boolean(node.test), self.expression(node.expr1)
+        other = _no_else if node.expr2 is None else self.expression(node.expr2)
+        return lambda frame: then(frame) if test(frame) else other(frame)
 
     def compare(self, node: nodes.Compare) -> Closure:
         first = self.expression(node.expr)
         return comparison(first, [(each.op, self.expression(each.expr)) for each in node.ops])
 
     def filter(self, node: nodes.Filter) -> Closure:
-        function, source, takes_missing = FILTERS[node.name], self._input(node), node.name in TAKES_MISSING
+        function, takes_missing = FILTERS[node.name], node.name in TAKES_MISSING
+        with self._guarding(node.name in GUARDING_FILTERS):
+            source = self._input(node)
         arguments, keywords = self._arguments(node, refuse_missing=not takes_missing)
 
         def evaluate(frame: Frame) -> Any:
@@ -161,7 +197,9 @@ class ExpressionCompiler:
         return evaluate
 
     def test(self, node: nodes.Test) -> Closure:
-        function, source = TESTS[node.name], self._input(node)
+        function = TESTS[node.name]
+        with self._guarding(node.name in GUARDING_TESTS):
+            source = self._input(node)
         arguments, _ = self._arguments(node, refuse_missing=False)
         return lambda frame: function(frame, source(frame), *[each(frame) for each in arguments])
 
@@ -177,13 +215,45 @@ class ExpressionCompiler:
     def call(self, node: nodes.Call) -> Closure:
         arguments = [self.expression(each) for each in node.args]
         if isinstance(node.node, nodes.Name):
-            return lambda frame: _range(frame, [each(frame) for each in arguments])
+            return lambda frame: range_of(frame, [each(frame) for each in arguments])
         assert isinstance(node.node, nodes.Getattr)  # the rules let nothing else through
-        source, method, text = self.expression(node.node.node), node.node.attr, written(node.node.node)
+        with self._guarding(len(arguments) == 2):
+            source = self.expression(node.node.node)
+        method, text = node.node.attr, written(node.node.node)
         if method == "get":
-            return lambda frame: _get(source(frame), text, *[each(frame) for each in arguments])
+            return lambda frame: get_of(source(frame), text, *[each(frame) for each in arguments])
         side = {"keys": 0, "values": 1}.get(method)
-        return lambda frame: _pairs(frame, source(frame), side)
+        return lambda frame: listed_pairs(frame, source(frame), side)
+
+
+def _no_else(frame: Frame) -> Missing:
+    return Missing("the value", "`if` without `else`", excused=True)
+
+
+_PATHS: Final = (nodes.Getattr, nodes.Getitem, nodes.Name)
+
+
+def _made(source: Closure) -> Closure:
+    """A value that is there, or that the run did not make."""
+
+    def evaluate(frame: Frame) -> Any:
+        value = source(frame)
+        if type(value) is Missing and not value.excused:
+            raise value.error()
+        return value
+
+    return evaluate
+
+
+def _boolean(value: Any, place: str) -> bool:
+    if value is True or value is False:
+        return value
+    if type(value) is Missing:
+        if value.excused:
+            return False
+        raise value.error()
+    shown = "" if value is None else f": {excerpt(value)}"
+    raise TemplateError(f"{place}expected true or false, got {named(value)}{shown}")
 
 
 def written(node: nodes.Node) -> str:
@@ -229,37 +299,6 @@ def _key(key: Any) -> Any:
     if kind_of(key) not in ("string", "number", "boolean", "null"):
         raise TemplateError(f"{named(key)} cannot be a key")
     return key
-
-
-def _range(meter: Meter, arguments: list[Any]) -> list[int]:
-    bounds = [whole(each, "a bound of range()", -_FARTHEST, _FARTHEST) for each in arguments]
-    if len(bounds) == 3 and bounds[2] == 0:
-        raise TemplateError("the step of range() cannot be 0")
-    numbers = range(*bounds)
-    meter.items(len(numbers))
-    return list(numbers)
-
-
-def _get(value: Any, text: str, key: Any, *default: Any) -> Any:
-    """`mapping.get(key, default)`; without a default an absent key is as missing as anywhere else."""
-    path = f"{text}.get(…)"
-    if isinstance(key, Missing):
-        raise key.error()
-    kind = kind_of(value)
-    if kind == "mapping":
-        found = entry(value, key, path)
-    elif kind in ("object", "missing") and isinstance(key, str):
-        found = attribute(value, key, path)
-    else:
-        raise TemplateError(f"{path}: {named(value)} is no mapping")
-    return default[0] if default and isinstance(found, Missing) else found
-
-
-def _pairs(meter: Meter, value: Any, side: int | None) -> list[Any]:
-    if isinstance(value, Missing):
-        raise value.error()
-    pairs = pairs_of(meter, value)
-    return pairs if side is None else [pair[side] for pair in pairs]
 
 
 _BUILDERS: Final[dict[str, Callable[[ExpressionCompiler, Any], Closure]]] = {

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from flowengine.errors import TemplateError, did_you_mean
-from flowengine.templating.access import sequence
-from flowengine.templating.arguments import field_of, misfit, number, whole
+from flowengine.templating.access import each_of
+from flowengine.templating.arguments import field_reader, misfit, number, whole
 from flowengine.templating.compare import truth
 from flowengine.templating.filters_list import LIST_FILTERS
+from flowengine.templating.filters_parsing import PARSING_FILTERS
 from flowengine.templating.filters_text import TEXT_FILTERS
 from flowengine.templating.limits import MAX_INT_BITS, Meter
 from flowengine.templating.predicates import PREDICATES
@@ -89,38 +90,39 @@ def map_(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
     if not args:
         raise TemplateError('map takes attribute="…" or the name of a filter')
     apply = _applied(*args, **kwargs)
-    return [apply(meter, each) for each in sequence(meter, value)]
+    return [apply(meter, each) for each in each_of(meter, value)]
 
 
 def _attributes(meter: Meter, value: Any, attribute: Any, default: Any = None, **more: Any) -> list[Any]:
     if more:
         raise TemplateError(f"map has no argument '{next(iter(more))}'")
-    found = [field_of(each, attribute) for each in sequence(meter, value)]
+    read = field_reader(attribute)
+    found = [read(meter, each) for each in each_of(meter, value)]
     return found if default is None else [default if isinstance(each, Missing) else each for each in found]
 
 
 def select(meter: Meter, value: Any, *args: Any) -> list[Any]:
     """The items that pass a test, or that count as true."""
     test = _tested(*args)
-    return [each for each in sequence(meter, value) if test(meter, each)]
+    return [each for each in each_of(meter, value) if test(meter, each)]
 
 
 def reject(meter: Meter, value: Any, *args: Any) -> list[Any]:
     """The items that do not pass."""
     test = _tested(*args)
-    return [each for each in sequence(meter, value) if not test(meter, each)]
+    return [each for each in each_of(meter, value) if not test(meter, each)]
 
 
 def selectattr(meter: Meter, value: Any, attribute: Any, *args: Any) -> list[Any]:
     """The items whose attribute passes a test, or counts as true."""
-    test = _tested(*args)
-    return [each for each in sequence(meter, value) if test(meter, field_of(each, attribute))]
+    read, test = field_reader(attribute), _tested(*args)
+    return [each for each in each_of(meter, value) if test(meter, read(meter, each))]
 
 
 def rejectattr(meter: Meter, value: Any, attribute: Any, *args: Any) -> list[Any]:
     """The items whose attribute does not pass."""
-    test = _tested(*args)
-    return [each for each in sequence(meter, value) if not test(meter, field_of(each, attribute))]
+    read, test = field_reader(attribute), _tested(*args)
+    return [each for each in each_of(meter, value) if not test(meter, read(meter, each))]
 
 
 def _applied(name: Any, *args: Any, **kwargs: Any) -> Callable[[Meter, Any], Any]:
@@ -170,6 +172,7 @@ FILTERS: Final = cast(
     {
         **TEXT_FILTERS,
         **LIST_FILTERS,
+        **PARSING_FILTERS,
         "abs": abs_,
         "d": default,
         "default": default,

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import kind_of, named, sequence
-from flowengine.templating.arguments import attribute_name, field_of, whole
+from flowengine.templating.access import each_of, kind_of, named, sequence
+from flowengine.templating.arguments import Reader, attribute_name, field_reader, whole
 from flowengine.templating.arithmetic import add
 from flowengine.templating.compare import identity, less, ordered
 from flowengine.templating.limits import MAX_ITEMS, Meter
@@ -58,8 +58,9 @@ def unique(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any
     """The items without repetitions, in the order in which they first come."""
     seen: set[Any] = set()
     kept: list[Any] = []
-    for each in sequence(meter, value):
-        key = identity(meter, _key(meter, each, attribute, case_sensitive))
+    read = field_reader(attribute, optional=True)
+    for each in each_of(meter, value):
+        key = identity(meter, _key(meter, each, read, case_sensitive))
         if key not in seen:
             seen.add(key)
             kept.append(each)
@@ -71,13 +72,14 @@ def sort(
 ) -> list[Any]:
     """Sorted; several attributes are separated by commas."""
     names: list[Any] = attribute_name(attribute).split(",") if isinstance(attribute, str) else [attribute]
-    items = sequence(meter, value)
-    if len(names) == 1:
-        keys = [_key(meter, each, names[0], case_sensitive) for each in items]
+    readers = [field_reader(name, optional=True) for name in names]
+    if len(readers) == 1:
+        pairs = [(_key(meter, each, readers[0], case_sensitive), each) for each in each_of(meter, value)]
     else:
-        meter.spend(len(items) * len(names))
-        keys = [[_key(meter, each, name, case_sensitive) for name in names] for each in items]
-    return ordered(meter, zip(keys, items, strict=True), bool(reverse))
+        pairs = [
+            ([_key(meter, each, read, case_sensitive) for read in readers], each) for each in each_of(meter, value)
+        ]
+    return ordered(meter, pairs, bool(reverse))
 
 
 def min_(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any = None) -> Any:
@@ -89,21 +91,23 @@ def max_(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any =
 
 
 def _extreme(meter: Meter, value: Any, case_sensitive: Any, attribute: Any, better: Callable[[Any, Any], bool]) -> Any:
-    items = sequence(meter, value)
-    if not len(items):
+    read, keyed = field_reader(attribute, optional=True), each_of(meter, value)
+    try:
+        best = next(keyed)
+    except StopIteration:
         return Missing("the least or greatest item", "the list is empty")
-    best, best_key = items[0], _key(meter, items[0], attribute, case_sensitive)
-    for each in items[1:]:
-        key = _key(meter, each, attribute, case_sensitive)
+    best_key = _key(meter, best, read, case_sensitive)
+    for each in keyed:
+        key = _key(meter, each, read, case_sensitive)
         if better(key, best_key):
             best, best_key = each, key
     return best
 
 
 def sum_(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> Any:
-    total = start
-    for each in sequence(meter, value):
-        total = add(meter, total, each if attribute is None else field_of(each, attribute))
+    total, read = start, field_reader(attribute, optional=True)
+    for each in each_of(meter, value):
+        total = add(meter, total, read(meter, each))
     return total
 
 
@@ -117,8 +121,8 @@ def dictsort(meter: Meter, value: Any, case_sensitive: Any = False, by: Any = "k
     if by not in ("key", "value"):
         raise TemplateError("dictsort sorts by 'key' or by 'value'")
     side = 0 if by == "key" else 1
-    pairs = pairs_of(meter, value)
-    return ordered(meter, [(_key(meter, pair[side], None, case_sensitive), pair) for pair in pairs], bool(reverse))
+    pairs, read = pairs_of(meter, value), field_reader(side)
+    return ordered(meter, [(_key(meter, pair, read, case_sensitive), pair) for pair in pairs], bool(reverse))
 
 
 _LIST: Final = 4
@@ -157,8 +161,9 @@ def _filled(meter: Meter, rows: list[list[Any]], size: int, filling: Any, short:
 def groupby(meter: Meter, value: Any, attribute: Any, default: Any = None, case_sensitive: Any = False) -> list[Group]:
     """Groups of the items that share an attribute, sorted by it."""
     groups: dict[Any, Group] = {}
-    for each in sequence(meter, value):
-        found = field_of(each, attribute)
+    read = field_reader(attribute)
+    for each in each_of(meter, value):
+        found = read(meter, each)
         if isinstance(found, Missing):
             if default is None:
                 raise found.error()
@@ -177,9 +182,9 @@ def pairs_of(meter: Meter, value: Any) -> list[Any]:
     return list(value.items())
 
 
-def _key(meter: Meter, value: Any, attribute: Any, case_sensitive: Any) -> Any:
+def _key(meter: Meter, value: Any, read: Reader, case_sensitive: Any) -> Any:
     """What an item is sorted or compared by."""
-    found = value if attribute is None else field_of(value, attribute)
+    found = read(meter, value)
     if isinstance(found, Missing):
         raise found.error()
     return _folded(meter, found, case_sensitive)

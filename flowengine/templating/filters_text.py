@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import kind_of, sequence
-from flowengine.templating.arguments import field_of, number, whole
+from flowengine.templating.access import each_of, kind_of, sequence
+from flowengine.templating.arguments import field_reader, number, whole
 from flowengine.templating.limits import MAX_TEXT, Meter
 from flowengine.templating.text import to_json, to_text
 
@@ -80,8 +80,9 @@ def join(meter: Meter, value: Any, d: Any = "", attribute: Any = None) -> str:
     separator = to_text(meter, d)
     parts: list[str] = []
     size = 0
-    for each in sequence(meter, value):
-        part = to_text(meter, each if attribute is None else field_of(each, attribute))
+    read = field_reader(attribute, optional=True)
+    for each in each_of(meter, value):
+        part = to_text(meter, read(meter, each))
         size += len(part) + (len(separator) if parts else 0)
         if size > MAX_TEXT:
             break

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from flowengine.errors import TemplateError
-from flowengine.templating.limits import FUEL, MAX_TEXT, Meter
+from flowengine.templating.limits import MAX_TEXT, Meter
 
 __all__ = ["UNSET", "Bindings", "Closure", "Frame", "Loop", "Scope", "Slot"]
 
@@ -30,7 +30,7 @@ class Frame(Meter):
     __slots__ = ("out", "room", "scope", "slots")
 
     def __init__(self, scope: Scope, slots: int = 0) -> None:
-        self.left = FUEL
+        Meter.__init__(self)
         self.scope = scope
         self.slots: list[Any] = [UNSET] * slots
         self.out: list[str] = []

@@ -1,18 +1,24 @@
 """How much one template may cost, and the meter that counts it.
 
-It knows numbers only: what is counted, and by whom, is decided where the work is done. Every operation
-whose cost depends on its data asks the meter first, so nothing large is built before it is refused.
+It knows numbers and the deadline of the task that evaluates: what is counted, and by whom, is decided where
+the work is done. Every operation whose cost depends on its data asks the meter first, so nothing large is
+built before it is refused.
 
 Steps are the one currency: an element touched is one step, 32 characters produced or compared are one
 step, and a loop's iteration costs as many steps as its body has parts. A step takes well under a
 microsecond, so the fuel of an evaluation lasts for about a quarter of a second.
+
+An evaluation never suspends, so no timeout can interrupt it. Therefore the meter reads the clock now and then,
+and ends an evaluation whose task is past its deadline, whatever the count of steps says.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from flowengine.errors import TemplateError
+import anyio
+
+from flowengine.errors import OverdueError, TemplateError
 
 __all__ = [
     "FUEL",
@@ -24,6 +30,7 @@ __all__ = [
     "MAX_TEXT",
     "MAX_TOKENS",
     "MAX_VALUE_DEPTH",
+    "UNSEEN",
     "Meter",
 ]
 
@@ -38,6 +45,8 @@ MAX_DEPTH: Final = 100
 
 FUEL: Final = 300_000
 """Steps of one evaluation."""
+UNSEEN: Final = 500
+"""Steps between two readings of the clock."""
 MAX_TEXT: Final = 1_000_000
 """Characters of any string that is produced."""
 MAX_ITEMS: Final = 100_000
@@ -57,16 +66,29 @@ class Meter:
     True
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "pause")
 
     def __init__(self) -> None:
         self.left = FUEL
+        self.pause = FUEL - UNSEEN
+        """The fuel below which the clock is read."""
 
     def spend(self, steps: int) -> None:
         """Pay for work that is about to be done."""
         self.left -= steps
+        if self.left < self.pause:
+            self._pause()
+
+    def _pause(self) -> None:
         if self.left < 0:
             raise TemplateError(f"the template needs more than {FUEL:,} steps")
+        self.pause = max(0, self.left - UNSEEN)
+        self.look()
+
+    def look(self) -> None:
+        """End the evaluation where its task is past its deadline, or is being cancelled."""
+        if _is_overdue():
+            raise OverdueError("the template was still at work when its time was up")
 
     def text(self, size: int) -> None:
         """Pay for a string of `size` characters that is about to be built."""
@@ -80,3 +102,10 @@ class Meter:
         if count > MAX_ITEMS:
             raise TemplateError(f"the template makes or reads a list of more than {MAX_ITEMS:,} items")
         self.spend(count)
+
+
+def _is_overdue() -> bool:
+    try:
+        return anyio.current_time() >= anyio.current_effective_deadline()
+    except RuntimeError:  # Outside of an event loop there is no deadline.
+        return False

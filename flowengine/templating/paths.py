@@ -7,7 +7,7 @@ from typing import Any, Final
 from flowengine.templating.access import attribute, item
 from flowengine.templating.frame import UNSET, Closure, Frame, Slot
 from flowengine.templating.undefined import Missing
-from flowengine.values import FrozenDict
+from flowengine.values import FrozenDict, MixedDict
 
 __all__ = ["computed_path", "local_path", "outer_path"]
 
@@ -15,7 +15,7 @@ Step = tuple[str | int, str]
 """A field or a position, and the text of the path up to it."""
 
 _ABSENT: Final = object()
-_DICTS: Final = frozenset({dict, FrozenDict})
+_DICTS: Final = frozenset({dict, FrozenDict, MixedDict})
 
 
 def outer_path(name: str, steps: tuple[Step, ...]) -> Closure:
@@ -40,7 +40,7 @@ def local_path(slot: Slot, steps: tuple[Step, ...]) -> Closure:
     def evaluate(frame: Frame) -> Any:
         value = frame.slots[at]
         if value is UNSET:
-            value = Missing(name, "the branch that sets it was not taken")
+            value = Missing(name, "the branch that sets it was not taken", excused=True)
         for key, text in steps:
             value = _step(value, key, text)
         return value

@@ -15,10 +15,10 @@ from jinja2 import nodes
 from flowengine.templating.grammar import Source
 from flowengine.templating.rules import METHODS
 
-__all__ = ["Reference", "collect", "names_in_target"]
+__all__ = ["GUARDING_FILTERS", "GUARDING_TESTS", "Reference", "collect", "names_in_target"]
 
-_GUARDING_FILTERS: Final = frozenset({"d", "default", "select", "reject"})
-_GUARDING_TESTS: Final = frozenset({"defined", "undefined"})
+GUARDING_FILTERS: Final = frozenset({"d", "default", "select", "reject"})
+GUARDING_TESTS: Final = frozenset({"defined", "undefined"})
 _NEEDING_TESTS: Final = frozenset({"divisibleby", "even", "odd", "<", "<=", ">", ">=", "lt", "le", "gt", "ge"})
 _UNNEEDING: Final = frozenset({"eq", "ne"})
 
@@ -109,14 +109,14 @@ class _Collector:
         return len(node.args) == 2
 
     def on_filter(self, node: nodes.Filter, needed: bool, guarded: bool) -> None:
-        guards = node.name in _GUARDING_FILTERS
+        guards = node.name in GUARDING_FILTERS
         if node.node is not None:
             self.visit(node.node, not guards, guarded or guards)
         for each in (*node.args, *node.kwargs):
             self.visit(each, needed or not guards, guarded)
 
     def on_test(self, node: nodes.Test, needed: bool, guarded: bool) -> None:
-        self.visit(node.node, node.name in _NEEDING_TESTS, guarded or node.name in _GUARDING_TESTS)
+        self.visit(node.node, node.name in _NEEDING_TESTS, guarded or node.name in GUARDING_TESTS)
         for each in node.args:
             self.visit(each, True, guarded)
 

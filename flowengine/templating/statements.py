@@ -154,8 +154,8 @@ class _Iteration:
 
 def _loop(items: Sequence[Any], at: int) -> Loop:
     size = len(items)
-    before = items[at - 1] if at else Missing("loop.previtem", "this is the first item")
-    after = items[at + 1] if at + 1 < size else Missing("loop.nextitem", "this is the last item")
+    before = items[at - 1] if at else Missing("loop.previtem", "this is the first item", excused=True)
+    after = items[at + 1] if at + 1 < size else Missing("loop.nextitem", "this is the last item", excused=True)
     return Loop(at + 1, at, size - at, size - at - 1, at == 0, at + 1 == size, size, before, after)
 
 

@@ -24,7 +24,8 @@ _NAMES_COMPARED: Final = 200
 class Missing:
     """A value that is not there: `path` as the author wrote it, and the reason where one is known.
 
-    The engine hands it out as the output of a skipped node.
+    `excused`: the run has not made it (a node was skipped), so a condition takes it as false. Otherwise what
+    should hold it exists and does not (a key of an output): in a condition that is an error.
 
     >>> bool(Missing("nodes.widen.output"))
     False
@@ -32,18 +33,19 @@ class Missing:
     nodes.widen.output is not there (node 'widen' was skipped); give it a default: | default(...)
     """
 
-    __slots__ = ("_known", "_name", "path", "reason")
+    __slots__ = ("_known", "_name", "excused", "path", "reason")
 
-    def __init__(self, path: str, reason: str = "", known: Iterable[object] = ()) -> None:
+    def __init__(self, path: str, reason: str = "", known: Iterable[object] = (), *, excused: bool = False) -> None:
         self.path = path
         self.reason = reason
+        self.excused = excused
         self._known = known
         self._name = path.rpartition(".")[2]
 
     def step(self, key: str | int) -> Missing:
         """The same absence, one step further: reading a field of what is not there."""
         tail = f".{key}" if isinstance(key, str) else f"[{key}]"
-        further = Missing((self.path + tail)[:_LONGEST_PATH], self.reason, self._known)
+        further = Missing((self.path + tail)[:_LONGEST_PATH], self.reason, self._known, excused=self.excused)
         further._name = self._name
         return further
 

@@ -17,6 +17,7 @@ from flowengine.spec.positions import KeyPath
 from flowengine.spec.shapes import is_map
 from flowengine.testing.cassette import Cassette
 from flowengine.testing.expectations import unmet
+from flowengine.testing.fakes import Fakes
 from flowengine.testing.flowtest import ApprovalAnswer, CaseSpec, FlowTest
 from flowengine.testing.modes import Mode
 from flowengine.testing.scripted import Script
@@ -51,8 +52,9 @@ def run_case(test: FlowTest, number: int, mode: Mode | None = None) -> list[Find
     source = _source(test, case, mode)
     if isinstance(source, FlowError):
         return [_quoted(each) for each in source.diagnostics]
+    fakes = Fakes(case.fakes.functions, case.fakes.tools, case.fakes.real)
     try:
-        flow = source.around(test.flow)
+        flow = fakes.around(source.around(test.flow))
         run = run_sync(lambda: _answered(flow, case))
     except ApprovalError as error:
         return [_finding(test, ("cases", number, "approvals"), str(error))]
@@ -63,6 +65,8 @@ def run_case(test: FlowTest, number: int, mode: Mode | None = None) -> list[Find
         # The run may have found a way to go on, but not with what this case says.
         key = "cassette" if case.cassette is not None else "answers"
         return [_finding(test, ("cases", number, key), miss) for miss in source.misses]
+    if fakes.misses:
+        return [_finding(test, ("cases", number, "fakes"), miss) for miss in fakes.misses]
     claims = unmet(case.expect, run)
     return [_finding(test, ("cases", number, "expect", *place), message) for place, message in claims]
 

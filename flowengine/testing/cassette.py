@@ -18,6 +18,7 @@ from typing import Any
 from flowengine.agents.models import open_model
 from flowengine.agents.prompt import schema_text
 from flowengine.agents.settings import CallSettings, ModelChoice
+from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
 from flowengine.llm.detect import default_model, detect
 from flowengine.llm.model import Model, Reply, Request
@@ -151,8 +152,16 @@ class _CassetteModel:
 
     def _detected(self, model: str | None = None) -> tuple[str, str]:
         """Provider and name of the model, or of the default one."""
-        environ = self._settings.surroundings.environ
-        return detect(default_model(environ).name if model is None else model, environ=environ)
+        around = self._settings.surroundings
+        written = default_model(around.environ).name if model is None else model
+        try:
+            return detect(written, environ=around.environ, default_provider=around.default_provider)
+        except ModelConfigError:
+            if self._cassette.records:
+                raise
+            # Whose the name is was known where the call was recorded.
+            calls = (call for call in self._cassette.calls if call.request.model == written)
+            return next((call.reply.provider for call in calls if call.reply.provider), "unknown"), written
 
     def _names(self, name: str) -> tuple[str, ...]:
         """A seat whose model nobody chose takes what was recorded with any: the default depends on the machine."""

@@ -33,6 +33,7 @@ from flowengine.nodes.container import every_node, file_path
 from flowengine.spec.fields import Keys, Maybe, found, refuse
 from flowengine.spec.positions import KeyPath, SourceText
 from flowengine.spec.shapes import is_map
+from flowengine.testing.fakes import Fake, brings_tools, function_names, server_names, tool_names
 from flowengine.testing.path import Step, names_of
 from flowengine.testing.seats import seat_names
 from flowengine.testing.yaml_file import read_yaml
@@ -89,6 +90,19 @@ def _causes(value: Any) -> Any:
     return cast(Any, value)
 
 
+def _fake(value: Any) -> Any:
+    """`{returns: …}` and its kin; every other value is what is returned."""
+    if not is_map(value) or len(value) != 1 or next(iter(value)) not in ("returns", "each", "fails"):
+        return Fake("returns", value)
+    ((kind, given),) = value.items()
+    if kind == "each" and not isinstance(given, list):
+        raise refuse("FE401", f"expected a list, one value for each call, found {found(given)}", path=(kind,))
+    if kind == "fails" and not isinstance(given, str):
+        raise refuse("FE401", f"expected the message of an error, found {found(given)}", path=(kind,))
+    return Fake(cast(Any, kind), given)
+
+
+FakeValues: TypeAlias = dict[str, Annotated[Any, BeforeValidator(_fake)]]
 Outputs: TypeAlias = dict[str, Annotated[Any, BeforeValidator(_matcher)]]
 Path_: TypeAlias = Annotated[list[Any], BeforeValidator(_steps)]
 Cause: TypeAlias = Literal["", "not_selected", "condition_false", "upstream_skipped", "upstream_failed", "error"]
@@ -133,6 +147,19 @@ def _approval(value: Any) -> Any:
     return {"choice": value} if isinstance(value, str) else value
 
 
+class FakesSpec(Keys):
+    """What stands in the place of functions and tools; calling one with an effect that is not here fails the case."""
+
+    functions: FakeValues = Field(default_factory=dict[str, Any])
+    """Node (its path), or name of the function → what it returns, or `{each: […]}`: one value for each call after the
+    other, or `{fails: message}`, or `{returns: …}`."""
+    tools: FakeValues = Field(default_factory=dict[str, Any])
+    """Tool, as the model calls it (`server_tool` for one of an MCP server) → the same. Servers are not started: an
+    agent is offered those of their tools that stand here."""
+    real: list[str] = Field(default_factory=list[str])
+    """Functions, tools and servers that are called, or started, although they have an effect."""
+
+
 class CaseSpec(Keys):
     """One run, and what is expected of it."""
 
@@ -145,6 +172,8 @@ class CaseSpec(Keys):
 
     `{tool: name, arguments: {…}}` is the wish to have a tool called.
     """
+    fakes: FakesSpec = FakesSpec()
+    """What stands in the place of functions and tools."""
     approvals: dict[str, Annotated[ApprovalAnswer, BeforeValidator(_approval)]] = Field(
         default_factory=dict[str, "ApprovalAnswer"]
     )
@@ -216,6 +245,7 @@ def _problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
             yield "FE212", (*at, "name"), f"a case of the name '{case.name}' stands before this one", ""
         names.add(case.name)
         yield from _unknown((*at, "answers"), [(each, each) for each in case.answers], list(seat_names(flow)), "agent")
+        yield from _unknown_fakes((*at, "fakes"), case.fakes, flow)
         asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]
         yield from _unknown((*at, "approvals"), [(each, each) for each in case.approvals], asking, "approval")
         for key, named in _named(case.expect):
@@ -224,6 +254,18 @@ def _problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
         if outputs is not None:
             named = [(each, each) for each in case.expect.outputs]
             yield from _unknown((*at, "expect", "outputs"), named, list(outputs), "output")
+
+
+def _unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_Problem]:
+    """Fakes that stand for nothing; what typed contexts, skills and servers bring is not known yet."""
+    functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
+    yield from _unknown((*at, "functions"), [(each, each) for each in fakes.functions], functions, "function")
+    if not brings_tools(flow):
+        begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
+        named = [(each, each) for each in fakes.tools if not (begins and each.startswith(begins))]
+        yield from _unknown((*at, "tools"), named, tools, "tool")
+        named_real = list(enumerate(fakes.real))
+        yield from _unknown((*at, "real"), named_real, [*functions, *tools, *servers], "function, tool or server")
 
 
 def _named(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]]]]:

@@ -104,7 +104,9 @@ class _Watched:
 
     async def complete(self, request: Request) -> Reply:
         try:
-            return await self._model.complete(request)
+            reply = await self._model.complete(request)
+            _check_tools(request, reply)
+            return reply
         except UnscriptedCallError as error:
             self._misses.append(str(error))
             raise
@@ -113,10 +115,28 @@ class _Watched:
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         try:
             async with self._model.stream(request) as pieces:
-                yield pieces
+                yield _checked(request, pieces)
         except UnscriptedCallError as error:
             self._misses.append(str(error))
             raise
+
+
+async def _checked(request: Request, pieces: AsyncIterator[str | Reply]) -> AsyncIterator[str | Reply]:
+    async for piece in pieces:
+        if isinstance(piece, Reply):
+            _check_tools(request, piece)
+        yield piece
+
+
+def _check_tools(request: Request, reply: Reply) -> None:
+    """`UnscriptedCallError` for a script that calls a tool which the agent is not offered."""
+    offered = [str(tool["function"]["name"]) for tool in request.tools]
+    if not offered and any(message.role == "tool" for message in request.messages):
+        return  # No tool is offered any more: that is the limit of rounds, of which the loop tells.
+    for call in reply.tool_calls:
+        if call.name not in offered:
+            hint = did_you_mean(call.name, offered) or f"; the agent is offered: {', '.join(offered) or 'no tool'}"
+            raise UnscriptedCallError(f"the script calls the tool '{call.name}', which the agent does not have{hint}")
 
 
 def _model(answers: NodeAnswers) -> Model:

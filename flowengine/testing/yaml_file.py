@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
+from flowengine.flow_paths import open_regular
 from flowengine.spec.positions import KeyPath, SourceText
 from flowengine.spec.shapes import is_map
 from flowengine.spec.translate import Problem, problems_of
@@ -50,7 +51,8 @@ def read_yaml(path: str | PathLike[str], model: type[M], what: str, error: type[
 
 def _text(path: Path) -> str | Diagnostic:
     try:
-        return decode(path.read_bytes(), str(path), _MAX_BYTES)
+        with open_regular(path) as file:
+            return decode(file.read(_MAX_BYTES + 1), str(path), _MAX_BYTES)
     except OSError as error:
         return Diagnostic("FE101", f"cannot read the file: {error.strerror or error}", str(path))
 

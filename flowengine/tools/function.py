@@ -16,12 +16,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, cast, overload
 
-from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.foreign import call_in_thread
 from flowengine.tools import docstring
 from flowengine.tools.text import cut, error_text, text_of
 from flowengine.tools.tool import DEFAULT_TIMEOUT, Effect, Tool, ToolResult, failed
@@ -134,8 +134,7 @@ class _Run:
     async def _value(self, call: Callable[[], Any]) -> Any:
         if self._is_async:
             return await call()
-        # In a tuple, because trio refuses a thread's result that is something to wait for.
-        (value,) = await to_thread.run_sync(lambda: (call(),), abandon_on_cancel=True)
+        value = await call_in_thread(call)
         return await value if inspect.isawaitable(value) else value
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from flowengine.errors import DefinitionError
+from flowengine.extras import install_hint
 from flowengine.run_scope import RunScope
 from flowengine.tools.mcp_secrets import header_values, process_environment
 from flowengine.tools.mcp_served import Served
@@ -32,16 +33,18 @@ if TYPE_CHECKING:
 __all__ = ["check_library", "serve"]
 
 
-async def serve(servers: Iterable[McpServer], scope: RunScope, *, environ: Mapping[str, str] = os.environ) -> Served:
+async def serve(servers: Iterable[McpServer], scope: RunScope, *, environ: Mapping[str, str] | None = None) -> Served:
     """Start those of the servers that do not run in this scope yet, and give what they have, in their order.
 
-    A server is the same as another one if it is started with the same settings and the same values of the
-    environment; allow-lists and time limits of calls are each caller's own. It ends with the scope.
+    A server is the same as another one if it is started with the same settings and the same values of `environ`
+    (None: the process's own environment); allow-lists and time limits of calls are each caller's own. It ends with the
+    scope.
 
     A server that does not start is a `RunError` that names it; wrong settings, a tool in `allow` that
     the server lacks, and a missing `mcp` extra are a `DefinitionError`. After that no server can raise
     anything: its failures are results of its tools.
     """
+    environ = os.environ if environ is None else environ
     kind = await to_thread.run_sync(_owner_type)
     running = scope.once(_Running, partial(_Running, scope))
     return await Served.of([(server, running.owner(server, environ, kind)) for server in servers])
@@ -93,6 +96,4 @@ def _owner_type() -> type[McpOwner]:
 
 
 def _no_library(name: str) -> DefinitionError:
-    return DefinitionError(
-        f"MCP servers need the 'mcp' extra, and '{name}' is not installed: pip install 'flowengine[mcp]'"
-    )
+    return DefinitionError(f"MCP servers need the 'mcp' extra, and '{name}' is not installed: {install_hint('mcp')}")

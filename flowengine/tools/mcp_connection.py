@@ -20,8 +20,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Implementation, ToolListChangedNotification
 from mcp_types import Tool as ListedTool
 
+from flowengine.secret_values import Secrets, secret_values, url_secrets
 from flowengine.tools.mcp_pipe import Pipe
-from flowengine.tools.mcp_secrets import Secrets, header_values, process_environment, secret_values, url_secrets
+from flowengine.tools.mcp_secrets import header_values, process_environment
 from flowengine.tools.mcp_server import McpServer
 from flowengine.tools.text import error_text
 from flowengine.version import __version__

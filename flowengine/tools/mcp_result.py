@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcp_types import AudioContent, CallToolResult, ContentBlock, EmbeddedResource, ImageContent, TextContent
 from mcp_types import TextResourceContents as TextResource
 
-from flowengine.tools.mcp_secrets import Secrets
+from flowengine.secret_values import Secrets
 from flowengine.tools.text import MAX_TEXT, cut, text_of
 from flowengine.tools.tool import ToolResult
 

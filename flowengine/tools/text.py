@@ -22,6 +22,8 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from flowengine.foreign import ForeignExitError
+
 __all__ = ["MAX_TEXT", "cut", "error_text", "text_of"]
 
 MAX_TEXT: Final = 32_000
@@ -206,6 +208,8 @@ def error_text(error: BaseException, limit: int = 2_000) -> str:
     >>> error_text(ValueError("no such city"))
     'ValueError: no such city'
     """
+    if isinstance(error, ForeignExitError) and error.__cause__ is not None:
+        return error_text(error.__cause__, limit)
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return "; ".join(error_text(each, limit // _MAX_ERRORS) for each in inner[:_MAX_ERRORS])

@@ -149,3 +149,31 @@ async def test_an_agents_inner_evaluation_asks_and_finds_what_a_separate_one_doe
     assert inner.requests == outer.requests
     assert both.evaluation_result == after.evaluation_result
     assert dict(both.shared_state) == dict(after.shared_state)
+
+
+async def test_a_judges_schema_asks_for_scores_from_zero_to_one() -> None:
+    model = ScriptedModel([{"score": 0.5, "criteria_scores": {"short": 0.5}, "feedback": "", "suggestions": []}])
+    await EvaluationAgent("judge", evaluation_criteria={"short": "Short"}, model=model).run_async("Tea.")
+    schema = model.requests[0].response_schema
+    assert schema is not None
+    share = {"type": "number", "minimum": 0, "maximum": 1}
+    assert schema["properties"]["score"] == share
+    scores = schema["properties"]["criteria_scores"]
+    assert scores["properties"]["short"] == {**share, "description": "Short"}
+    for each in (schema, scores):
+        assert each["additionalProperties"] is False
+        assert each["required"] == list(each["properties"])
+
+
+@pytest.mark.parametrize("wrong", [{"score": True}, {"criteria_scores": {"short": False}}])
+async def test_a_score_is_a_number(wrong: dict[str, Any]) -> None:
+    sound: dict[str, Any] = {"score": 0.5, "criteria_scores": {"short": 0.5}, "feedback": "", "suggestions": []}
+    model = ScriptedModel([{**sound, **wrong}, sound])
+    judge = EvaluationAgent("judge", evaluation_criteria={"short": "Short"}, model=model)
+    assert (await judge.run_async("Tea.")).evaluation_result is not None
+    assert "not true or false" in model.requests[1].messages[-1].content
+
+
+def test_a_result_made_by_hand_has_a_number_as_its_score_too() -> None:
+    with pytest.raises(ValueError, match="not true or false"):
+        EvaluationResult(score=True, passed=True)

@@ -13,10 +13,10 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.orchestration import PATIENCE, Attempt, Draft, Progress
 from flowengine.agents.structured import Answer
 from flowengine.context import EvaluationResult, LLMResult
-from flowengine.errors import OutputError, PermanentModelError, RunError
+from flowengine.errors import LimitError, OutputError, PermanentModelError, RunError
 from flowengine.llm.model import Reply, Request
 from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Round
+from flowengine.records import ModelCall, Notice, Round
 
 
 def judgement(score: float, feedback: str = "", suggestions: Sequence[str] = ()) -> dict[str, Any]:
@@ -170,6 +170,37 @@ async def test_a_judge_that_fails_never_counts_as_passed(recorder: Any, failure:
     (only,) = recorder.of(Round)
     assert (only.content, only.score, only.passed) == ("draft", None, False)
     assert "writer.evaluation" in only.feedback
+
+
+@pytest.mark.parametrize("failure", [PermanentModelError("no key"), "not json"], ids=["call fails", "answer unusable"])
+async def test_a_judge_that_fails_in_a_later_round_keeps_the_best_before_it(recorder: Any, failure: Any) -> None:
+    answers = iter([judgement(0.4), judgement(0.3)])
+    judge = ScriptedModel(lambda request: next(answers, failure))
+    model = ScriptedModel(["one", "two", "three"])
+    after = await writer(model, judge).run_async("x", gateway=recorder)
+    assert (after.result.content, after.result.evaluation_score) == ("one", 0.4)
+    assert after.result.metadata["stopped"] == "failed"
+    assert after.evaluation_result is not None
+    assert not after.evaluation_result.passed
+    (told,) = recorder.of(Notice)
+    assert "round 3 failed, the best attempt before it is kept: agent 'writer.evaluation'" in told.text
+
+
+async def test_a_generation_that_fails_in_a_later_round_keeps_the_best_before_it(recorder: Any) -> None:
+    answers = iter(["one"])
+    model = ScriptedModel(lambda request: next(answers, PermanentModelError("no money")))
+    after = await writer(model, ScriptedModel([judgement(0.4)])).run_async("x", gateway=recorder)
+    assert (after.result.content, after.result.metadata["stopped"]) == ("one", "failed")
+    (told,) = recorder.of(Notice)
+    assert "round 2 failed" in told.text
+    assert "no money" in told.text
+
+
+async def test_a_limit_that_is_reached_while_improving_ends_the_agent(recorder: Any) -> None:
+    answers = iter(["one"])
+    model = ScriptedModel(lambda request: next(answers, LimitError("the run reached its limit of model calls")))
+    with pytest.raises(LimitError):
+        await writer(model, ScriptedModel([judgement(0.4)])).run_async("x", gateway=recorder)
 
 
 async def test_without_orchestration_mode_there_is_one_evaluation_and_no_improvement(recorder: Any) -> None:

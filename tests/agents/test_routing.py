@@ -132,6 +132,7 @@ async def test_a_failing_call_is_an_error_even_with_a_fallback() -> None:
     [
         ({}, "at least one label"),
         ({"a": "", "A": ""}, "'a' and 'A' differ in upper and lower case only"),
+        ({"caf\u00e9": "", "cafe\u0301": ""}, "or in how letters are composed"),
         ({" a": ""}, "without spaces"),
         ({"": ""}, "without spaces"),
     ],
@@ -144,6 +145,43 @@ def test_labels_that_cannot_be_told_apart_are_refused(routes: dict[str, str], me
 def test_a_confidence_in_percent_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"min_confidence .*did you mean 0.6\?"):
         RoutingAgent("r", "Route.", ROUTES, min_confidence=60)
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"), [("Café", "CAFE\u0301"), ("cafe\u0301", "Caf\u00e9"), ("が", "か\u3099")]
+)
+async def test_composed_and_decomposed_labels_are_the_same(declared: str, said: str) -> None:
+    agent = RoutingAgent("r", "Route.", {declared: "", "tea": ""}, model=ScriptedModel([choice(said)]))
+    found = (await agent.run_async("What?")).routing_result
+    assert found is not None
+    assert found.next_route == declared
+
+
+@pytest.mark.parametrize("confidence", [True, False])
+async def test_a_confidence_is_a_number(confidence: bool) -> None:
+    answer = {"next_route": "tea", "confidence": confidence, "reasoning": ""}
+    model = ScriptedModel([answer, choice("tea")])
+    await RoutingAgent("r", "Route.", {"tea": ""}, model=model).run_async("What?")
+    assert "not true or false" in model.requests[1].messages[-1].content
+
+
+@pytest.mark.parametrize(("locale", "words"), [("en", "N/A"), ("ja", "N/A（文章"), ("zh", "N/A（没有")])
+@pytest.mark.parametrize("nothing", ["", " \n", None])
+async def test_where_there_is_nothing_to_route_the_prompt_says_so(locale: str, words: str, nothing: str | None) -> None:
+    model = ScriptedModel([choice("tea")])
+    agent = RoutingAgent("r", "Route.", {"tea": ""}, model=model, locale=locale)
+    await agent.run_async(nothing if nothing is not None else "", Context(shared_state={"_last_generation": nothing}))
+    assert f"<result>\n{words}" in model.requests[0].messages[-1].content
+
+
+async def test_a_routers_schema_holds_nothing_but_its_fields() -> None:
+    model = ScriptedModel([choice("tea")])
+    await RoutingAgent("r", "Route.", {"tea": ""}, model=model).run_async("What?")
+    schema = model.requests[0].response_schema
+    assert schema is not None
+    assert schema["additionalProperties"] is False
+    assert schema["required"] == ["next_route", "confidence", "reasoning"]
+    assert schema["properties"]["confidence"] == {"type": "number", "minimum": 0, "maximum": 1}
 
 
 async def test_an_agent_routes_its_own_result_and_hands_back_its_generation(recorder: Any) -> None:

@@ -53,8 +53,8 @@ class Foreign(ScriptedModel):
         'Here you are:\n```json\n{"x": 1}\n```\nAnything else?',
         'Sure! {"x": 1}. Good luck.',
         'With {braces} and [brackets] before: {"x": 1}',
-        'First I thought {"x": 0}, but it is {"x": 1}',
-        '```json\n{"x": 0}\n```\nNo:\n```json\n{"x": 1}\n```',
+        'First I thought {"x": 1}, and it is {"x": 1}',
+        'First I thought {"x": 0}, but it is\n```json\n{"x": 1}\n```',
         '<think>{"x": 0}?</think>{"x": 1}',
         'An example would be {"y": "wrong shape"}. The answer: {"x": 1} {"z": 3}',
         '```python\nprint("no json")\n``` {"x": 1}',
@@ -63,6 +63,21 @@ class Foreign(ScriptedModel):
 async def test_json_is_found_in_fences_and_in_prose(recorder: Any, text: str) -> None:
     answer = await complete_structured(recorder, ScriptedModel([text]), ASKED, POINT, words=WORDS)
     assert (answer.value, answer.calls) == ({"x": 1}, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'First I thought {"x": 0}, but it is {"x": 1}',
+        '```json\n{"x": 0}\n```\nNo:\n```json\n{"x": 1}\n```',
+        '{"x": 0} {"x": 1} {"x": 0}',
+    ],
+)
+async def test_of_different_values_that_fit_none_is_taken_silently(recorder: Any, text: str) -> None:
+    model = ScriptedModel([text, {"x": 2}])
+    answer = await complete_structured(recorder, model, ASKED, POINT, words=WORDS)
+    assert (answer.value, answer.calls) == ({"x": 2}, 2)
+    assert "different JSON values that fit; answer with one of them only" in model.requests[1].messages[-1].content
 
 
 @pytest.mark.parametrize("text", ["", "no json", "{'x': 1}", '{"x": NaN}', '{"x": 1', "[[[[", "[" * 100_000])

@@ -123,14 +123,20 @@ async def test_calls_of_one_answer_run_at_once_and_answer_in_the_order_of_the_re
     running: list[str] = []
     most: list[int] = []
     ended: list[str] = []
-    delays = {"a": 0.03, "b": 0.02, "c": 0.01}
+    ends = {word: anyio.Event() for word in "abc"}
+    ends["c"].set()
+    before = {"c": "b", "b": "a"}
 
     async def look(word: str) -> str:
         running.append(word)
         most.append(len(running))
-        await anyio.sleep(delays[word])
+        while len(most) < 3:
+            await anyio.lowlevel.checkpoint()
+        await ends[word].wait()
         running.remove(word)
         ended.append(word)
+        if word in before:
+            ends[before[word]].set()
         return word.upper()
 
     model = ScriptedModel([asks(*(wish("look", word, word=word) for word in "abc")), "done"])
@@ -152,7 +158,9 @@ async def test_no_more_run_at_once_than_allowed_and_they_begin_in_order(limit: i
         begun.append(number)
         running += 1
         most = max(most, running)
-        await anyio.sleep(0.005)
+        while most < expected:  # Until as many as may are at work at once.
+            await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
         running -= 1
         return number
 

@@ -8,12 +8,14 @@ import sqlite3
 import statistics
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from time import process_time
 from typing import Any
 
 import anyio
 
 from flowengine import ConditionNode, Context, Flow, FunctionNode, NodeResult
+from flowengine.engine.events import Event, RunFinished, RunResumed
 from flowengine.engine.merging import StateKey
 from flowengine.journal.stores import open_store
 from tests.bench.floor import Shape, chain, fan, layers, run_floor
@@ -128,7 +130,7 @@ async def many_runs() -> Row:
     )
 
 
-async def branches() -> Row:
+async def _branches(name: str, *, wall: bool) -> Row:
     branching = {f"n{i}": FunctionNode(branch) for i in range(100)}
     flow = Flow("bench", {**branching, "join": FunctionNode(value, needs=list(branching))})
 
@@ -137,7 +139,30 @@ async def branches() -> Row:
             await anyio.sleep(0.02)
 
     floor: Callable[[], Awaitable[None]] = lambda: run_floor(fan(100), floor_branch)  # noqa: E731
-    return await ratio("100 branches of 20 ms, wall", 1.2, lambda: done(flow), floor, wall=True)
+    return await ratio(name, 1.2, lambda: done(flow), floor, wall=wall, rounds=9)
+
+
+async def branches() -> Row:
+    return await _branches("100 branches of 20 ms, wall", wall=True)
+
+
+async def branches_cpu() -> Row:
+    return await _branches("100 branches of 20 ms, CPU", wall=False)
+
+
+async def fan_out_that_waits() -> Row:
+    """As `fan_out`, but each node gives way to the others once, as nodes that ask something do."""
+
+    async def wait(context: Context) -> int:
+        await anyio.lowlevel.checkpoint()
+        return 1
+
+    async def floor_wait(node: int) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    flow = flow_of(fan(1000), wait)
+    floor: Callable[[], Awaitable[None]] = lambda: run_floor(fan(1000), floor_wait)  # noqa: E731
+    return await ratio("fan-out 1,000 that await once", 1.3, lambda: done(flow), floor, rounds=9)
 
 
 async def sqlite_process() -> Row:
@@ -214,19 +239,31 @@ async def per_node_chain() -> Row:
     return await per_node("µs a node, 100,000 against 100, chain", 1.6, chain)
 
 
+def _keep(events: Sequence[Event], url: str) -> None:
+    """Write the events as a process that died left them: nothing says that the run has ended."""
+    with closing(open_store(url, "process")) as store:
+        journal = store.create("long")
+        for event in events:
+            journal.append(event)
+        journal.commit()
+
+
 async def resuming() -> Row:
-    """A run of 10,000 events (5,000 nodes) that was cut before its last node."""
+    """A run of 10,000 events (5,000 nodes) that was cut before the end of its last node."""
     flow = flow_of(chain(4999), add, counter=0)
+    whole = await flow.run(run_id="long")
+    left = [event for event in whole.events if not isinstance(event, RunFinished)][:-1]
+    assert len(left) >= 9_997
     with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/runs.db"
-        run = await flow.run(store=url, durability="memory", run_id="long")
-        assert len(run.events) >= 10_000
         times: list[float] = []
-        for _ in range(3):
+        for number in range(3):
+            url = f"sqlite:///{folder}/runs{number}.db"
+            _keep(left, url)
             begun = process_time()
             again = await flow.resume("long", store=url)
             times.append(process_time() - begun)
             assert again.shared_state["counter"] == 4999
+            assert any(isinstance(event, RunResumed) for event in again.events)
     return Row("open and resume 10,000 events", statistics.median(times), 0.5, "s CPU", (min(times), max(times)))
 
 
@@ -235,11 +272,13 @@ ROWS = (
     conditions_in_code,
     conditions_in_yaml,
     fan_out,
+    fan_out_that_waits,
     layered,
     many_runs,
     sqlite_process,
     sqlite_full,
     branches,
+    branches_cpu,
     per_node_layered,
     per_node_chain,
     appending,

@@ -135,6 +135,53 @@ def shared():
         return file.write(bytes(5_000_000)) and file.flush() is None
 got("/dev/shm", shared)
 """,
+    "take memory of the kernel": """
+def fill(sockets):
+    sent = 0
+    for each in sockets:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8_000_000)
+        each.setblocking(False)
+        try:
+            while True:
+                sent += each.send(bytes(65_536))
+        except OSError:
+            pass
+    return sent
+reading, writing = os.pipe()
+for _ in range(24):
+    if os.fork() == 0:
+        pairs = []
+        try:
+            while True:
+                pairs += socket.socketpair()
+        except OSError:
+            os.write(writing, b"%d\\n" % fill(pairs))
+        time.sleep(30)
+total, counted = 0, 0
+with open(reading) as said:
+    for line in said:
+        total, counted = total + int(line), counted + 1
+        if counted == 20:
+            break
+time.sleep(0.5)
+print("ESCAPED", total, "bytes", flush=True)
+""",
+    "leave memory behind in a queue": """
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("\\0queue")
+listener.listen(4_096)
+for _ in range(3_000):
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.setblocking(False)
+        caller.connect("\\0queue")
+        try:
+            while True:
+                caller.send(bytes(65_536))
+        except OSError:
+            pass
+time.sleep(0.5)
+print("ESCAPED", flush=True)
+""",
     "fill the disk": """
 written = 0
 for folder in ("/scratch", "/tmp", "/dev/shm", "/", "/dev", "/skill", "/usr", "/var/tmp", "/proc", "/run"):

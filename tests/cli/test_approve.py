@@ -44,7 +44,12 @@ def test_the_run_goes_on_with_the_choice_and_what_was_filled_in(flowengine: Comm
     (waiting / "form.json").write_text(json.dumps({"ticket": "T-17"}))
     said = flowengine("approve", "r1", "--choice", "ship", "--form", "form.json")
     assert (said.code, "Ticket T-17" in said.out) == (0, True)
-    assert "succeeded" in flowengine("runs", "show", "r1").out
+    shown = flowengine("runs", "show", "r1").out
+    assert "succeeded" in shown
+    assert "(waited " in shown
+    told = json.loads(flowengine("runs", "show", "r1", "--json").out)
+    assert 0 < told["nodes"]["sign_off"]["waited_seconds"] <= told["nodes"]["sign_off"]["seconds"]
+    assert told["nodes"]["announce"]["waited_seconds"] is None
 
 
 @pytest.mark.parametrize(

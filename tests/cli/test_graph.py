@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.require import require
+
 Command = Callable[..., Any]
 
 
@@ -33,11 +35,27 @@ def test_a_run_is_drawn_with_what_happened(flowengine: Command) -> None:
 
 @pytest.mark.parametrize(
     ("name", "start"),
-    [("x.svg", b"<"), ("x.png", b"\x89PNG"), ("x.gv", b"digraph"), ("x.mmd", b"flowchart"), ("x.json", b"{")],
+    [("x.svg", b"<"), ("x.gv", b"digraph"), ("x.mmd", b"flowchart"), ("x.json", b"{")],
 )
 def test_the_files_name_says_the_format(flowengine: Command, folder: Path, name: str, start: bytes) -> None:
     assert flowengine("graph", "shout.yaml", "-o", name) == (0, "", "")
     assert start in (folder / name).read_bytes()[:300]
+
+
+def test_a_png_is_drawn_by_graphviz(flowengine: Command, folder: Path) -> None:
+    require("dot", "apt-get install graphviz")
+    assert flowengine("graph", "shout.yaml", "-o", "x.png") == (0, "", "")
+    assert (folder / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_png_without_graphviz_is_refused_with_what_to_do(
+    flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    said = flowengine("graph", "shout.yaml", "-o", "x.png")
+    assert said.code == 2
+    assert "Graphviz" in said.err
+    assert not (folder / "x.png").exists()
 
 
 def test_a_flow_with_problems_is_told_as_by_validate(flowengine: Command) -> None:

@@ -100,6 +100,22 @@ def test_a_second_ctrl_c_ends_what_blocks_the_loop(folder: Path) -> None:
     assert ended(process)[0] == 130
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_after_the_run_was_stopped_ends_the_process_with_the_same_code(number: signal.Signals) -> None:
+    code = f"""
+import os, signal, time, anyio
+from flowengine.cli.interrupt import run_until_interrupted
+async def job():
+    os.kill(os.getpid(), {number:d})
+    await anyio.sleep_forever()
+assert run_until_interrupted(job) is None
+os.kill(os.getpid(), {number:d})
+time.sleep(60)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
+
+
 def test_a_reader_that_goes_away_early_is_quiet_and_the_run_goes_on(folder: Path) -> None:
     reading, writing = os.pipe()
     process = begin("run", "shout.yaml", "--events", "--run-id", "r1", stdout=writing)

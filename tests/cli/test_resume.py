@@ -187,3 +187,18 @@ def test_a_decision_about_another_node_is_refused(flowengine: Command, paying: s
     said = flowengine("resume", paying, "--assume-done", "two")
     assert said.code == 2
     assert "node 'two' has no call" in said.err
+
+
+def test_failed_items_of_a_run_that_succeeded_are_repeated(flowengine: Command, folder: Path) -> None:
+    (folder / "items.yaml").write_text(
+        "flowengine: v1\nname: items\nnodes:\n"
+        "  each:\n    type: map\n    over: '[1]'\n    on_item_error: skip\n"
+        '    nodes: {one: {type: function, call: "steps:fail_unless_mended"}}\n'
+        'outputs: {found: "{{ nodes.each.output | length }}"}\n'
+    )
+    assert flowengine("run", "items.yaml", "--run-id", "r1").out == "found: 0\n"
+    (folder / "mended").touch()
+    assert flowengine("resume", "r1").out == "found: 0\n"
+    assert flowengine("resume", "r1", "--failed-items").out == "found: 1\n"
+    assert flowengine("resume", "r1").out == "found: 1\n"
+    assert flowengine("resume", "r1", "--failed-items", "--from", "each").code == 2

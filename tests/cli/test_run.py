@@ -197,8 +197,8 @@ def test_the_store_comes_from_the_environment_or_the_project(
     assert not (folder / ".flowengine").exists()
 
 
-def test_a_pipe_gets_the_output_as_it_is(flowengine: Command) -> None:
-    assert flowengine("run", "hostile.yaml").out == "ok\x1b]0;owned\x07[bold]\u202e\n"
+def test_a_pipe_gets_the_output_with_its_control_characters_written_out(flowengine: Command) -> None:
+    assert flowengine("run", "hostile.yaml").out == "ok\\x1b]0;owned\\x07[bold]\\u202e\n"
 
 
 def test_code_that_exits_ends_no_more_than_its_run(flowengine: Command) -> None:

@@ -34,7 +34,36 @@ def test_runs_are_listed_newest_first(flowengine: Command, runs: None) -> None:
 def test_the_list_as_json_has_every_field(flowengine: Command, runs: None) -> None:
     found = json.loads(flowengine("runs", "list", "--json").out)
     assert [each["run_id"] for each in found] == ["c3", "b2", "a1"]
-    assert set(found[0]) == {"run_id", "flow", "status", "started", "finished", "events", "path", "standing"}
+    assert set(found[0]) == {"run_id", "flow", "status", "started", "finished", "events", "path", "labels", "standing"}
+
+
+def test_runs_are_listed_by_label_flow_and_status(flowengine: Command) -> None:
+    flowengine("run", "shout.yaml", "--run-id", "a1", "--label", "team=billing", "--label", "env=prod")
+    flowengine("run", "fragile.yaml", "--run-id", "b2", "--label", "team=billing")
+    flowengine("run", "shout.yaml", "--run-id", "c3")
+
+    def ids(*options: str) -> list[str]:
+        return [each["run_id"] for each in json.loads(flowengine("runs", "list", "--json", *options).out)]
+
+    assert ids("--label", "team=billing") == ["b2", "a1"]
+    assert ids("--label", "team=billing", "--label", "env=prod") == ["a1"]
+    assert ids("--flow", "shout") == ["c3", "a1"]
+    assert ids("--status", "failed") == ["b2"]
+    lines = flowengine("runs", "list").out.splitlines()
+    assert lines[0].split()[-1] == "LABELS"
+    assert lines[-1].split()[-2:] == ["team=billing", "env=prod"]
+    assert "such runs" in flowengine("runs", "list", "--label", "team=other").err
+    assert ["labels", "team=billing", "env=prod"] in [
+        line.split() for line in flowengine("runs", "show", "a1").out.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("command", [("run", "shout.yaml"), ("runs", "list")])
+def test_what_is_no_label_is_a_usage_error(flowengine: Command, command: tuple[str, ...]) -> None:
+    for wrong in ("team", "a b=c", "=x"):
+        said = flowengine(*command, "--label", wrong)
+        assert said.code == 2
+        assert "label" in said.err
 
 
 def test_an_empty_store_is_no_error_and_is_not_made(flowengine: Command, folder: Path) -> None:
@@ -107,6 +136,20 @@ def test_a_run_as_json_is_what_run_printed(flowengine: Command) -> None:
 def test_a_run_as_events_is_its_whole_record(flowengine: Command, runs: None) -> None:
     events = [json.loads(line) for line in flowengine("runs", "show", "a1", "--events").out.splitlines()]
     assert [events[0]["type"], events[-1]["type"]] == ["RunStarted", "RunFinished"]
+
+
+def test_a_node_that_ran_again_shows_how_it_had_failed(flowengine: Command, folder: Path) -> None:
+    flowengine("run", "fragile.yaml", "--run-id", "b2")
+    (folder / "mended").touch()
+    assert flowengine("resume", "b2").code == 0
+    shown = flowengine("runs", "show", "b2").out
+    assert "(resumed after ValueError)" in shown
+    assert "at work" in shown
+    assert "failed before the run was resumed: ValueError" in flowengine("runs", "show", "b2", "--node", "fragile").out
+    told = json.loads(flowengine("runs", "show", "b2", "--json").out)
+    assert [each["type"] for each in told["nodes"]["fragile"]["earlier_errors"]] == ["ValueError"]
+    assert told["nodes"]["count"]["earlier_errors"] == []
+    assert 0 < told["idle_seconds"] <= told["seconds"]
 
 
 def test_a_mistyped_node_is_a_usage_error_that_names_the_nearest(flowengine: Command, runs: None) -> None:

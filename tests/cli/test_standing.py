@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -106,4 +107,7 @@ def test_a_run_whose_writer_is_gone_is_listed_as_interrupted(
     assert (listed["status"], listed["standing"]) == ("running", "running")
     writing.close()
     assert "interrupted" in told("runs", "list")
-    assert "interrupted: nobody works on it any more" in told("runs", "show", "r1")
+    shown = told("runs", "show", "r1")
+    assert "interrupted: nobody works on it any more" in shown
+    assert re.search(r"^status +interrupted$", shown, re.MULTILINE)
+    assert "running" not in shown.split("\n\n")[0], "one status, not two"

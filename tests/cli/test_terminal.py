@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -28,24 +29,55 @@ class Terminal(io.TextIOWrapper):
         return True
 
 
-def written(stream_type: type[io.TextIOWrapper], text: str, encoding: str = "utf-8") -> bytes:
+def written(
+    stream_type: type[io.TextIOWrapper],
+    text: str,
+    encoding: str = "utf-8",
+    write: Callable[[Results, str], None] = Results.line,
+) -> bytes:
     raw = io.BytesIO()
     stream = stream_type(raw, encoding=encoding)
-    Results(stream).line(text)
+    write(Results(stream), text)
     return raw.getvalue()
+
+
+def is_control(character: str) -> bool:
+    return (ord(character) < 0x20 and character not in "\n\t") or 0x7F <= ord(character) < 0xA0
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.text())
-def test_a_terminal_gets_no_control_character_but_lines_and_tabs(text: str) -> None:
-    shown = written(Terminal, text).decode("utf-8")
-    assert not any((ord(each) < 0x20 and each not in "\n\t") or 0x7F <= ord(each) < 0xA0 for each in shown)
+@pytest.mark.parametrize("stream", [Terminal, io.TextIOWrapper])
+def test_neither_a_terminal_nor_a_pipe_gets_a_control_character_but_lines_and_tabs(
+    stream: type[io.TextIOWrapper], text: str
+) -> None:
+    shown = written(stream, text).decode("utf-8")
+    assert not any(map(is_control, shown))
+    assert not set(shown) & {"\u202e", "\u2066", "\u200f"}
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Cf"])))
+def test_a_pipe_gets_other_text_as_it_is_in_utf8(text: str) -> None:
+    assert written(io.TextIOWrapper, text, "ascii") == f"{text}\n".encode()
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_pipe_gets_the_text_as_it_is_in_utf8(text: str) -> None:
-    assert written(io.TextIOWrapper, text, "ascii") == f"{text}\n".encode()
+@pytest.mark.parametrize("stream", [Terminal, io.TextIOWrapper])
+def test_json_keeps_its_value_and_holds_no_control_character(stream: type[io.TextIOWrapper], text: str) -> None:
+    shown = written(stream, dumps({"said": text}), write=Results.json).decode("utf-8")
+    assert not any(map(is_control, shown))
+    assert json.loads(shown) == {"said": text}
+
+
+def test_a_document_for_a_program_reaches_a_pipe_as_it_is() -> None:
+    assert written(io.TextIOWrapper, "a\x1b", write=Results.document) == b"a\x1b\n"
+    assert written(Terminal, "a\x1b", write=Results.document) == b"a\\x1b\n"
+
+
+def test_ends_of_lines_of_another_system_are_ends_of_lines() -> None:
+    assert written(io.TextIOWrapper, "a\r\nb\rc") == b"a\nb\\x0dc\n"
 
 
 def test_half_a_character_pair_is_written_out() -> None:
@@ -95,7 +127,15 @@ def test_values_become_json_whatever_they_are() -> None:
     assert found["data"] == {"where": "a"}
     assert (found["set"], found["bytes"], found["nan"]) == ([1], "x", "nan")
     assert found["result"]["content"] == 1
-    assert found["event"]["error"] == {"type": "E", "message": "no", "detail": "", "node": "", "part": None}
+    assert found["event"]["error"] == {
+        "type": "E",
+        "message": "no",
+        "detail": "",
+        "node": "",
+        "part": None,
+        "limit": "",
+        "needed": None,
+    }
     assert plain(found) == found
 
 

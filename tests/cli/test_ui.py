@@ -142,7 +142,7 @@ def test_without_the_extra_it_says_what_to_install(flowengine: Command, monkeypa
         monkeypatch.setitem(sys.modules, name, None)
     said = flowengine("ui", "--no-open")
     assert said.code == 2
-    assert "pip install 'flowengine[ui]'" in said.err
+    assert "pip install 'flowengine-dag[ui]'" in said.err
 
 
 def test_its_help_loads_no_server():

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 import flowengine
+from flowengine.agents.agent import Agent
 from flowengine.cli.main import main
+from flowengine.providers.registry import provider_class
+from flowengine.providers.table import OURS
+from flowengine.spec.names import DESCRIBED, RESERVED, WORDS
 from flowengine.spec.reference import reference
 from tests.support.postgres import empty_database
 
@@ -24,7 +29,39 @@ def test_the_reference_is_that_of_the_models():
 def test_every_node_type_and_key_is_in_the_reference_with_a_description():
     rows = [line for line in reference().splitlines() if line.startswith("| `")]
     assert len(rows) > 100
-    assert [row for row in rows if row.rstrip(" |").endswith(("`", "|"))] == []
+    assert [row for row in rows if not row.rstrip("|").rpartition("|")[2].strip()] == []
+
+
+def test_the_reference_describes_every_name_that_texts_know():
+    described = {re.split(r"[.,]", name)[0] for name in DESCRIBED}
+    assert described == RESERVED - set(WORDS) | {"item"}
+
+
+def test_the_reference_has_every_setting_of_every_context_provider():
+    for name in OURS:
+        part = reference().partition(f"### `{name}`\n")[2].partition("\n#")[0]
+        settings = re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
+        taken = list(signature(provider_class(name).__init__).parameters)[1:]
+        assert settings == [each for each in taken if each in settings]
+        assert settings
+
+
+def test_the_reference_has_the_defaults_that_hold():
+    text = reference()
+    defaults = {name: each.default for name, each in signature(Agent).parameters.items()}
+    assert f"| `temperature` | number, 0 to 2 | `{defaults['temperature']}` |" in text
+    assert f"| `max_tool_rounds` | whole number, 1 to 1000 | `{defaults['max_tool_rounds']}` |" in text
+    assert "| `initial` | text | `1s` |" in text
+
+
+def test_every_rule_that_the_code_cites_is_on_the_page_of_the_rules():
+    page = (DOCS / "flow-format.md").read_text("utf-8")
+    numbers = [int(each) for each in re.findall(r"^(\d+)\. \*\*", page, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    code = "\n".join(file.read_text("utf-8") for file in DOCS.parent.rglob("*.py"))
+    cited = {int(each) for each in re.findall(r"\b[Rr]ule (\d+)\b", code)}
+    assert len(cited) > 8
+    assert cited <= set(numbers)
 
 
 def test_the_tutorial_runs_as_it_stands(

@@ -248,6 +248,15 @@ def test_stopping_starts_nothing_not_even_clean_up():
     assert walk.status("b") == "pending"
 
 
+def test_a_walk_with_a_node_that_was_called_off_is_not_done_though_all_are_settled():
+    walk = walk_of("a b", [("a", "b")])
+    start(walk, "a")
+    walk.stop()
+    walk.apply(NodeCancelled("a", 0.0))
+    assert skips(walk) == {"b": "upstream_skipped"}
+    assert not walk.done
+
+
 def test_the_failure_told_is_the_first_in_topological_order_whatever_came_first():
     walk = walk_of("a b", [])
     start(walk, "a", "b")

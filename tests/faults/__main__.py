@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROWS = {
     "killed": ("queue_killed", "killed", 20),
+    "crashing": ("queue_killed", "crashing", 12),
     "stopped": ("queue_killed", "stopped", 5),
     "terminated": ("queue_killed", "terminated", 5),
     "away": ("queue_database", "away", 3),

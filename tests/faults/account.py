@@ -6,15 +6,48 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import median
+from typing import NamedTuple
 
 from flowengine.engine.events import Event, RunResumed
 from tests.faults import story
 from tests.support.model_server import Received
 
-__all__ = ["RECORDED", "Cut", "Repeat", "owner_of", "repeats", "seconds", "takeovers", "unexcused"]
+__all__ = [
+    "OVERTAKEN",
+    "Cut",
+    "Record",
+    "Recorded",
+    "Repeat",
+    "owner_of",
+    "recorded_answers",
+    "repeats",
+    "seconds",
+    "takeovers",
+    "unexcused",
+]
 
-RECORDED = 0.1
-"""Seconds from an answer's leaving the server to its being on record."""
+OVERTAKEN = 0.1
+"""Seconds by which an answer may leave the server before another one and be on record after it."""
+
+
+class Record(NamedTuple):
+    """A completion that a run's journal has."""
+
+    prompt: str
+    at: float
+    """When it was committed."""
+
+
+class Recorded(NamedTuple):
+    """An answer that came on record."""
+
+    request: Received
+    at: float
+
+    @property
+    def seconds(self) -> float:
+        """How long that took."""
+        return self.at - (self.request.answered or self.at)
 
 
 @dataclass(frozen=True)
@@ -26,13 +59,24 @@ class Cut:
     worker: int | None = None
     """None: all of them."""
 
-    def excuses(self, repeat: Repeat) -> bool:
-        """Whether the call was in flight then, or had been answered less than `RECORDED` before."""
+    def excuses(self, repeat: Repeat, recorded: Sequence[Recorded]) -> bool:
+        """Whether the answer to the first call could not be on record by then.
+
+        How late a worker is with that depends on what else the machine does, so its other answers say it: they come
+        on record in their order. An answer that is not, where a later one to the same worker is, was lost.
+        """
         first, second = repeat.first, repeat.second
         if self.worker is not None and self.worker != owner_of(first):
             return self.worker == owner_of(second) and self._was_on_its_way(second)
-        was_in_flight = first.answered is None or first.answered > self.at - RECORDED
-        return was_in_flight and first.arrived <= min(self.at + RECORDED, self.until) and second.arrived > self.at
+        if any(each.request is first and each.at < second.arrived for each in recorded):
+            return False
+        known = (
+            each.request.answered or 0.0
+            for each in recorded
+            if each.at <= self.at and owner_of(each.request) == owner_of(first)
+        )
+        was_in_flight = first.answered is None or first.answered > max(known, default=0.0) - OVERTAKEN
+        return was_in_flight and first.arrived <= min(self.at + OVERTAKEN, self.until) and second.arrived > self.at
 
     def _was_on_its_way(self, request: Received) -> bool:
         """Whether a worker that was stopped sent it as the first thing when it went on."""
@@ -73,9 +117,22 @@ def repeats(requests: Sequence[Received]) -> list[Repeat]:
     return found
 
 
-def unexcused(found: Iterable[Repeat], cuts: Sequence[Cut]) -> list[Repeat]:
+def unexcused(found: Iterable[Repeat], cuts: Sequence[Cut], recorded: Sequence[Recorded]) -> list[Repeat]:
     """Those that nothing allows."""
-    return [each for each in found if not any(cut.excuses(each) for cut in cuts)]
+    return [each for each in found if not any(cut.excuses(each, recorded) for cut in cuts)]
+
+
+def recorded_answers(requests: Sequence[Received], records: Iterable[Record]) -> list[Recorded]:
+    """Each record with the answer that it is of: the last one to its prompt before."""
+    asked: dict[str, list[Received]] = {}
+    for request in requests:
+        asked.setdefault(story.prompt_of(request.body["messages"]), []).append(request)
+    found: list[Recorded] = []
+    for record in records:
+        before = [each for each in asked[record.prompt] if each.answered is not None and each.answered <= record.at]
+        assert before, f"on record at {record.at:.2f} without an answer: {record.prompt[:200]}"
+        found.append(Recorded(max(before, key=lambda each: each.answered or 0.0), record.at))
+    return found
 
 
 def takeovers(requests: Sequence[Received], events: Mapping[str, Sequence[Event]], cut: Cut) -> dict[str, float | None]:

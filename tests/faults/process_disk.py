@@ -115,9 +115,9 @@ def begun_and_killed() -> None:
 
 def attempts() -> list[tuple[int, str, str]]:
     """What the commands say that would write."""
-    assert told("runs", "rm", "r1", "--dry-run", "--store", STORE)[0] in (0, 2)
+    assert told("runs", "rm", "r1", "--force", "--dry-run", "--store", STORE)[0] in (0, 2)
     store = ["--store", STORE]
-    return [told("resume", "r1", *store), told("run", "fill.yaml", *store), told("runs", "rm", "r1", *store)]
+    return [told("resume", "r1", *store), told("run", "fill.yaml", *store), told("runs", "rm", "r1", "--force", *store)]
 
 
 def read_only_disk() -> Any:

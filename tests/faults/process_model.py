@@ -167,7 +167,7 @@ def check_down(first_wait: float, retries: int = 2) -> None:
         run = run_of(parallel(url, 3, retries=retries, first_wait=first_wait))
     assert run.status == "failed"
     assert run.error is not None
-    assert f"{MODEL}: Connection error" in run.error.message, run.error.message
+    assert f"{MODEL}: no connection to " in run.error.message, run.error.message
     assert f"gave up after {retries + 1} attempts" in run.error.message
     assert time.monotonic() - begun < 60
 

@@ -180,7 +180,6 @@ def check_orphans(nursery: Nursery, folder: Path, kind: str, numbers: Sequence[i
     for number in numbers:
         if child.is_running():
             os.kill(child.pid, number)
-            time.sleep(0.05 if len(numbers) > 1 else 0)
     ended = child.ended()
     assert ended.status == INTERRUPTED, ended
     assert "Traceback" not in ended.err, ended.err

@@ -1,10 +1,11 @@
 """Hundreds of runs at once for a long time, and all faults at random: none is lost, none is stuck, nothing grows.
 
-What is paid twice is counted and not judged here: workers that begin fifty runs at once are late with their records.
-The rows of single faults judge it.
+Nothing is paid twice but calls that were in flight at a fault. The model server is slow, so that the runs mostly wait.
+One worker is never killed and never stopped: its memory and its open files are measured.
 
-The model server is slow, so that the runs mostly wait. One worker is never killed and never stopped: its memory and
-its open files are measured.
+Faults begin, and measures with them, when all workers are at work and the measured one has ended its first runs:
+how long that takes depends on what else the machine does. Each fault is made once before one is made again, and
+each worker that is killed has runs, which are taken over.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import mean
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from tests.faults import story
-from tests.faults.account import RECORDED, Cut, repeats, seconds, takeovers, unexcused
+from tests.faults.account import Cut, repeats, seconds, takeovers, unexcused
 from tests.faults.queue_killed import inf_if_none
 from tests.faults.world import Worker, World, until
 from tests.support.model_server import Answer, Completion, Failure
@@ -29,23 +30,22 @@ __all__ = ["soak"]
 
 CONCURRENT = 200
 WORKERS = 4
-SLOTS = 128
-"""Of each worker: enough where half of them are away."""
+SLOTS = 60
+"""Of each worker: so few that all have runs, and the measured one always as many."""
 AT_ONCE = 10
 """New runs in a second, at most."""
 LATENCY = (5.0, 15.0)
 EVERY = (8.0, 15.0)
 """Seconds between two faults."""
+LATE = 1.0
+"""Seconds from its leaving the server within which one half of the answers are on record."""
 GROWTH = 0.05
 """Of the memory, from the first third to the last."""
-WARM_UP = 0.25
-"""Of the time, in which everything is used for the first time."""
-WARM = 80.0
-"""Seconds, at least, until it was: a worker that takes one run after another grows for its first few hundred."""
+WARM = SLOTS
+"""Runs that the measured worker ends before it is measured: everything was used for the first time by then."""
 
 
 class Sample(NamedTuple):
-    at: float
     memory: int
     descriptors: int
 
@@ -83,13 +83,23 @@ class Soak:
         self.cuts: list[Cut] = []
         self.samples: list[Sample] = []
         self.done: Counter[str] = Counter()
-        self.faults: Sequence[Callable[[], None]] = (self.kill, self.stop, self.crash, self.refuse, self.garble)
+        self._faults: list[Callable[[], None]] = []
         self._later: list[tuple[float, Callable[[], None]]] = []
+
+    def warm_up(self) -> None:
+        """Keep the runs up until everything is at work."""
+        until(self._is_warm, 900, "all workers are at work, and the first has ended runs")
+
+    def _is_warm(self) -> bool:
+        self.top_up()
+        time.sleep(1.0)
+        is_used = self.world.workers[0].said.count(" succeeded\n") >= WARM
+        return is_used and len(self.world.at_work()) == len(self.world.workers)
 
     def last(self, lasting: float) -> None:
         """Keep the runs up, and make faults, for so many seconds."""
         end = time.monotonic() + lasting
-        next_fault = time.monotonic() + lasting * WARM_UP
+        next_fault = time.monotonic()
         while time.monotonic() < end:
             self.top_up()
             self.measure()
@@ -97,13 +107,20 @@ class Soak:
                 self._later.remove(each)
                 each[1]()
             if time.monotonic() > next_fault:
-                fault = self.chance.choice(self.faults)
+                fault = self.next_fault()
                 self.done[fault.__name__] += 1
                 fault()
                 next_fault = time.monotonic() + self.chance.uniform(*EVERY)
             time.sleep(1.0)
         for _, undo in self._later:
             undo()
+
+    def next_fault(self) -> Callable[[], None]:
+        """Each once, in any order, before one comes again."""
+        if not self._faults:
+            every = [self.kill, self.stop, self.crash, self.refuse, self.garble]
+            self._faults = self.chance.sample(every, len(every))
+        return self._faults.pop()
 
     def top_up(self) -> None:
         missing = CONCURRENT - len(self.world.running())
@@ -113,7 +130,7 @@ class Soak:
     def measure(self) -> None:
         measured = self.world.workers[0]
         assert measured.is_alive, f"the worker that nobody disturbed has ended: {measured.said[-2000:]}"
-        self.samples.append(Sample(time.monotonic(), measured.memory(), measured.descriptors(self.world.models.port)))
+        self.samples.append(Sample(measured.memory(), measured.descriptors(self.world.models.port)))
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -156,7 +173,8 @@ class Soak:
         self._later.append((time.monotonic() + 5.0, clear))
 
     def victim(self) -> Worker:
-        return self.chance.choice([worker for worker in self.world.alive() if worker.number > 1])
+        """One that has runs, and is not the one that is measured."""
+        return self.chance.choice(self.world.await_work(first=2))
 
     # --- what held ----------------------------------------------------------------------------------
 
@@ -168,34 +186,44 @@ class Soak:
         until(lambda: not world.jobs(), 30, f"the queue is empty: {world.jobs()[:5]}")
         paid = [each for each in world.requests() if id(each) not in self.weather.refused]
         found = repeats(paid)
-        wrong = unexcused(found, self.cuts)
+        recorded = world.recorded()
+        wrong = unexcused(found, self.cuts, recorded)
+        assert not wrong, f"{len(wrong)} paid twice without need: {'; '.join(map(str, wrong[:5]))}"
+        orphans = sum(worker.said.count(" had no job, ") for worker in world.workers)
+        assert orphans == 0, f"{orphans} runs had lost their job"
+        late = [each.seconds for each in recorded]
+        taken = self.taken_over()
         lines = [
-            f"{world.submitted} runs, 0 lost, 0 stuck; faults: {dict(sorted(self.done.items()))}",
-            f"{len(paid)} completions, {len(found)} paid twice, {len(wrong)} of them answered {RECORDED} s before",
-            f"taken over in {self.taken_over()}",
+            f"{world.submitted} runs, 0 lost, 0 stuck, 0 given up, 0 orphans",
+            f"faults: {dict(sorted(self.done.items()))}",
+            f"{len(paid)} completions, {len(found)} paid twice, all of them in flight at a fault",
+            f"on record after {seconds(late)}",
+            f"taken over in {' and '.join(map(seconds, taken))}",
             f"memory of the undisturbed worker: {self.flat('memory', 2**20, 'MiB')}",
             f"its open files, but for calls in flight: {self.flat('descriptors', 1, '')}",
         ]
         print("\n    ".join(["", *lines]), flush=True)
+        assert taken, "no worker was killed"
+        assert all(taken), "a worker was killed, and none of its runs was taken over"
+        assert median(late) <= LATE, f"one half of the answers was not on record within {LATE} s"
         first, last = self.thirds("memory")
         assert last <= first * (1 + GROWTH), f"memory grows: {first:.0f} to {last:.0f}"
         first, last = self.thirds("descriptors")
         assert last <= first * (1 + GROWTH) + 5, f"open files grow: {first:.0f} to {last:.0f}"
         return "; ".join(lines)
 
-    def taken_over(self) -> str:
-        """Of each worker that was killed; others may be stopped at the time, or PostgreSQL away."""
+    def taken_over(self) -> list[list[float]]:
+        """For each worker that was killed, the seconds after which each of its runs went on; others may be stopped at
+        the time, or PostgreSQL away."""
         events = {run_id: self.world.store.events(run_id) for run_id in self.world.statuses()}
         kills = [cut for cut in self.cuts if cut.worker is not None and cut.until == float("inf")]
-        found = [takeovers(self.world.requests(), events, cut).values() for cut in kills]
-        return " and ".join(seconds(map(inf_if_none, each)) for each in found) or "no time: none was killed"
+        return [[inf_if_none(each) for each in takeovers(self.world.requests(), events, cut).values()] for cut in kills]
 
     def thirds(self, what: str) -> tuple[float, float]:
-        """The mean of the first third and of the last, once everything was used."""
-        begun, ended = self.samples[0].at, self.samples[-1].at
-        warm = [each for each in self.samples if each.at > begun + max(WARM_UP * (ended - begun), WARM)]
-        third = len(warm) // 3
-        return mean(getattr(each, what) for each in warm[:third]), mean(getattr(each, what) for each in warm[-third:])
+        """The mean of the first third and of the last."""
+        third = len(self.samples) // 3
+        values = [getattr(each, what) for each in self.samples]
+        return mean(values[:third]), mean(values[-third:])
 
     def flat(self, what: str, unit: int, name: str) -> str:
         first, last = self.thirds(what)
@@ -211,9 +239,10 @@ def soak(minutes: float, seed: int) -> str:
         world.start(WORKERS)
         world.ready()
         soaked = Soak(world, weather, chance)
+        soaked.warm_up()
         soaked.last(60 * minutes)
         print(f"    {len(world.statuses())} runs begun, faults: {dict(soaked.done)}", file=sys.stderr, flush=True)
-        until(lambda: not world.running(), 300, "all runs end")
+        until(lambda: not world.running(), 900, "all runs end")  # Suspects are driven one after the other.
         return soaked.told()
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["COMPLETIONS", "FLOW", "answer", "identity", "run_of", "text_of"]
+__all__ = ["COMPLETIONS", "FLOW", "answer", "identity", "prompt_of", "run_of", "text_of"]
 
 FLOW: Final = Path(__file__).parents[2] / "flows" / "draft_until_good.yaml"
 COMPLETIONS: Final = 8
@@ -47,6 +47,11 @@ def run_of(body: Mapping[str, Any]) -> str:
 def identity(body: Mapping[str, Any]) -> str:
     """Equal for requests that ask for one and the same completion."""
     return json.dumps(body, sort_keys=True)
+
+
+def prompt_of(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Equal for requests of equal messages."""
+    return json.dumps([dict(each) for each in messages], sort_keys=True)
 
 
 def _text(body: Mapping[str, Any]) -> str:

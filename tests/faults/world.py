@@ -21,10 +21,13 @@ from typing import Any, Self
 import anyio
 import psycopg
 
+from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.journal.postgres import PostgresStore
+from flowengine.records import ModelCall
 from flowengine.runners.queue import submit_many
 from tests.faults import story
+from tests.faults.account import Record, Recorded, owner_of, recorded_answers
 from tests.support.model_server import ModelServer, Received, Responder
 from tests.support.postgres import Server
 
@@ -100,7 +103,7 @@ class World:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flowengine-faults-")))
-            self.server = Server(disk=self._disk)
+            self.server = Server(disk=self._disk, times=True)
             stack.callback(self.server.stop)
             self.url = self.server.database()
             stack.enter_context(self.models)
@@ -139,6 +142,19 @@ class World:
     def alive(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.is_alive]
 
+    def at_work(self) -> list[Worker]:
+        """Workers that wait for an answer."""
+        asking = {owner_of(each) for each in self.requests() if each.answered is None and not each.abandoned}
+        return [worker for worker in self.alive() if worker.number in asking]
+
+    def await_work(self, first: int = 1) -> list[Worker]:
+        """As `at_work`, once there is one; workers have numbers, and those before `first` do not count."""
+        end = time.monotonic() + 120
+        while not (found := [worker for worker in self.at_work() if worker.number >= first]):
+            assert time.monotonic() < end, "no worker waits for an answer"
+            time.sleep(0.05)
+        return found
+
     def start(self, count: int = 1) -> list[Worker]:
         """New workers."""
         return [self._start() for _ in range(count)]
@@ -161,6 +177,21 @@ class World:
 
     def requests(self) -> list[Received]:
         return list(self.models.requests)
+
+    def recorded(self) -> list[Recorded]:
+        """The answers that are on record."""
+        times = self.ask(
+            "SELECT run_id, position, extract(epoch FROM pg_xact_commit_timestamp(event.xmin))::float8 "
+            "FROM flowengine.event JOIN flowengine.run USING (number) ORDER BY run_id, position"
+        )
+        at = {(run_id, position): time for run_id, position, time in times}
+        records = [
+            Record(story.prompt_of(event.record.messages), at[run_id, position])
+            for run_id in self.statuses()
+            for position, event in enumerate(self.store.events(run_id))
+            if isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) and not event.record.error
+        ]
+        return recorded_answers(self.requests(), records)
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url, autocommit=True) as connection:

@@ -50,7 +50,7 @@ from flowengine.records import (
     SkillLoad,
     ToolCall,
 )
-from flowengine.values import FrozenDict, FrozenList, freeze
+from flowengine.values import FrozenDict, FrozenList, MixedDict, MixedList, freeze
 
 
 class Colour(Enum):
@@ -131,11 +131,11 @@ def carried(value: Any) -> Any:
 
 def same(before: Any, after: Any) -> bool:
     """Equal in value, type and depth; lists and dicts have become frozen ones."""
-    if type(before) in (list, FrozenList):
-        return type(after) is FrozenList and len(before) == len(after) and all(map(same, before, after))
-    if type(before) in (dict, FrozenDict):
+    if type(before) in (list, FrozenList, MixedList):
+        return isinstance(after, FrozenList) and len(before) == len(after) and all(map(same, before, after))
+    if type(before) in (dict, FrozenDict, MixedDict):
         return (
-            type(after) is FrozenDict
+            isinstance(after, FrozenDict)
             and len(before) == len(after)
             and all(map(same, before.keys(), after.keys()))
             and all(map(same, before.values(), after.values()))
@@ -228,6 +228,7 @@ EVENTS: list[Event] = [
     RunStarted("r", "flow", 1.0, EMPTY, {}, {}, "f.yaml", "source", "0.1", {"model": "m"}, {"nodes": [["a", "agent"]]}),
     RunResumed(1.0),
     RunResumed(1.0, {"n": "h"}),
+    RunResumed(1.0, {}, {}, {"model_calls": 3}),
     NodeStarted("n", 1),
     NodeStarted("\ud800", 1.0),
     NodeFinished("n", 1.0, NodeResult()),

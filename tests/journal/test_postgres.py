@@ -347,7 +347,7 @@ def test_without_its_driver_the_store_says_what_to_install() -> None:
         "open_store('postgresql://host/runs')\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "needs its driver: pip install 'flowengine[queue]'" in told.stderr
+    assert "needs its driver: pip install 'flowengine-dag[queue]'" in told.stderr
 
 
 def test_nothing_else_needs_the_driver() -> None:

@@ -119,6 +119,7 @@ def test_a_store_of_an_earlier_version_gets_the_table(url: str) -> None:
     for statement in (
         "DROP FUNCTION flowengine.take_turn, flowengine.turn_at, flowengine.slot_key",
         "DROP TABLE flowengine.turn",
+        "ALTER TABLE flowengine.run DROP COLUMN labels",
         "UPDATE flowengine.version SET number = 1",
     ):
         with psycopg.connect(url, autocommit=True) as connection:
@@ -162,7 +163,8 @@ async def test_a_turn_comes_when_the_minute_is_over(url: str) -> None:
         async with limiter.turn(0):
             times.append(time.monotonic())
     rates.close()
-    assert 0.2 < times[1] - times[0] < 4  # It is begun by the server's clock, and the first may be told late.
+    # The minute begins by the server's clock, and the first turn may reach us late: two waits together say enough.
+    assert times[2] - times[0] > 0.4
     assert len(rows(url)) == 2  # What is over is not kept.
 
 

@@ -677,7 +677,7 @@ def test_a_store_of_a_newer_version_says_so(store: SQLiteStore) -> None:
     write_run(store, "r1", [STARTED])
     store.close()
     connection = sqlite3.connect(store.path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 99")
     connection.close()
     for use in (store.create, store.open, store.events, store.find):
         with pytest.raises(StoreVersionError, match="upgrade FlowEngine"):

@@ -92,7 +92,7 @@ async def test_where_only_calls_are_bounded_the_request_stays_as_it_is(bounded: 
     ledger = Ledger(Bounds(model_calls=1))
     await bounded(model, ledger).complete(request)
     assert model.requests == [request]
-    with pytest.raises(LimitError, match="1 model calls"):
+    with pytest.raises(LimitError, match="1 model call"):
         await bounded(model, ledger).complete(request)
 
 

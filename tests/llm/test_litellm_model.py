@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import re
+import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 import sniffio
 from model_server import Completion, Failure, Hang, ModelServer, ToolCall, Truncated
 
+from flowengine.agents.agent import Agent
 from flowengine.agents.sync import run_sync
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.llm.detect import get_llm
+from flowengine.llm.fallback import FallbackModel
 from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.messages import Message, ToolRequest
 from flowengine.llm.model import Model, Reply, Request, Usage
@@ -112,6 +123,19 @@ async def test_no_schema_is_sent_beside_tools(server: ModelServer) -> None:
     assert "tools" in server.requests[0].body
 
 
+async def test_after_its_last_round_of_tools_the_vendor_is_sent_the_schema(server: ModelServer) -> None:
+    def add(a: int, b: int) -> int:
+        """The sum."""
+        return a + b
+
+    server.respond_with([ToolCall("add", '{"a": 1, "b": 2}'), '{"sum": 3}'])
+    shape = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    agent = Agent("a", "", model=model_of(server), tools=[add], max_tool_rounds=1, output_model=shape)
+    assert (await agent.run_async("x")).result.content == {"sum": 3}
+    sent = [("tools" in each.body, "response_format" in each.body) for each in server.requests]
+    assert sent == [(True, False), (False, True)]
+
+
 # --- what goes wrong
 
 
@@ -169,6 +193,31 @@ async def test_nobody_listening_is_transient() -> None:
     assert isinstance(await error_of(model), TransientModelError)
 
 
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "ollama", "groq", "google", "hosted_vllm", "lmstudio"])
+async def test_an_error_of_a_connection_says_where_and_holds_no_words_of_the_library(provider: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    base = f"http://127.0.0.1:{port}"
+    model = get_llm(f"{provider}/m", environ={}, api_key="sk-1234567", api_base=base, max_retries=0)
+    told = str(await error_of(model))
+    assert told.startswith(f"{provider}/m: no connection to {base}")
+    assert not re.search(r"0x|object at|litellm|Exception|ssl:", told)
+
+
+@pytest.mark.parametrize("provider", ["openai", "groq", "hosted_vllm", "lmstudio"])
+async def test_an_error_of_a_server_is_its_message_alone(server: ModelServer, provider: str) -> None:
+    server.respond_with([Failure(500, "model overloaded")])
+    model = get_llm(f"{provider}/m", environ={}, api_key="sk-1234567", api_base=server.url, max_retries=0)
+    assert str(await error_of(model)) == f"{provider}/m: model overloaded"
+
+
+async def test_models_that_all_fail_are_each_named_once() -> None:
+    names, nowhere = ("ollama/a", "ollama/b"), "http://127.0.0.1:9"
+    models = [get_llm(name, environ={}, api_base=nowhere, max_retries=0) for name in names]
+    told = str(await error_of(FallbackModel(models)))
+    assert told.count("ollama/a") == told.count("ollama/b") == 1
+
+
 async def test_a_timeout_cancels_the_call(server: ModelServer) -> None:
     server.respond_with([Hang()])
     started = time.monotonic()
@@ -191,6 +240,46 @@ async def _abandoned(server: ModelServer) -> None:
     with anyio.fail_after(20):
         while not server.requests[0].abandoned:  # noqa: ASYNC110  # the server lives in another thread
             await anyio.sleep(0.01)
+
+
+class LateThread(ThreadPoolExecutor):
+    """Calls `begun` when its first work is done, and hands the result out after `close`."""
+
+    def __init__(self, begun: Callable[[], object]) -> None:
+        super().__init__(1)
+        self._begun, self._closed = begun, threading.Event()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        def work() -> Any:
+            result = fn(*args, **kwargs)
+            self._begun()
+            self._closed.wait(60)
+            return result
+
+        return super().submit(work)
+
+    def close(self) -> None:
+        self._closed.set()
+        self.shutdown()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_call_that_is_cancelled_before_it_is_sent_is_no_coroutine_to_be_warned_of(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", failures.append)
+    loop, scope = asyncio.get_running_loop(), anyio.CancelScope()
+    thread = LateThread(partial(loop.call_soon_threadsafe, scope.cancel))
+    loop.set_default_executor(thread)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with scope:
+            await model_of(server).complete(asking())
+        thread.close()
+        await anyio.lowlevel.checkpoint()
+        gc.collect()
+    assert (scope.cancelled_caught, server.requests, failures) == (True, [], [])
 
 
 async def test_with_retries_a_busy_server_is_answered_in_the_end(server: ModelServer) -> None:
@@ -331,6 +420,8 @@ async def test_warnings_as_errors_do_not_break_a_call(server: ModelServer) -> No
 
 CALL = """
 import anyio, sys
+from flowengine.llm.detect import get_llm
+from flowengine.llm.fallback import FallbackModel
 from flowengine.llm.litellm_model import LiteLLMModel
 from flowengine.llm.messages import Message
 from flowengine.llm.model import Request

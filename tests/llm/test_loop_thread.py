@@ -63,32 +63,39 @@ async def test_it_sees_the_callers_context_variables(thread: LoopThread) -> None
 
 
 async def test_being_cancelled_here_cancels_it_there(thread: LoopThread) -> None:
-    cancelled = threading.Event()
+    begun, cancelled = threading.Event(), threading.Event()
 
     async def wait() -> None:
         try:
-            await asyncio.sleep(60)
+            begun.set()
+            await asyncio.sleep(600)
         except asyncio.CancelledError:
             cancelled.set()
             raise
 
-    with anyio.move_on_after(0.02) as scope:
-        await thread.call(wait)
-    assert scope.cancelled_caught
-    assert await anyio.to_thread.run_sync(cancelled.wait, 5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(thread.call, wait)
+        assert await anyio.to_thread.run_sync(begun.wait, 60)
+        group.cancel_scope.cancel()
+    assert await anyio.to_thread.run_sync(cancelled.wait, 60)
 
 
 async def test_many_calls_wait_at_once(thread: LoopThread) -> None:
     done: list[int] = []
+    inside: set[int] = set()
+    all_inside = asyncio.Event()
+
+    async def meet(number: int) -> int:
+        inside.add(number)
+        if len(inside) == 200:
+            all_inside.set()
+        await all_inside.wait()  # Each goes on only once all of them wait at the same time.
+        return number
 
     async def one(number: int) -> None:
-        async def sleep() -> int:
-            await asyncio.sleep(0.05)
-            return number
+        done.append(await thread.call(lambda: meet(number)))
 
-        done.append(await thread.call(sleep))
-
-    with anyio.fail_after(3):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for number in range(200):
                 group.start_soon(one, number)
@@ -96,17 +103,21 @@ async def test_many_calls_wait_at_once(thread: LoopThread) -> None:
 
 
 def test_a_caller_whose_loop_has_ended_disturbs_nobody(thread: LoopThread) -> None:
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
 
     async def stubborn() -> None:
         try:
-            await asyncio.sleep(60)
+            begun.set()
+            await asyncio.sleep(600)
         except asyncio.CancelledError:
-            await asyncio.to_thread(release.wait, 5)
+            await asyncio.to_thread(release.wait, 60)
 
     async def leave() -> None:
-        with anyio.move_on_after(0.02):
-            await thread.call(stubborn)
+        begun.clear()
+        async with anyio.create_task_group() as group:
+            group.start_soon(thread.call, stubborn)
+            assert await anyio.to_thread.run_sync(begun.wait, 60)
+            group.cancel_scope.cancel()
 
     for backend in ("asyncio", "trio"):
         anyio.run(leave, backend=backend)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,3 +82,21 @@ def test_any_text_can_be_masked_and_masked_again(text: str) -> None:
     masker = Masker(key=b"tests")
     masked = masker.mask(text)
     assert masker.mask(masked) == masked
+
+
+def test_values_that_touch_are_two() -> None:
+    masker = Masker([Pattern("A", re.compile("a+")), Pattern("B", re.compile("b+"))])
+    assert [(each.start, each.end, each.kind) for each in masker.spans("aabba")] == [
+        (0, 2, "A"),
+        (2, 4, "B"),
+        (4, 5, "A"),
+    ]
+
+
+@pytest.mark.parametrize("holder", [lambda value: {"key": value}, lambda value: [value]], ids=["maps", "lists"])
+def test_values_are_masked_to_the_last_depth(holder: Callable[[Any], Any]) -> None:
+    value: Any = "ada@example.jp"
+    for _ in range(100):
+        value = holder(value)
+    assert "<MAIL:" in str(Masker().value(value))
+    assert "nested too deeply" in str(Masker().value(holder(value)))

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
@@ -107,11 +108,25 @@ async def test_a_session_keeps_memories_once(tmp_path: Path):
 async def test_memories_that_cannot_be_kept_are_logged_and_the_run_has_succeeded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    settings = {"store": str(tmp_path / "m.db"), "scope": "nowhere"}
-    kept = {"memory": [{"provider": "long_term_memory", "settings": settings, "item": {}}]}
+    own = LongTermMemoryProvider(tmp_path / "m.db")
+    kept = {"memory": [{"provider": "long_term_memory", "settings": own.settings(), "item": {}}]}
     with caplog.at_level(logging.WARNING, "flowengine.providers"):
-        await keep_for_good(kept)
-    assert "memories of 'long_term_memory' cannot be kept" in caplog.text
+        await keep_for_good(kept, [own])
+    assert "memories of 'long_term_memory' cannot be kept: KeyError" in caplog.text
+
+
+async def test_a_record_does_not_choose_where_memories_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    own = LongTermMemoryProvider(tmp_path / "m.db")
+    elsewhere = {**own.settings(), "store": str(tmp_path / "elsewhere.yaml")}
+    item = {"user_input": "The teapot is green", "result": "Good", "at": "2026-01-01T00:00:00+00:00", "subject": None}
+    kept = {"memory": [{"provider": "long_term_memory", "settings": elsewhere, "item": item}]}
+    await keep_for_good(kept, [own])
+    assert "The teapot is green" in await shown(tmp_path / "m.db", "teapot")
+    with caplog.at_level(logging.WARNING, "flowengine.providers"):
+        await keep_for_good(kept, [])
+        await keep_for_good(kept, [own, LongTermMemoryProvider(tmp_path / "n.db")])
+    assert caplog.text.count("no agent of the flow has such a memory") == 2
+    assert not await anyio.Path(tmp_path / "elsewhere.yaml").exists()
 
 
 def test_what_cannot_be_a_memory_is_an_error_when_the_agent_is_made():

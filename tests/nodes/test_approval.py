@@ -183,3 +183,11 @@ async def test_a_failure_elsewhere_goes_before_waiting():
 
     run = await Flow("f", {"ask": asking(), "publish": FunctionNode(name), "bad": FunctionNode(fail)}).run()
     assert run.status == "failed"
+
+
+async def test_a_choice_may_be_composed_or_decomposed():
+    node = ApprovalNode(lambda context: "Which?", {"caf\u00e9": "publish", "hold": None})
+    store, _ = await parked(Flow("release", {"sign_off": node, "publish": FunctionNode(name)}))
+    await answer(store, "r", "sign_off", "cafe\u0301")
+    run = await Flow("release", {"sign_off": node, "publish": FunctionNode(name)}).resume("r", store=store)
+    assert (run.nodes["sign_off"].output["choice"], run.nodes["publish"].status) == ("caf\u00e9", "succeeded")

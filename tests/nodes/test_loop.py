@@ -8,13 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.context import Context, NodeResult
+from flowengine.context import Context, EvaluationResult, NodeResult
 from flowengine.engine.events import NodeStarted
 from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, FlowError
 from flowengine.flow import Flow
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.limits import PartLimits
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.retry import Retry
@@ -52,9 +53,91 @@ async def test_a_loop_stops_with_the_round_after_which_until_is_true():
     assert done.nodes["loop"].output == {"n": 2, "iterations": 3, "exhausted": False}
 
 
-async def test_only_the_chosen_rounds_writes_count():
+async def test_what_every_round_wrote_counts():
     done = await run(counting(until=lambda seen: seen.prev_outputs["add"] == 3))
-    assert list(done.shared_state["log"]) == [2]
+    assert list(done.shared_state["log"]) == [0, 1, 2]
+
+
+def writing(*rounds: Any) -> FunctionNode:
+    """Writes what its round is given here under `key`, and tells what it saw there before."""
+
+    async def write(context: Context) -> NodeResult:
+        return NodeResult(context.shared_state["key"], state={"key": rounds[of_round("index")(context)]})
+
+    return FunctionNode(write)
+
+
+@pytest.mark.parametrize(
+    ("key", "writes", "seen", "end"),
+    [
+        (StateKey(None, "error"), [1, 2, 3], [None, 1, 2], 3),
+        (StateKey("none", "replace"), ["a", "b", "c"], ["none", "a", "b"], "c"),
+        (StateKey([0], "append"), [[1], [1], [2]], [[0], [0, 1], [0, 1, 1]], [0, 1, 1, 2]),
+        (StateKey([0], "union"), [[1], [1], [0, 2]], [[0], [0, 1], [0, 1]], [0, 1, 2]),
+        (StateKey(10, "sum"), [1, 2, 3], [10, 11, 13], 16),
+        (StateKey(2, "max"), [1, 5, 3], [2, 2, 5], 5),
+        (StateKey(2, "min"), [3, 1, 4], [2, 2, 1], 1),
+        (StateKey({"z": 0}, "update"), [{"a": 1}, {"b": 1}, {"a": 2}], None, {"z": 0, "a": 2, "b": 1}),
+    ],
+    ids=lambda each: each.merge if isinstance(each, StateKey) else "",
+)
+async def test_rounds_see_what_earlier_ones_wrote_and_all_of_it_counts(
+    key: StateKey, writes: list[Any], seen: list[Any] | None, end: Any
+):
+    loop = LoopNode(
+        {"w": writing(*writes)},
+        max_iterations=3,
+        initial={"seen": lambda context: []},
+        carry={"seen": lambda after: [*after.variables["round"]["seen"], after.prev_outputs["w"]]},
+        best_by=lambda after: -after.variables["round"]["index"],
+    )
+    flow = Flow("f", {"loop": LoopNode({"inner": loop}, max_iterations=1)}, shared_state={"key": key})
+    done = await flow.run()
+    assert done.shared_state["key"] == end
+    ends = [event.record for event in done.events if type(getattr(event, "record", None)) is RoundEnded]
+    if seen is not None:
+        assert [*ends[2].variables["seen"]] == seen[:2]
+
+
+async def test_what_the_rounds_of_a_loop_inside_a_loop_wrote_all_counts():
+    done = await run(LoopNode({"inner": counting(max_iterations=2)}, max_iterations=3))
+    assert list(done.shared_state["log"]) == [0, 1] * 3
+
+
+async def test_a_later_round_sees_the_evaluation_of_the_one_before():
+    async def judge(context: Context) -> NodeResult:
+        before = context.evaluation_result
+        score = 0.1 if before is None else before.score + 0.2
+        return NodeResult(score, evaluation=EvaluationResult(score=score, passed=score > 0.4))
+
+    async def after(context: Context) -> float:
+        assert context.evaluation_result is not None
+        return context.evaluation_result.score
+
+    loop = LoopNode({"judge": FunctionNode(judge)}, max_iterations=3, best_by=lambda seen: -seen.prev_outputs["judge"])
+    done = await run(loop, after=FunctionNode(after, needs=["loop"]))
+    assert done.nodes["after"].output == pytest.approx(0.5)
+
+
+async def test_a_look_up_in_a_late_round_is_no_deeper_than_in_an_early_one():
+    async def look(context: Context) -> NodeResult:
+        return NodeResult(len(context.shared_state["log"]), state={"log": [1]})
+
+    done = await run(LoopNode({"look": FunctionNode(look)}, max_iterations=2000))
+    assert done.status == "succeeded", done.error
+    assert len(done.shared_state["log"]) == 2000
+
+
+async def test_a_loop_that_is_cut_off_at_its_limit_keeps_what_its_whole_rounds_wrote():
+    async def add(context: Context) -> NodeResult:
+        if of_round("index")(context) == 2:
+            await anyio.sleep_forever()
+        return NodeResult(None, state={"log": [of_round("index")(context)]})
+
+    limits = PartLimits(timeout=0.5, on_limit="partial")
+    done = await run(LoopNode({"add": FunctionNode(add)}, max_iterations=5, limits=limits))
+    assert done.nodes["loop"].output == {"iterations": 2, "exhausted": True}
+    assert list(done.shared_state["log"]) == [0, 1]
 
 
 async def test_an_exhausted_loop_fails_and_says_how_many_rounds_there_were():
@@ -79,7 +162,7 @@ async def test_an_exhausted_loop_chooses_its_best_round_the_later_on_a_tie():
         )
     )
     assert done.nodes["loop"].output["n"] == 3
-    assert list(done.shared_state["log"]) == [3]
+    assert list(done.shared_state["log"]) == [0, 1, 2, 3, 4]  # It is variables that are chosen, not state.
 
 
 async def test_a_round_without_a_mark_is_never_the_best():

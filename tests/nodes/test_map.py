@@ -60,11 +60,16 @@ async def test_the_item_is_the_result_of_the_first_nodes_and_each_tells_its_plac
 async def test_all_items_run_at_once_where_nothing_bounds_them():
     inside, most = 0, 0
 
+    all_inside = anyio.Event()
+
     async def count(context: Context) -> None:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
-        await anyio.sleep(0.01)
+        if inside == 40:
+            all_inside.set()
+        with anyio.fail_after(60):
+            await all_inside.wait()
         inside -= 1
 
     await run(mapping(count, list(range(40))))
@@ -79,7 +84,7 @@ async def test_concurrency_of_the_map_and_of_the_run_bound_the_items_in_work(bou
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
-        await anyio.sleep(0.002)
+        await anyio.wait_all_tasks_blocked()
         inside -= 1
 
     own = {key: value for key, value in bounds.items() if key == "concurrency"}

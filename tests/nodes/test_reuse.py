@@ -80,6 +80,10 @@ async def test_nothing_changed_so_nothing_runs_and_nothing_is_paid(desk: Desk):
     assert first.status == again.status == "succeeded"
     assert paid(again) == []
     assert reused(again) == ["draft", "loud", "check", "polish"]
+    assert [(node, each.run_id, each.node) for node, each in again.reused.items()] == [
+        (node, first.id, node) for node in ("draft", "loud", "check", "polish")
+    ]
+    assert first.reused == {}
     assert again.outputs == first.outputs
 
 
@@ -214,3 +218,33 @@ async def test_a_resumed_run_goes_on_re_using(desk: Desk):
     done = await silent.resume(again.id, store=cut)
     assert done.status == "succeeded"
     assert paid(done) == []
+
+
+CHOOSE = """
+def choose(context):
+    return "ANSWER"
+"""
+CHOOSING = """
+flowengine: v1
+name: tea
+shared_state: {log: {type: array, default: [], merge: append}}
+nodes:
+  all:
+    CONTAINER
+    nodes:
+      c: {type: condition, call: "choosing_tea:choose", routes: {green: {}, black: {}}, set: {log: ["{{ output }}"]}}
+outputs: {log: "{{ shared_state.log }}"}
+"""
+
+
+@pytest.mark.parametrize("container", ["type: loop, max_iterations: 1", "type: map, over: '[1]', result: x"])
+async def test_a_container_whose_condition_calls_an_edited_function_runs_again(container: str, tmp_path: Path):
+    text = CHOOSING.replace("CONTAINER", container.replace(", ", "\n    "))
+    store = MemoryStore()
+    for answer in ("green", "black"):
+        folder = tmp_path / answer
+        folder.mkdir()
+        (folder / "choosing_tea.py").write_text(CHOOSE.replace("ANSWER", answer))
+        flow = Flow.from_text(text, folder / "tea.yaml")
+        run = await flow.run({}, store=store, run_id=answer, reuse="green" if answer == "black" else None)
+        assert run.outputs == {"log": [answer]}

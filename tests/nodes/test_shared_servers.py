@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine import Agent, Flow, FunctionNode
+from flowengine import Agent, Flow, FunctionNode, MapNode
 from flowengine.context import Context, NodeResult
 from flowengine.llm.messages import ToolRequest
 from flowengine.llm.model import Request
@@ -283,14 +283,41 @@ async def test_a_servers_external_tool_in_a_node_with_retry_is_refused_before_th
     server: Settings, allow: list[str] | None
 ) -> None:
     model = asking()
-    run = await Flow("f", {"write": node(server(allow=allow), model, retry=RETRY)}).run()
-    assert run.status == "failed"
+    first = AgentNode(Agent("first", "", model=model), prompt=lambda _: "x")
+    write = node(server(allow=allow), model, retry=RETRY, needs=["first"])
+    run = await Flow("f", {"first": first, "write": write}).run()
+    assert (run.status, run.failed_node) == ("failed", "write")
     assert run.error is not None
     assert run.error.message == (
-        "agent 'a': the tool 'test_count' is external, so node 'write', which may call it, takes no `retry`; "
-        "leave the tool out with the server's `allow`"
+        "agent 'a': the tool 'test_count' is external, so node 'write', which may call it, must not be run again: "
+        "give the node `retry: {attempts: 1}` (without one it has that of `defaults`), or leave the tool out, one of a "
+        "server with its `allow`"
     )
     assert model.requests == []
+
+
+async def test_the_advice_of_a_refusal_helps(server: Settings) -> None:
+    once = Retry(attempts=1)
+    run = await Flow("f", {"write": node(server(), asking(ToolRequest("1", "test_count", "{}")), retry=once)}).run()
+    assert run.status == "succeeded"
+    without = node(server(allow=["pid"]), retry=RETRY)
+    assert (await Flow("f", {"write": without}).run()).status == "succeeded"
+
+
+async def test_a_refusal_inside_a_container_comes_before_the_first_model_call_too(server: Settings) -> None:
+    model = asking()
+    each = MapNode({"write": node(server(), model, retry=RETRY)}, over=lambda context: [1], needs=["first"])
+    first = AgentNode(Agent("first", "", model=model), prompt=lambda _: "x")
+    run = await Flow("f", {"first": first, "each": each}).run()
+    assert (run.status, run.failed_node, model.requests) == ("failed", "each.write", [])
+
+
+async def test_a_server_that_does_not_start_is_told_by_its_node_and_only_if_that_runs() -> None:
+    broken = {"name": "test", "command": "no-such-command-anywhere"}
+    never = node(broken, retry=RETRY, when=lambda context: False)
+    assert (await Flow("f", {"never": never}).run()).status == "succeeded"
+    run = await Flow("f", {"write": node(broken, retry=RETRY)}).run()
+    assert (run.status, run.failed_node) == ("failed", "write")
 
 
 async def test_such_a_refusal_is_not_tried_again(server: Settings, starts: Path) -> None:

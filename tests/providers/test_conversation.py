@@ -80,3 +80,11 @@ def test_no_item_at_all_is_a_memory_that_stays_empty():
     assert history.get_context("") == ""
     with pytest.raises(ParameterError, match="max_items must be 0 or more"):
         ConversationHistoryProvider(max_items=-1)
+
+
+@pytest.mark.parametrize("question", ["", "  \n", None])
+def test_an_exchange_without_a_question_is_not_remembered(question: str | None) -> None:
+    history = ConversationHistoryProvider()
+    history.update({"user_input": question, "result": "An answer to nothing."})
+    assert history.get_context("") == ""
+    assert history.dump() is None

@@ -63,6 +63,41 @@ async def test_what_is_not_near_to_the_query_is_left_out(tmp_path: Path):
     assert await text(memory, "How is the weather in Oslo?") == ""
 
 
+async def test_a_question_with_a_match_is_never_left_without_one(tmp_path: Path):
+    memory = source(tmp_path, threshold=0.99, neighbours=False)
+    for day, asked in enumerate(["Mika repaired an old bicycle in spring.", "Tomas rows.", "It rained."], 1):
+        await memory.update(interaction(asked, "", day))
+    asked = "Which bicycle did the neighbour from Lisbon sell at the flea market?"
+    assert await text(memory, asked) == "2025-03-01\nMika repaired an old bicycle in spring."
+
+
+async def test_as_many_enter_as_the_budget_holds_and_the_nearest_in_any_case(tmp_path: Path):
+    memory = source(tmp_path, budget=30, neighbours=False)
+    for day in range(1, 10):
+        await memory.update(interaction(f"Mika drinks tea number {day}.", "", day))
+    entered = (await text(memory, "What tea does Mika drink?")).count("drinks")
+    assert 1 < entered < 9
+    assert (await text(source(tmp_path, budget=1, neighbours=False), "What tea does Mika drink?")).count("drinks") == 1
+    assert (await text(source(tmp_path, neighbours=False), "What tea does Mika drink?")).count("drinks") == 9
+
+
+async def test_what_was_said_beside_a_match_enters_behind_it(tmp_path: Path):
+    memory = source(tmp_path)
+    said = [
+        "Good morning.",
+        "Where did Mika go on holiday?",
+        "To Bergen, by train.",
+        "Tomas rows on Sundays.",
+        "Good night.",
+    ]
+    for day, asked in enumerate(said, 1):
+        await memory.update(interaction(asked, "", day))
+    found = await text(memory, "Mika's holiday")
+    assert found.index("holiday") < found.index("Bergen")
+    assert "Tomas" not in found
+    assert "Bergen" not in await text(source(tmp_path, neighbours=False), "Mika's holiday")
+
+
 async def test_of_a_subject_the_newest_fact_holds(tmp_path: Path):
     memory = source(tmp_path)
     await memory.update(interaction("Mika lives in Oslo.", "", 1, subject="Mika's home"))
@@ -173,7 +208,7 @@ def test_it_is_configured_by_name_and_its_store_stays_below_the_root(tmp_path: P
     config = {"long_term_memory": {"store": "kept/memory.db", "scope": "channel", "scope_id": "C1"}}
     (made,) = ContextProviderFactory.create_from_config([config], root=tmp_path)
     assert isinstance(made, LongTermMemoryProvider)
-    with pytest.raises(OutsideError, match="leaves the folder"):
+    with pytest.raises(OutsideError, match="leaves the project's root"):
         memory_source({"store": "../memory.db"}, tmp_path)
     assert isinstance(memory_source({}, tmp_path), LongTermMemoryProvider)
 
@@ -182,7 +217,7 @@ def test_the_schema_tells_every_setting_with_its_default():
     schema = ContextProviderFactory.get_available_providers()["long_term_memory"]
     assert schema["parameters"]["limit"] == {
         "type": "integer",
-        "default": 5,
+        "default": 20,
         "required": False,
         "description": "Interactions that enter a prompt at most",
     }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -122,6 +123,101 @@ def test_a_receipt_says_of_every_fragment_what_became_of_it():
     assert (file["label"], file["state"], file["was"]) == ("a.md", "shortened", 121)
     assert (turn["state"], turn["tokens"]) == ("dropped", 50)
     assert "room for" in turn["why"]
+
+
+# --- at the borders, with words for tokens ----------------------------------------------------------
+
+
+def by_words(text: str) -> int:
+    return len(text.split())
+
+
+RULES = Fragment(words(10), "rules", pinned=True)
+"""Beside it, a budget of N leaves room for N - 10; a fragment takes two more than it has."""
+
+
+def files(number: int, priority: int = 0, group: str = "", source: str = "files") -> Fragment:
+    return Fragment(words(number), source, priority=priority, group=group)
+
+
+@pytest.mark.parametrize(
+    ("fragments", "budget", "became"),
+    [
+        # What is taken costs two tokens more than it has, and leaves so much less for the next.
+        ([files(20), files(30)], 32, [20, 0]),
+        ([files(20), files(30)], 31, [19, 0]),
+        ([files(20), files(30)], 50, [20, 16]),
+        ([files(20), files(30)], 49, [20, 0]),
+        # A beginning of less than 16 is no use.
+        ([files(100)], 28, [16]),
+        ([files(100)], 27, [0]),
+        # What must stay may take everything.
+        ([files(5)], 10, [0]),
+        ([files(5)], 15, [5]),
+        # What was shortened has its room too: nothing else gets it.
+        ([files(100), files(10, source="notes")], 50, [38, 0]),
+        # Of equal rank, a small one is taken though a large one before it was not; of a lower rank it is not.
+        ([files(100, group="g"), files(1, group="g"), files(5)], 50, [0, 0, 5]),
+        ([files(100, 1, "g"), files(1, 1, "g"), files(5)], 50, [0, 0, 0]),
+        # Nor shortened, and no more so because others of its rank were dropped before.
+        ([files(100, 1, "g"), files(1, 1, "g"), files(100)], 50, [0, 0, 0]),
+        ([files(100, 2, "g"), files(1, 2, "g"), files(5, 1), files(5, 1)], 50, [0, 0, 0, 0]),
+        ([files(100, 2, "g"), files(1, 2, "g"), files(5, 1, source="notes")], 50, [0, 0, 5]),
+        # A group ranks as its first, wherever that stands.
+        ([files(20), files(10, -5, "g"), files(5, 5, "g")], 32, [0, 10, 5]),
+        # Fragments of one source without a group are each their own.
+        ([files(20), files(20), files(20)], 54, [20, 20, 0]),
+    ],
+)
+def test_what_becomes_of_fragments_beside_ten_tokens_of_rules(
+    fragments: list[Fragment], budget: int, became: list[int]
+):
+    packed = pack([RULES, *fragments], budget, count=by_words)
+    assert [0 if each.state == "dropped" else each.fragment.tokens for each in packed.entries[1:]] == became
+    for each, before in zip(packed.entries[1:], fragments, strict=True):
+        assert (each.state == "kept") == (each.state != "dropped" and each.fragment.text == before.text)
+    assert packed.tokens == 10 + sum(became) <= budget
+
+
+def test_the_reason_says_what_it_has_and_what_room_there_was():
+    packed = pack([RULES, files(100), files(20, -1)], 27, count=by_words)
+    assert [each.why for each in packed.entries] == [
+        "",
+        "100 tokens, and room for 15",
+        "it ranks below what had no room of 'files'",
+    ]
+    assert pack([RULES, files(100)], 11, count=by_words).entries[1].why == "100 tokens, and room for 0"
+
+
+def test_what_was_shortened_before_says_what_it_had_at_first():
+    entry = Entry(files(100), "shortened", "by 'compressor'", was=500)
+    again = pack([RULES, entry], 40, count=by_words).entries[1]
+    assert (again.state, again.was, again.fragment.tokens) == ("shortened", 500, 28)
+
+
+def test_tokens_that_a_fragment_claims_are_counted_anew():
+    (entry,) = pack([files(5)._replace(tokens=999)], None, count=by_words).entries
+    assert entry.fragment.tokens == 5
+
+
+def test_what_was_dropped_before_takes_no_room_of_what_must_stay_and_is_not_listed():
+    gone = Entry(Fragment(words(30), "gone", pinned=True), "dropped", "taken out")
+    assert states(pack([RULES, gone, files(50)], 12, count=by_words)) == ["kept", "dropped", "dropped"]
+    with pytest.raises(BudgetError, match=r"what must stay has 10 \(rules 10\)$"):
+        pack([RULES, gone, files(50)], 9, count=by_words)
+
+
+def test_a_whole_that_has_more_than_its_parts_is_fitted_in_few_rounds():
+    measured: list[int] = []
+
+    def double(entries: Sequence[Entry]) -> int:
+        measured.append(2 * sum(by_words(each.fragment.text) for each in entries if each.state != "dropped"))
+        return measured[-1]
+
+    packed = pack([RULES, files(200)], 300, measure=double, count=by_words)
+    assert states(packed) == ["kept", "shortened"]
+    assert packed.tokens == measured[-1] <= 300
+    assert len(measured) == 5
 
 
 @settings(max_examples=60, deadline=None)

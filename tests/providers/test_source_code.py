@@ -46,6 +46,26 @@ def test_a_definition_is_quoted_with_its_path_and_lines(root: Path) -> None:
     assert "src/pay_3.py:4-5 pay_invoice_3\n```py\ndef pay_invoice_3(invoice):\n    return invoice\n```" in text
 
 
+def test_the_file_that_a_question_names_comes_first_and_then_what_it_imports(root: Path) -> None:
+    lines = "    ready_node = scheduler.find_ready_node()\n" * 20
+    put(root, "src/notes.py", f"def find_ready_node(scheduler):\n{lines}    return ready_node\n")
+    walk = "from engine import state\nfrom .order import sort\n\n\ndef apply(event):\n    return 1\n"
+    put(root, "src/engine/walk.py", walk)
+    put(root, "src/engine/state.py", "def fold(writes):\n    return writes\n")
+    put(root, "src/engine/order.py", "def sort(ids):\n    return ids\n")
+    for asked in ("src/engine/walk.py", "engine/walk.py", "walk.py", "engine.walk", "./src/engine/walk.py:5"):
+        found = files_of(of(root).fragments(f"How does the scheduler in {asked} find a ready node?", ()))
+        assert found[0] == "src/engine/walk.py", asked
+        assert set(found[1:3]) == {"src/engine/state.py", "src/engine/order.py"}, asked
+    assert files_of(of(root).fragments("Which scheduler finds a ready node?", ()))[0] == "src/notes.py"
+
+
+def test_a_name_of_many_files_names_none_of_them(root: Path) -> None:
+    for number in range(5):
+        put(root, f"src/part_{number}/__init__.py", "def nothing():\n    pass\n")
+    assert files_of(of(root).fragments("pay invoice 3 in __init__.py", ()))[0] == "src/pay_3.py"
+
+
 def test_no_more_files_than_asked_for_are_quoted(root: Path) -> None:
     assert len(files_of(of(root).fragments("pay an invoice", ()))) == 5
     assert len(files_of(of(root, max_files=2).fragments("pay an invoice", ()))) == 2
@@ -123,7 +143,7 @@ def test_a_folder_that_vanishes_is_a_failure_that_says_so(root: Path) -> None:
     ("config", "kind", "problem"),
     [
         ({"codebase_path": "nowhere"}, MissingFileError, "'nowhere' is not there"),
-        ({"codebase_path": "../elsewhere"}, OutsideError, "leaves the folder"),
+        ({"codebase_path": "../elsewhere"}, OutsideError, "leaves the project's root"),
         ({"max_files": 0}, ParameterError, "at least 1"),
         ({"max_fils": 3}, ParameterError, "did you mean 'max_files'"),
         ({"max_files": "3"}, ParameterError, "integer"),

@@ -11,6 +11,7 @@ from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
 from flowengine.records import Reused
+from visualize.progress import folded
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +48,16 @@ async def test_only_the_node_and_what_is_behind_it_run_again_and_the_old_run_sta
     assert store.events("old") == old.events
     shared = [event.node for event in new.events if type(getattr(event, "record", None)) is Reused]
     assert shared == ["a", "d"]
+
+
+async def test_what_is_shared_happens_when_the_new_run_begins():
+    store = MemoryStore()
+    await flow([]).run(store=store, run_id="old")
+    new = await flow([]).fork("old", "b", store=store)
+    begun = new.events[0].at
+    assert all(event.at >= begun for event in new.events)
+    row = folded(new.events).nodes["a"]
+    assert (row.started, row.ended) == (begun, begun)
 
 
 async def test_the_node_finds_shared_state_as_it_was_set():

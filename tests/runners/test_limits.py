@@ -38,6 +38,10 @@ async def call(context: Context) -> str:
     return "answer"
 
 
+async def forever(context: Context) -> None:
+    await anyio.sleep_forever()
+
+
 def limits(on_limit: OnLimit = "fail", **bounds: Any) -> FlowLimits:
     return FlowLimits(bounds=Bounds(**bounds), on_limit=on_limit)
 
@@ -228,3 +232,34 @@ async def test_nothing_starts_after_the_limit_but_what_is_in_flight_ends():
     run = await flow.run(limits=limits("pause", model_calls=1))
     started = [event.node for event in run.events if isinstance(event, NodeStarted)]
     assert "c" not in started
+
+
+async def test_a_limit_that_was_raised_once_stays_raised():
+    store = MemoryStore()
+    await chain(9).run(store=store, run_id="r", limits=limits("pause", model_calls=2))
+    kept = await chain(9).resume("r", store=store)
+    assert (kept.status, called(kept)) == ("paused", 2)  # That of the start.
+    raised = await chain(9).resume("r", store=store, limits=limits("pause", model_calls=4))
+    assert (raised.status, called(raised)) == ("paused", 4)
+    again = await chain(9).resume("r", store=store)
+    assert (again.status, called(again)) == ("paused", 4)
+    assert again.limits == limits("pause", model_calls=4)
+    done = await chain(9).resume("r", store=store, limits=FlowLimits())
+    assert (done.status, done.limits) == ("succeeded", FlowLimits())
+
+
+async def test_a_fork_goes_on_with_the_limits_that_its_past_went_on_with():
+    store = MemoryStore()
+    await chain(4).run(store=store, run_id="r", limits=limits("pause", model_calls=1))
+    await chain(4).resume("r", store=store, limits=limits("pause", model_calls=2))
+    forked = await chain(4).fork("r", "n0", store=store)
+    assert (forked.status, forked.limits.bounds.model_calls, called(forked)) == ("paused", 2, 2)
+
+
+async def test_the_end_at_a_limit_says_which_limit_and_what_it_would_have_to_be():
+    run = await chain(5).run(limits=limits("pause", cost_usd=0.025))
+    assert run.error is not None
+    assert (run.error.part, run.error.limit, run.error.needed) == ("", "cost_usd", 0.03)
+    late = await Flow("f", {"n": FunctionNode(forever)}).run(limits=FlowLimits(timeout=0.001, on_limit="pause"))
+    assert late.error is not None
+    assert (late.error.limit, late.error.needed) == ("timeout", None)

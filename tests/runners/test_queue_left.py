@@ -265,7 +265,7 @@ async def test_a_run_that_needs_an_extra_is_left_to_a_worker_that_has_it(
     await submit(store, Flow.from_yaml(home / "ask.yaml").plan, {})
     monkeypatch.setattr(mcp_client, "find_spec", lambda name: None)
     [told] = await drain(store)
-    assert "pip install 'flowengine[mcp]'" in told
+    assert "pip install 'flowengine-dag[mcp]'" in told
 
 
 async def test_a_job_that_says_more_than_this_worker_knows_is_left(

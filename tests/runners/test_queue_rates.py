@@ -46,7 +46,7 @@ base_url = "{url}"
 requests_per_minute = 100
 tokens_per_minute = 100000
 """
-QUICK = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue=0.5, poll=0.2, busy=1)
+QUICK = Pace(grace=0.3, heartbeat=0.3, stalled=1.5, orphans=0.5, poll=0.2, busy=1)
 
 
 @pytest.fixture

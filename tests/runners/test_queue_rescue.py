@@ -41,7 +41,7 @@ import anyio
 async def sleep(delay):
     await anyio.sleep(delay)
 """
-QUICK = Pace(grace=4, heartbeat=0.2, stalled=1.5, hanging=3, rescue=0.3, poll=0.2, busy=1)
+QUICK = Pace(grace=4, heartbeat=0.2, stalled=1.5, hanging=3, poll=0.2, busy=1)
 WORKER = """
 import sys
 import anyio
@@ -51,7 +51,7 @@ from flowengine.runners.queue_tables import make_tables
 from flowengine.runners.queue_worker import Pace, work
 async def main():
     store = PostgresStore(sys.argv[1], "full")
-    pace = Pace(grace=4, heartbeat=0.2, stalled=1.5, hanging=3, rescue=0.3, poll=0.2)
+    pace = Pace(grace=8, heartbeat=0.2, stalled=1.5, hanging=3, poll=0.2)
     await work(store, pace=pace, tell=lambda line: print(line, flush=True))
     store.close()
 anyio.run(main)
@@ -157,7 +157,7 @@ async def test_a_run_of_a_worker_that_hangs_goes_on_elsewhere_and_what_wakes_up_
 async def test_a_worker_that_is_told_to_stop_ends_the_node_and_begins_no_other(
     store: PostgresStore, worker: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 3.5})
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 5.2})
     await until(lambda: len(store.events(run_id)) >= 3)
     worker.send_signal(signal.SIGTERM)
     said, complained = await anyio.to_thread.run_sync(worker.communicate)
@@ -285,3 +285,26 @@ async def test_however_many_look_for_dead_workers_at_once_their_jobs_are_kept(
                 store, "SELECT DISTINCT lock FROM flowengine_queue.procrastinate_jobs WHERE status = 'todo'"
             )
             assert len(waiting) == number
+
+
+@pytest.fixture
+def patient(store: PostgresStore, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A worker with a grace of twelve seconds."""
+    command = [sys.executable, "-m", "flowengine", "worker", "--grace", "12s", "--store", store.url]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    yield process
+    process.kill()
+    process.wait()
+
+
+async def test_a_worker_that_is_told_to_stop_has_ended_within_its_grace(
+    store: PostgresStore, patient: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 60})
+    await until(lambda: len(store.events(run_id)) > 2)
+    begun = time.monotonic()
+    patient.send_signal(signal.SIGTERM)
+    _, said = await anyio.to_thread.run_sync(patient.communicate)
+    assert time.monotonic() - begun < 12
+    assert said.splitlines()[-1].endswith(f" run {run_id} is put back")
+    assert patient.returncode == 0

@@ -104,3 +104,12 @@ def test_a_migration_that_fails_changes_nothing(store: PostgresStore) -> None:
         make_tables(store)
     assert execute(store, "SELECT last FROM flowengine_version") == before
     assert "procrastinate_retry_job_v2" not in functions(store)
+
+
+def test_the_table_of_who_the_workers_are_is_added_to_tables_that_are_there(store: PostgresStore) -> None:
+    make_tables(store)
+    execute(store, "DROP TABLE flowengine_worker", "INSERT INTO procrastinate_workers DEFAULT VALUES")
+    for _ in range(2):
+        make_tables(store)
+    assert execute(store, "SELECT * FROM flowengine_worker") == []
+    assert execute(store, "SELECT id FROM procrastinate_workers") == [(1,)]

@@ -44,9 +44,11 @@ def test_a_writer_that_said_nothing_more_has_died() -> None:
     assert told(RESUMED, begun("a"), RESUMED, begun("a"), RESUMED, begun("a")) == (3, ["a"])
 
 
-def test_one_that_died_before_it_began_anything_counts_too() -> None:
-    assert told(RESUMED, begun("a"), RESUMED) == (2, ["a"])
-    assert told(RESUMED, RESUMED) == (2, [])
+def test_one_that_died_before_it_began_anything_counts_only_as_the_first() -> None:
+    assert told(RESUMED) == (1, [])
+    assert told(RESUMED, begun("a"), RESUMED) == (1, ["a"])
+    assert told(RESUMED, RESUMED, RESUMED) == (1, [])
+    assert told(RESUMED, RESUMED, begun("a")) == (2, ["a"])
 
 
 def test_what_was_put_back_is_no_death_and_hides_none() -> None:

@@ -171,14 +171,47 @@ def test_a_runs_text_calls_nothing_of_the_standard_library(tmp_path: Path) -> No
         Flow.from_text(text, place_of("flow.yaml", STDLIB, tmp_path))
 
 
-def test_a_run_of_this_project_finds_its_flows_folder(tmp_path: Path) -> None:
+FLOW = "flowengine: v1\nname: a\nnodes: {a: {prompt: x}}\n"
+
+
+def test_without_a_project_file_a_runs_text_lies_in_the_working_folder_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "flows").mkdir()
     assert place_of("flows/a.yaml", "", tmp_path) == tmp_path / "a.yaml"
-    (tmp_path / "flows" / "a.yaml").write_text("flowengine: v1\n")
-    assert place_of("flows/a.yaml", "", tmp_path) == tmp_path / "flows" / "a.yaml"
+    (tmp_path / "flows" / "a.yaml").write_text(FLOW)
+    assert place_of("flows/a.yaml", "", tmp_path) == tmp_path / "a.yaml"
+    assert place_of("a.yaml", str(tmp_path / "flows"), tmp_path) == tmp_path / "a.yaml"
+
+
+def test_a_run_of_this_project_finds_its_flows_folder(tmp_path: Path) -> None:
     (tmp_path / "flowengine.toml").write_text("")
     (tmp_path / "lib").mkdir()
     assert place_of("lib/gone.yaml", "", tmp_path) == tmp_path / "lib" / "gone.yaml"
+    for folder in (".venv", ".git", "lib/.cache"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.yaml").write_text(FLOW)
+        assert place_of(f"{folder}/a.yaml", "", tmp_path) == tmp_path / "a.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_believed"),
+    [
+        (FLOW, True),
+        ("", False),
+        ("flowengine: v1\n", False),
+        ("SQLite format 3\0\1\2\nflowengine: v1\nname: a\nnodes: {a: {prompt: x}}\n", False),
+        ("notes: |\n  a\nflowengine: v1\n", False),
+        (FLOW + "evil: 1\n", False),
+    ],
+)
+def test_a_flow_of_a_project_inside_is_believed_only_if_it_parses_as_one(
+    text: str, is_believed: bool, tmp_path: Path
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "flowengine.toml").write_text("")
+    (inner / "flowengine.toml").write_text("allow_calls = ['os']\n")
+    (inner / "a.yaml").write_text(text)
+    assert place_of("inner/a.yaml", "", tmp_path) == (inner if is_believed else tmp_path) / "a.yaml"
 
 
 # --- settings that somebody else has put there

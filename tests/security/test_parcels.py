@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from pydantic import BaseModel, PrivateAttr
 
 from flowengine.cli.main import main
 from flowengine.engine.events import RunStarted
@@ -122,6 +124,59 @@ def test_a_value_of_a_journal_makes_no_object_that_acts_and_imports_nothing(cont
         made = None
     assert "not_loaded_yet" not in set(sys.modules) - before
     assert made is None or not callable(made)
+
+
+@dataclass
+class Watched:
+    """Tells when one of its own methods runs."""
+
+    name: str
+    ran: ClassVar[list[str]] = []
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @label.setter
+    def label(self, value: str) -> None:
+        self.ran.append(value)
+
+
+@dataclass(slots=True)
+class Slotted:
+    name: str
+
+
+class Kept(BaseModel):
+    name: str
+    _hidden: int = PrivateAttr(0)
+
+
+HERE = __name__
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f'{{"$dataclass":["{HERE}:Watched",{{"name":"a","label":"x"}}]}}',
+        f'{{"$dataclass":["{HERE}:Watched",{{"name":"a","__class__":"x"}}]}}',
+        f'{{"$dataclass":["{HERE}:Watched",{{"name":"a","ran":["x"]}}]}}',
+        f'{{"$dataclass":["{HERE}:Watched",{{"name":"a","__init__":"x"}}]}}',
+        f'{{"$dataclass":["{HERE}:Slotted",{{"name":"a","other":1}}]}}',
+        f'{{"$model":["{HERE}:Kept",{{"name":"a","model_dump":"x"}}]}}',
+        f'{{"$model":["{HERE}:Kept",{{"name":"a"}},null,{{"_other":1}}]}}',
+        f'{{"$model":["{HERE}:Kept",{{"name":"a"}},null,{{"__class__":1}}]}}',
+    ],
+)
+def test_a_value_of_a_journal_has_no_attribute_that_its_class_does_not_declare(content: str) -> None:
+    with pytest.raises(JournalError):
+        decode_value(f"[1,{content}]")
+    assert Watched.ran == []
+
+
+def test_slots_and_what_an_instance_had_beside_its_fields_come_back() -> None:
+    assert decode_value(f'[1,{{"$dataclass":["{HERE}:Slotted",{{"name":"a"}}]}}]') == Slotted("a")
+    assert decode_value(f'[1,{{"$dataclass":["{HERE}:Watched",{{"name":"a","seen":1}}]}}]').seen == 1
 
 
 @pytest.mark.parametrize(

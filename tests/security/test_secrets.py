@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import stat
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -17,6 +20,7 @@ from flowengine.llm.litellm_errors import as_model_error, tellable
 from flowengine.memory.database import MemoryDatabase
 from flowengine.nodes.function import FunctionNode
 from flowengine.retrieval.fts import FtsRetriever
+from flowengine.secret_values import HiddenStream, Secrets
 from tests.support.model_server import Failure, ModelServer
 
 KEY = "sk-attempt-0123456789abcdef"
@@ -72,10 +76,109 @@ def test_a_key_that_a_server_sends_back_is_told_nowhere(
 
 def test_an_error_holds_no_key_in_its_text_nor_as_its_cause() -> None:
     said = RuntimeError(f"Error code: 401 - {KEY} is wrong. Original exception: {KEY}")
-    assert KEY not in str(as_model_error(said, "openai", "m", KEY))
-    assert tellable(said, KEY) is None
+    secrets = Secrets([KEY])
+    assert KEY not in str(as_model_error(said, "openai", "m", secrets))
+    assert tellable(said, secrets) is None
     other = RuntimeError("down")
-    assert tellable(other, KEY) is other
+    assert tellable(other, secrets) is other
+
+
+FORMS = {
+    "as it is": KEY,
+    "upper case": KEY.upper(),
+    "backwards": KEY[::-1],
+    "spaced": " ".join(KEY),
+    "over lines": KEY[:12] + "\n" + KEY[12:],
+    "zero-width": "\u200b".join(KEY),
+    "soft hyphens": "\u00ad".join(KEY),
+    "in a URL": quote(KEY, safe=""),
+    "all escaped for a URL": "".join(f"%{ord(each):02x}" for each in KEY),
+    "escaped for JSON": "".join(f"\\u{ord(each):04x}" for each in KEY),
+    "escaped for JSON in JSON": "".join(f"\\\\u{ord(each):04x}" for each in KEY),
+    "escaped for Python": "".join(f"\\x{ord(each):02X}" for each in KEY),
+    "entities": "".join(f"&#{ord(each)};" for each in KEY),
+    "hexadecimal entities": "".join(f"&#x{ord(each):x};" for each in KEY),
+    "hexadecimal": KEY.encode().hex(),
+    "hexadecimal bytes": KEY.encode().hex(" ").upper(),
+    "base64": b64encode(KEY.encode()).decode(),
+    "base64 of a header": b64encode(f"user:{KEY}".encode()).decode(),
+    "base64 of a header, another offset": b64encode(f"me:{KEY}".encode()).decode(),
+    "base64 for URLs": urlsafe_b64encode(f"a:{KEY}".encode()).decode().rstrip("="),
+}
+
+
+def without(text: str) -> str:
+    """What of a form is left that says something of the key."""
+    return re.sub(r"[^A-Za-z0-9]", "", text.replace("[hidden]", ""))
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_key_is_hidden_in_each_form_that_a_header_an_address_or_a_trick_gives_it(form: str) -> None:
+    secrets = Secrets([KEY])
+    said = secrets.hide(f"The key is {form}, said the server.")
+    assert said.startswith("The key is ")
+    assert said.endswith(", said the server.")
+    left = said.removeprefix("The key is ").removesuffix(", said the server.")
+    assert "[hidden]" in left
+    assert len(without(left)) <= 14, left  # The `user:` of a header, or a letter that stands for half of one.
+    assert not secrets.holds(said)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 30])
+def test_pieces_of_an_answer_show_no_more_of_a_key_than_the_whole(form: str, size: int) -> None:
+    secrets, text = Secrets([KEY]), f"a sk-att {form} b {form}{form} sk-attempt-0123"
+    stream = HiddenStream(secrets)
+    pieces = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
+    assert "".join([*pieces, stream.close()]) == secrets.hide(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "risk-attempt-01234 of the sky",
+        "a sentence of many words, 100 % sure, with \\ and & in it",
+        "0123456789abcdef",
+        "ollama runs not-needed models",
+    ],
+)
+def test_what_is_no_key_stays(text: str) -> None:
+    assert Secrets([KEY]).hide(text) == text
+    stream = HiddenStream(Secrets([KEY]))
+    assert stream.feed(text) + stream.close() == text
+
+
+def test_a_placeholder_that_a_server_takes_as_a_key_stays_in_answers(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (root / "one.yaml").write_text(ANSWERED)
+    with ModelServer(responder=lambda body: "ollama is not-needed") as server:
+        (root / ".env").write_text(f"OPENAI_API_KEY=not-needed\nOPENAI_BASE_URL={server.url}\n")
+        assert main(["run", "one.yaml", "--store", "runs.db"]) == 0
+    assert "ollama is not-needed" in capfd.readouterr().out
+
+
+ANSWERED = """flowengine: v1
+name: answered
+nodes:
+  ask: {prompt: Hello, model: openai/gpt-4o-mini}
+"""
+
+
+@pytest.mark.parametrize("form", ["as it is", "base64", "escaped for a URL"])
+def test_a_key_in_an_answer_is_printed_and_recorded_nowhere(
+    form: str, root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = FORMS.get(form) or "".join(f"%{ord(each):02x}" for each in KEY)
+    (root / "one.yaml").write_text(ANSWERED)
+    with ModelServer(responder=lambda body: f"You sent {said} to me.") as server:
+        (root / ".env").write_text(f"OPENAI_API_KEY={KEY}\nOPENAI_BASE_URL={server.url}\n")
+        assert main(["run", "one.yaml", "--store", "runs.db"]) == 0
+    assert main(["runs", "export", "@last", "-o", "run.jsonl", "--store", "runs.db"]) == 0
+    told = "".join(capfd.readouterr())
+    assert "You sent [hidden] to me." in told
+    written = [each.read_bytes() for each in root.iterdir() if each.is_file() and each.name != ".env"]
+    assert not [each for each in [told.encode(), *written] if said.encode() in each]
 
 
 @pytest.mark.parametrize(
@@ -133,3 +236,47 @@ def test_a_store_that_its_owner_has_opened_to_others_stays_so(tmp_path: Path) ->
     path.chmod(0o664)
     Flow("said", {"one": FunctionNode(lambda context: "secret")}).run_sync(store=f"sqlite:///{path}")
     assert stat.S_IMODE(path.stat().st_mode) == 0o664
+
+
+KEPT = f"""OPENAI_API_KEY={KEY}
+STRIPE=rk_0a1b2c3d4e5f6g7h
+DATABASE=postgresql://flow:pw-0123456789@db.example/flow
+OPENAI_MODEL=gpt-4o-mini-2024-07-18
+AWS_REGION=ap-northeast-1
+DEBUG=true
+"""
+COPIED = """flowengine: v1
+name: copied
+nodes:
+  ask:
+    prompt: What does it say?
+    model: offline
+    context:
+      - SOURCE
+"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "fixed_file: {file_path: docs/settings.md}",
+        "retrieval: {documents: docs}",
+        "source_code: {codebase_path: docs}",
+    ],
+)
+def test_no_value_of_the_env_file_enters_a_prompt_from_a_copy_under_another_name(source: str, root: Path) -> None:
+    (root / ".env").write_text(KEPT)
+    (root / "docs").mkdir()
+    for name in ("settings.md", "settings.py"):
+        (root / "docs" / name).write_text(
+            f"# What does it say\n{KEPT}# What does it say: {b64encode(KEY.encode()).decode()}\n"
+        )
+    (root / "copied.yaml").write_text(COPIED.replace("SOURCE", source))
+    assert main(["run", "copied.yaml", "--store", "runs.db"]) == 0
+    assert main(["runs", "export", "@last", "-o", "run.jsonl", "--store", "runs.db"]) == 0
+    said = (root / "run.jsonl").read_text()
+    assert "[hidden]" in said
+    for value in (KEY, b64encode(KEY.encode()).decode(), "rk_0a1b2c3d4e5f6g7h", "pw-0123456789"):
+        assert value not in said
+    for value in ("gpt-4o-mini-2024-07-18", "ap-northeast-1", "DEBUG=true", "db.example"):
+        assert value in said

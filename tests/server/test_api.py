@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import jsonschema
 import pytest
 
 from flowengine.flow import Flow
+from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.node import FlowNode
 from flowengine.server.api import OPERATIONS
 from flowengine.server.app import make_app
 from flowengine.server.openapi import document
@@ -61,6 +65,23 @@ def test_a_run_is_started_listed_and_told(server: Served):
     assert given == {"run_id": "mine"}
     server.until("mine", "succeeded")
     assert check(server, "POST", "/api/runs", "startRun", 409, {"flow": "shout", "run_id": "mine"})["status"] == 409
+
+
+def test_runs_are_labelled_and_found_by_their_labels(server: Served):
+    labels = {"team": "billing", "env": "prod"}
+    body = {"flow": "shout", "run_id": "mine", "labels": labels}
+    check(server, "POST", "/api/runs", "startRun", 201, body)
+    check(server, "POST", "/api/runs", "startRun", 201, {"flow": "shout", "run_id": "other"})
+    server.until("mine", "succeeded")
+    server.until("other", "succeeded")
+    assert check(server, "GET", "/api/runs/mine", "getRun", 200)["labels"] == labels
+    for query in ("label=team%3Dbilling", "label=team%3Dbilling&label=env%3Dprod", "q=team%3Dbilling"):
+        [found] = check(server, "GET", f"/api/runs?{query}", "listRuns", 200)["runs"]
+        assert (found["run_id"], found["labels"]) == ("mine", labels)
+    assert check(server, "GET", "/api/runs?label=team%3Dother", "listRuns", 200)["total"] == 0
+    assert check(server, "GET", "/api/runs?label=team", "listRuns", 422)["detail"].startswith("label 'team'")
+    wrong = {"flow": "shout", "labels": {"a b": "x"}}
+    assert "label 'a b'" in check(server, "POST", "/api/runs", "startRun", 422, wrong)["detail"]
 
 
 def test_a_run_that_fails_says_where_and_why(server: Served):
@@ -217,7 +238,7 @@ def broken(server: Served) -> Served:
             database.execute(f"{statement} WHERE position >= ? AND position < ?", (*values, first, first + span))
 
         change("damaged", "UPDATE event SET body = ?", "not an event")
-        change("newer", "UPDATE event SET body = replace(body, '[1,', '[99,')")
+        change("newer", "UPDATE event SET body = replace(body, '[1,', '[99,'), checksum = NULL")
         change("empty", "DELETE FROM event")
         database.execute("DELETE FROM run WHERE run_id = 'missing'")
     database.close()
@@ -226,7 +247,7 @@ def broken(server: Served) -> Served:
 
 @pytest.mark.parametrize(
     ("name", "status", "said"),
-    [("damaged", 422, "not an event"), ("newer", 422, "newer FlowEngine"), ("empty", 422, "no beginning"),
+    [("damaged", 422, "event 0: what is read"), ("newer", 422, "newer FlowEngine"), ("empty", 422, "no beginning"),
      ("missing", 404, "no run 'missing'")],
 )  # fmt: skip
 def test_a_run_that_cannot_be_read_is_told_and_never_a_failure_of_the_server(
@@ -249,3 +270,22 @@ def test_a_store_that_is_none_is_told(folder: Path):
             response = server.client.get(path)
             assert response.status_code == 422, path
             assert "no store at all" in response.text
+
+
+def test_an_answer_reaches_a_run_that_this_server_drives(folder: Path):
+    published, done = threading.Event(), threading.Event()
+    nodes: dict[str, FlowNode] = {
+        "ask": ApprovalNode(lambda context: "Ship it?", {"yes": "publish"}),
+        "publish": FunctionNode(lambda context: published.set()),
+        "beside": FunctionNode(lambda context: done.wait(20)),
+    }
+    with served(make_app("sqlite:///runs.db", [Flow("both", nodes)], durability="process")) as server:
+        run_id = server.post("/api/runs", {"flow": "both"}, 201)["run_id"]
+        while "ask" not in server.get(f"/api/runs/{run_id}")["questions"]:
+            time.sleep(0.02)
+        answered = server.post(f"/api/runs/{run_id}/approve", {"choice": "yes"})
+        assert answered == {"run_id": run_id, "node": "ask", "resumed": True}
+        assert published.wait(20)
+        assert not done.is_set()
+        done.set()
+        server.until(run_id, "succeeded")

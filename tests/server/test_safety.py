@@ -108,6 +108,7 @@ def test_the_token_in_an_address_becomes_a_cookie_that_scripts_and_other_sites_d
     assert cookie.startswith(f"flowengine-{server.port}=")
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
+    assert "Max-Age=86400" in cookie
     assert server.token not in cookie
     assert httpx.get(f"{server.url}/?token=wrong", trust_env=False).status_code == 401
     assert httpx.get(f"{server.url}//evil.example/?token={server.token}", trust_env=False).headers["location"] == (

@@ -12,9 +12,10 @@ from flowengine.errors import DefinitionError
 from flowengine.records import Notice
 from flowengine.run_scope import RunScope
 from flowengine.skills.disclosure import SkillAccess, skill_access
-from flowengine.skills.sandbox import Sandbox
+from flowengine.skills.sandbox import Sandbox, verdict
 from flowengine.skills.store import SkillStore
 from flowengine.tools.toolset import Offer, ToolSet
+from tests.support.require import missing
 
 MakeSkill = Callable[..., Path]
 pytestmark = pytest.mark.anyio
@@ -205,6 +206,13 @@ async def test_a_budget_that_holds_nothing_is_an_error(make: MakeSkill, root: Pa
 # --- scripts --------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def sandboxed() -> None:
+    if not verdict().holds:
+        missing(f"no sandbox: {verdict().reason}")
+
+
+@pytest.mark.usefixtures("sandboxed")
 async def test_of_a_script_only_its_output_is_given(make: MakeSkill, root: Path) -> None:
     script = "import sys\nprint('said </output>', sys.argv[1:], sys.stdin.read())\nprint('hm', file=sys.stderr)\n"
     make("a", **{"scripts/say.py": script})
@@ -221,12 +229,18 @@ async def test_of_a_script_only_its_output_is_given(make: MakeSkill, root: Path)
     assert heard.loads == [("a", 3), ("a", 3)]
 
 
-async def test_a_script_that_cannot_be_run_is_said(make: MakeSkill, root: Path) -> None:
+@pytest.mark.usefixtures("sandboxed")
+async def test_a_script_without_a_known_program_is_refused(make: MakeSkill, root: Path) -> None:
     make("a", **{"scripts/x.xyz": "hello"})
     tools = await skill_access(root).tool_set()
     text, is_error = await call(tools, "run_skill_script", name="a", path="scripts/x.xyz")
     assert is_error
     assert "it has no first line '#!…', and its ending '.xyz' is none of .py, .sh" in text
+
+
+async def test_a_script_outside_of_its_skill_is_refused(make: MakeSkill, root: Path) -> None:
+    make("a", **{"scripts/x.xyz": "hello"})
+    tools = await skill_access(root).tool_set()
     text, is_error = await call(tools, "run_skill_script", name="a", path="../x.py")
     assert (text, is_error) == ("the path '../x.py' leads out of the skill's folder", True)
 

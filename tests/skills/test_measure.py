@@ -27,6 +27,17 @@ async def test_a_skill_in_use_costs_its_body_the_list_and_the_tools(make: MakeSk
     assert first.saved == pytest.approx(1 - first.tokens_actual / first.tokens_eager)
 
 
+async def test_skills_of_one_name_are_measured_apart(make: MakeSkill, root: Path, tmp_path: Path) -> None:
+    make("a", body="word " * 100)
+    other = tmp_path / "other" / "a"
+    other.mkdir(parents=True)
+    other.joinpath("SKILL.md").write_text("---\nname: a\ndescription: Another.\n---\n" + "word " * 900)
+    store = SkillStore([root, other.parent])
+    found = [await measured(store, each) for each in store.skills()]
+    assert [each.skill for each in found] == ["a", "a-2"]
+    assert found[0].tokens_actual + 700 < found[1].tokens_actual
+
+
 async def test_of_a_long_body_the_sections_that_fit_the_task_count(make: MakeSkill, root: Path) -> None:
     sections = "".join(f"## Part {number}\n{'filler ' * 1_000}{topic}\n" for number, topic in enumerate("abcdefgh"))
     make("a", body=f"# Guide\nIn short.\n{sections}")
@@ -53,6 +64,11 @@ async def test_who_chooses_sees_what_agents_see(make: MakeSkill, root: Path) -> 
     assert "syllables" not in asked[0].content
     assert "Count the syllables." in model.requests[1].messages[0].content
     assert asked[1].content.endswith("a poem of three lines")
+
+
+async def test_the_stand_in_knows_nothing_but_the_prompt() -> None:
+    assert await by_words()("a poem of three lines", "Skills:\n- haiku: Writes poems.", ["haiku", "tea"]) == "haiku"
+    assert await by_words()("a poem of three lines", "Skills:\n", ["haiku", "tea"]) == ""
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -219,3 +220,12 @@ def test_whatever_the_bytes_are_a_skill_comes_out(raw: bytes) -> None:
     assert "\n" not in skill.name + skill.description
     assert all(each.code in IRREGULARITIES for each in skill.diagnostics)
     assert raw.startswith(b"---\n") or skill.diagnostics
+
+
+@pytest.mark.parametrize("tools", ["[Read, Bash]", '["Read", Bash]', "Read, Bash", "Read Bash"])
+def test_a_list_beside_an_unquoted_colon_is_the_list_that_it_is_alone(tools: str, tmp_path: Path) -> None:
+    def allowed(description: str) -> Any:
+        raw = f"---\nname: a\ndescription: {description}\nallowed-tools: {tools}\n---\nBody.\n".encode()
+        return skill_of(raw, tmp_path / "a" / "SKILL.md", Stamp(0, 0, 0)).allowed_tools
+
+    assert list(allowed("Use when: always")) == list(allowed("Always")) == ["Read", "Bash"]

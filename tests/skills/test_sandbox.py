@@ -11,8 +11,10 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -53,6 +55,30 @@ async def test_a_script_that_tries_to_get_out_is_contained(name: str, there: Wor
     assert problem == "", outcome
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("name", ["take memory of the kernel", "leave memory behind in a queue"])
+async def test_memory_that_the_kernel_holds_for_a_script_counts(name: str, there: World) -> None:
+    limits = replace(LIMITS, seconds=60, memory=150_000_000)
+    problem, outcome = await attempt(name, there, Sandbox(limits))
+    assert (problem, outcome.ending) == ("", "memory")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_script_with_a_loop_of_events_runs(there: World) -> None:
+    """It has a pair of sockets, and may set their buffers, to no effect."""
+    (there.skill / "loop.py").write_text(
+        "import asyncio, socket\n"
+        "one, other = socket.socketpair()\n"
+        "before = one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)\n"
+        "one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1_000_000)\n"
+        "one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)\n"
+        "assert one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == before\n"
+        "print(asyncio.run(asyncio.sleep(0, 'done')))\n"
+    )
+    outcome = await Sandbox().run(there.skill, "loop.py")
+    assert (outcome.stdout, outcome.ending) == ("done\n", "exit"), outcome
+
+
 UNCONFINED = (
     *("connect to a listener of the machine", "reach the host by other address families"),
     *("read files of the machine", "take memory that no limit counts"),
@@ -65,7 +91,7 @@ async def test_the_same_script_gets_out_where_it_is_not_confined(
     name: str, there: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the scripts above are known to try; those of them that do no harm."""
-    monkeypatch.setattr(sandbox_module, "verdict", lambda: sandbox_module.Verdict(False, "not tried"))
+    monkeypatch.setattr(sandbox_module, "verdict", lambda root: sandbox_module.Verdict(False, "not tried"))
     problem, _ = await attempt(name, there, Sandbox(LIMITS, allow_unconfined=True))
     assert "ESCAPED" in problem
 
@@ -96,6 +122,89 @@ print(json.dumps({
     }
     assert said["user"] != 0
     assert said["python"] == sys.executable
+
+
+def test_the_sandbox_holds_for_a_python_that_was_started_by_a_path_with_dots(tmp_path: Path) -> None:
+    program = os.path.relpath(sys.executable, tmp_path)
+    assert program.startswith("..")
+    code = "from flowengine.skills.sandbox import verdict; print(verdict())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = [program, "-c", code]
+    said = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "Verdict(holds=True, reason='')\n"
+
+
+SPY = """
+import json, os, sys
+root, seen = sys.argv[1], []
+for here, folders, files in os.walk(root):
+    seen += [os.path.relpath(os.path.join(here, each), root) for each in files]
+print(json.dumps(sorted(seen)))
+"""
+RUN = """
+import sys
+from pathlib import Path
+import anyio
+from flowengine.skills.sandbox import Sandbox, verdict
+folder, root = map(Path, sys.argv[1:])
+print(*verdict(root), sep="|")
+print(anyio.run(Sandbox(root=root).run, folder, "scripts/x.py", [str(root)]).stdout)
+"""
+
+
+@pytest.mark.parametrize("above", ["/usr/src", "/usr/share", "/usr/local/lib", "/opt"])
+async def test_a_script_sees_nothing_of_a_project_wherever_it_lies(above: str, make: MakeSkill) -> None:
+    if not os.access(above, os.W_OK):
+        pytest.skip(f"{above} cannot be written")
+    skill = make("a", **{"scripts/x.py": SPY})
+    with tempfile.TemporaryDirectory(prefix="flowengine-app-", dir=above) as place:
+        root = Path(place)
+        for file in (".env", "flow.yaml", "lib/code.py", "bin/tool"):
+            (root / file).parent.mkdir(exist_ok=True)
+            (root / file).write_text("secret")
+        os.chmod(root, 0o755)
+        assert verdict(root) == (True, "")
+        outcome = await Sandbox(root=root).run(skill, "scripts/x.py", [place])
+        assert (outcome.code, json.loads(outcome.stdout)) == (0, []), outcome
+
+
+@pytest.mark.parametrize("inside", ["", "usr/lib"])
+def test_a_script_sees_nothing_of_a_project_that_is_its_own_virtual_environment(
+    inside: str, make: MakeSkill, tmp_path: Path
+) -> None:
+    skill = make("a", **{"scripts/x.py": SPY})
+    root = tmp_path / "app" / inside
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", root], check=True)
+    (root / ".env").write_text("secret")
+    (root / "flow.yaml").write_text("secret")
+    packages = os.pathsep.join(each for each in [str(ROOT), *sys.path] if each)
+    line = [root / "bin" / "python", "-c", RUN, skill, root]
+    said = subprocess.run(line, env={**os.environ, "PYTHONPATH": packages}, capture_output=True, text=True, check=True)
+    held, seen = said.stdout.splitlines()[:2]
+    assert held == "True|"
+    assert {each.partition("/")[0] for each in json.loads(seen)} <= {"bin", "lib", "share", "pyvenv.cfg"}
+
+
+@pytest.mark.skipif(not os.access("/usr/share", os.W_OK), reason="/usr/share cannot be written")
+def test_the_trial_finds_a_project_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    hiding = sandbox_module.confined
+    monkeypatch.setattr(sandbox_module, "confined", lambda *given, root, **named: hiding(*given, **named))
+    with tempfile.TemporaryDirectory(dir="/usr/share") as place:
+        Path(place, ".env").write_text("secret")
+        Path(place).chmod(0o755)
+        assert verdict.__wrapped__(Path(place)) == (False, "it does not hold: the project's files can be seen")
+
+
+async def test_a_script_sees_nothing_in_its_skill_that_is_kept_from_flows(make: MakeSkill) -> None:
+    look = "import os\nfor each in ('.env', 'keys/a.pem', '.git/config', 'link'):\n" + (
+        "    try: print(repr(open('/skill/' + each).read()))\n    except OSError as e: print(e.errno)\n"
+    )
+    hidden = {".env": "secret", "keys/a.pem": "secret", ".git/config": "secret", "keys/b.txt": "open"}
+    folder = make("a", **{"scripts/x.py": look, **hidden})
+    (folder / "link").symlink_to(".env")
+    outcome = await Sandbox().run(folder, "scripts/x.py")
+    assert "secret" not in outcome.stdout
+    assert (outcome.code, len(outcome.stdout.splitlines())) == (0, 4), outcome
 
 
 async def test_shell_scripts_run_and_exit_codes_come_back(make: MakeSkill) -> None:
@@ -169,7 +278,7 @@ async def test_without_bubblewrap_scripts_are_refused(make: MakeSkill, monkeypat
 async def test_where_it_is_allowed_scripts_run_unconfined_within_limits(
     make: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_module, "verdict", lambda: sandbox_module.Verdict(False, "not tried"))
+    monkeypatch.setattr(sandbox_module, "verdict", lambda root: sandbox_module.Verdict(False, "not tried"))
     monkeypatch.setenv("ESCAPE_CANARY", "secret")
     folder = make(
         "a", **{"x.py": "import os; print(os.environ.get('ESCAPE_CANARY'), os.getcwd())", "y.py": "while 1: 1"}

@@ -17,9 +17,10 @@ def program_for(machine: str) -> list[tuple[int, int, int, int]]:
     return list(struct.iter_unpack("=HBBI", filter_for(machine)))
 
 
-def result(machine: str, number: int, argument: int = 0, audit: int | None = None) -> int:
+def result(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:
     program = program_for(machine)
-    data = {0: number, 4: MACHINES[machine].audit if audit is None else audit, 16: argument & 0xFFFFFFFF}
+    data = {0: number, 4: MACHINES[machine].audit if audit is None else audit}
+    data |= {16 + 8 * place: each & 0xFFFFFFFF for place, each in enumerate((*arguments, 0, 0, 0))}
     at = held = 0
     while True:
         code, then, otherwise, value = program[at]
@@ -57,6 +58,15 @@ def test_sockets_are_of_families_that_stay_inside(machine: str) -> None:
     socket = MACHINES[machine].socket
     assert [result(machine, socket, family) for family in (1, 2, 10, 16)] == [ALLOW] * 4
     assert {result(machine, socket, family) for family in (0, 3, 17, 31, 38, 40)} == {EAFNOSUPPORT}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_sockets_buffers_stay_as_large_as_they_are(machine: str) -> None:
+    """Their options are those of SOL_SOCKET, SO_SNDBUF and SO_RCVBUF; the call seems to have worked."""
+    setsockopt = MACHINES[machine].setsockopt
+    assert [result(machine, setsockopt, 3, 1, option) for option in (7, 8)] == [0x50000] * 2
+    assert [result(machine, setsockopt, 3, 1, option) for option in (2, 9, 15)] == [ALLOW] * 3
+    assert result(machine, setsockopt, 3, 6, 7) == ALLOW
 
 
 def test_calls_of_another_table_are_refused() -> None:

@@ -109,6 +109,13 @@ def test_two_skills_of_one_name_are_told_apart(make: MakeSkill, root: Path, tmp_
     assert [each.severity for each in strict.diagnostics()] == ["error"]
 
 
+def test_a_regular_name_is_not_taken_by_one_in_capital_letters(make: MakeSkill, root: Path) -> None:
+    make("PDF")
+    make("pdf-tools").joinpath("SKILL.md").write_text("---\nname: pdf\ndescription: Reads PDFs.\n---\nRead.\n")
+    named = {skill.folder.name: skill.name for skill in SkillStore(root).skills()}
+    assert named == {"PDF": "PDF-2", "pdf-tools": "pdf"}
+
+
 def test_a_root_that_is_given_twice_gives_its_skills_once(make: MakeSkill, root: Path) -> None:
     make("a")
     store = SkillStore([root, root])

@@ -24,7 +24,7 @@ from flowengine.spec.yaml_text import parse_yaml
 from flowengine.testing.seats import with_models
 
 HEAD = "flowengine: v1\nname: f\n"
-FACTS = Facts({}, {"ours": Price(1.0, 10.0)})
+FACTS = Facts({"OLLAMA_HOST": "127.0.0.1"}, {"ours": Price(1.0, 10.0)})
 """The model `ours`: a price, and neither a known window nor a longest answer."""
 TEN = "prompt: ten, model: ours, max_tokens: 10, max_retries: 0"
 """A node with one call of a known size."""
@@ -42,7 +42,9 @@ def calls_of(found: FlowBound) -> dict[str, int | None]:
 
 
 def test_what_documents_cost_to_embed_is_not_known_unless_a_stand_in_embeds_none() -> None:
-    node = "  a: {prompt: x, model: ours, context: [{retrieval: {store: i, embedding: openai/text-embedding-3-small}}]}"
+    node = (
+        "  a: {prompt: x, model: ours, context: [{retrieval: {store: i.db, embedding: openai/text-embedding-3-small}}]}"
+    )
     found = bound(node).most
     assert (found.calls, found.tokens, found.cost_usd, found.unpriced) == (None, None, None, frozenset())
     assert bound(node, model="offline").most.calls == 2
@@ -124,7 +126,7 @@ def test_what_the_file_does_not_show_counts_as_long_as_the_window_allows_or_a_bu
 
 
 def test_of_models_that_stand_in_for_each_other_the_dearest_counts() -> None:
-    facts = Facts({}, {"cheap": Price(1, 1), "dear": Price(1, 20)})
+    facts = Facts({"OLLAMA_HOST": "127.0.0.1"}, {"cheap": Price(1, 1), "dear": Price(1, 20)})
     nodes = "  a: {prompt: x, model: cheap, fallbacks: [dear], max_tokens: 100000, max_retries: 0}\n"
     assert bound(nodes, facts=facts).most.cost_usd == pytest.approx(2.0, rel=0.01)
     assert bound(nodes, facts=facts, model="cheap").most.cost_usd == pytest.approx(0.1, rel=0.05)
@@ -261,7 +263,7 @@ def test_no_sample_flow_takes_more_than_its_bound(file: Path, monkeypatch: pytes
     for case in told["cases"]:
         inputs = case.get("inputs", {})
         run = Flow.from_yaml(path, model="offline").run_sync(inputs)
-        most = bound_of(load_flow(path), Facts({}), inputs=inputs, model="gpt-4o-mini").most
+        most = bound_of(load_flow(path), Facts({"OLLAMA_HOST": "127.0.0.1"}), inputs=inputs, model="gpt-4o-mini").most
         calls = records(run)
         tokens = sum(count_tokens(str(message["content"])) for call in calls for message in call.messages)
         assert len(calls) <= (most.calls or 0)
@@ -303,7 +305,7 @@ def test_no_run_takes_more_than_its_bound_where_all_answers_are_as_long_as_they_
     run = with_models(flow, lambda seat, settings: model).run_sync(inputs)
     run.raise_for_status()
     spec = load_flow(text=CHAIN)
-    rows = {each.path: each for each in bound_of(spec, Facts({}), inputs=inputs).nodes}
+    rows = {each.path: each for each in bound_of(spec, Facts({"OLLAMA_HOST": "127.0.0.1"}), inputs=inputs).nodes}
     taken: dict[str, list[ModelCall]] = {}
     for event in run.events:
         if isinstance(event, NodeRecorded) and type(event.record) is ModelCall:

@@ -122,7 +122,7 @@ def test_what_fails_to_import_is_told_with_its_place(project: Path):
     (project / "broken.py").write_text("import nothing_like_this\ndef f(): ...\n")
     told = problems_of(project, 'nodes:\n  a: {type: function, call: "broken:f"}\n')
     assert len(told) == 1
-    assert told[0].startswith("FE507")
+    assert told[0].startswith("FE505")
     assert "nothing_like_this" in told[0]
 
 

@@ -143,3 +143,13 @@ def test_what_the_message_says_to_add_is_what_allows_the_server(tmp_path: Path) 
 def test_servers_are_found_wherever_agents_are(nodes: str, tmp_path: Path) -> None:
     (tmp_path / "flow.yaml").write_text(FLOW + nodes)
     assert [each.code for each in check_file(tmp_path / "flow.yaml")] == ["FE509"]
+
+
+def test_a_library_that_is_not_there_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "flowengine.toml").write_text('allow_mcp = ["touch"]\n')
+    (tmp_path / "a.yaml").write_text(ONE)
+    assert check_file(tmp_path / "a.yaml") == []
+    monkeypatch.setattr("flowengine.extras.find_spec", lambda name: None)
+    [found] = check_file(tmp_path / "a.yaml")
+    assert (found.code, found.severity, found.node) == ("FE908", "warning", "a")
+    assert "pip install 'flowengine-dag[mcp]'" in str(found)

@@ -45,6 +45,43 @@ def test_ambiguity_is_seen_through_routers() -> None:
     assert codes(nodes) == ["FE215"]
 
 
+def test_ambiguity_is_seen_behind_a_transparent_node_that_comes_after_its_neighbour() -> None:
+    nodes = (
+        "  f: {prompt: x}\n  d: {type: condition, if: 'true'}\n  e: {type: condition, needs: [f, d], if: 'true'}\n"
+        "  g: {needs: [e, f], instructions: i}"
+    )
+    assert codes(nodes) == ["FE215"]
+    assert codes(nodes + "\n  h: {needs: [e, f], prompt: '{{ result }}'}") == ["FE215", "FE215"]
+    later = "\n  s: {needs: [e], prompt: x}\n  g: {needs: [e, f, s], instructions: i}"
+    assert codes(nodes.rpartition("\n")[0] + later) == []
+
+
+def test_what_a_node_that_always_runs_prints_may_be_absent() -> None:
+    nodes = '  a: {prompt: x}\n  b: {needs: [a], join: always, prompt: "x {{ nodes.a.OUT }}"}'
+    for field in ("output", "result"):
+        assert codes(nodes.replace("OUT", field)) == ["FE903"]
+    for guarded in ("output | default('-')", "error", "status", "output or 'x'"):
+        assert codes(nodes.replace("OUT", guarded)) == []
+    assert codes(nodes.replace("OUT", "output").replace(", join: always", "")) == []
+
+
+@pytest.mark.parametrize("read", ["prev_outputs.a.txt", "prev_outputs.a.text.deep", "prev_outputs['a'].txt"])
+def test_fields_that_an_output_does_not_have_are_refused_behind_prev_outputs_too(read: str) -> None:
+    output = "{type: object, properties: {text: {type: string}}, required: [text], additionalProperties: false}"
+    nodes = f'  a: {{prompt: x, output: {output}}}\n  b: {{needs: [a], prompt: "{{{{ READ }}}}"}}'
+    assert codes(nodes.replace("READ", read)) == ["FE306"]
+    assert codes(nodes.replace("READ", "prev_outputs.a.text")) == []
+
+
+def test_a_mistake_beside_the_file_hides_none_of_its_graph() -> None:
+    nodes = "  a: {prompt: x}\n  b: {prompt: x}\n  c: {needs: [a, b], instructions: i}"
+    assert codes(nodes + "\n  f: {type: function, call: 'nowhere:f'}\n  s: {type: subflow, flow: ./gone.yaml}") == [
+        "FE215",
+        "FE505",
+        "FE225",
+    ]
+
+
 def test_a_failure_and_its_success_exclude_each_other() -> None:
     nodes = (
         "  a: {prompt: x, on_error: {then: rescue}}\n  rescue: {prompt: x}\n  go_on: {needs: [a], prompt: x}\n"
@@ -208,3 +245,19 @@ def test_a_thousand_nodes_with_routes_and_writers_cost_no_more_than_their_number
     cost(90)
     small, large = min(cost(300) for _ in range(3)), min(cost(1200) for _ in range(3))
     assert large < 10 * small  # Four times the nodes: quadratic would be sixteen times the cost.
+
+
+def test_names_that_change_no_edge_hide_neither_ambiguous_results_nor_unordered_writers() -> None:
+    text = (
+        "flowengine: v1\nname: f\nshared_state: {n: {}}\ninputs: {i: {}}\nnodes:\n"
+        "  a: {prompt: '{{ inputs.j }}', set: {n: 1}}\n"
+        "  b: {prompt: '{{ env.X }}', set: {n: 2}}\n"
+        "  c: {needs: [a, b], instructions: '{{ shared_state.m }}'}\n"
+    ).replace("{i: {}}", "{i: {type: string}}")
+    assert [each.code for each in check_text(text)] == ["FE303", "FE307", "FE217", "FE215", "FE304"]
+
+
+def test_a_name_that_hides_an_edge_brings_no_mistakes_that_follow_from_it() -> None:
+    nodes = "  a: {prompt: x}\n  b: {prompt: '{{ nodes.aa.output }}'}\n  c: {needs: [a, b]}\n"
+    text = f"flowengine: v1\nname: f\nnodes:\n{nodes}"
+    assert [each.code for each in check_text(text)] == ["FE305"]

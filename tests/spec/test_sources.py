@@ -126,7 +126,7 @@ def test_only_the_project_file_lets_scripts_run_without_a_sandbox(
     (skill / "count.py").write_text("print(6 * 7)")
     if is_allowed:
         (project / "flowengine.toml").write_text("allow_unconfined_scripts = true")
-    monkeypatch.setattr(sandbox, "verdict", lambda: sandbox.Verdict(False, "there is none"))
+    monkeypatch.setattr(sandbox, "verdict", lambda root: sandbox.Verdict(False, "there is none"))
     wish = ToolRequest("1", "run_skill_script", json.dumps({"name": "refunds", "path": "count.py"}))
     flow = Flow.from_yaml(written(project, "  a: {prompt: x, skills: [skills]}"))
     flow = with_models(flow, lambda seat, settings: ScriptedModel([Reply("", (wish,)), "done"]))
@@ -189,11 +189,11 @@ def test_an_agent_with_templates_has_its_providers_made_once(project: Path):
     [
         (
             "  a: {prompt: x, context: [fixed_file: {file_path: ../secret.md}]}",
-            "5:52: FE503 node 'a': context provider 'fixed_file': the path '../secret.md' leaves the folder",
+            "5:52: FE503 node 'a': context provider 'fixed_file': the path '../secret.md' leaves the project's root",
         ),
         (
             "  a: {prompt: x, context: [fixed_file: {file_path: /etc/passwd}]}",
-            "5:52: FE503 node 'a': context provider 'fixed_file': the path '/etc/passwd' leaves the folder",
+            "5:52: FE503 node 'a': context provider 'fixed_file': the path '/etc/passwd' leaves the project's root",
         ),
         (
             "  a: {prompt: x, context: [fixed_file: {file_path: knowledge}]}",
@@ -215,7 +215,10 @@ def test_an_agent_with_templates_has_its_providers_made_once(project: Path):
             "  a: {prompt: x, context: [fixed_file: {file_path: '{{ inputs.message }}'}]}",
             "5:53: FE310 node 'a': 'file_path' is not rendered, so it takes no template",
         ),
-        ("  a: {prompt: x, memory: {store: ../m.db}}", "5:34: FE503 node 'a': the path '../m.db' leaves the folder"),
+        (
+            "  a: {prompt: x, memory: {store: ../m.db}}",
+            "5:34: FE503 node 'a': the path '../m.db' leaves the project's root",
+        ),
         ("  a: {prompt: x, memory: {scope: thread, scope_id: x}}", "5:52: FE412 node 'a': memory: "),
         ("  a: {prompt: x, memory: {scop: thread}}", "5:27: FE201 node 'a': unknown key 'scop'; did you mean"),
         ("  a: {prompt: x, memory: {scope_id: '{{ inputs.mesage }}'}}", "5:41: FE303 node 'a': unknown input 'mesage'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,20 +59,22 @@ def test_a_file_that_is_not_there(root: Path) -> None:
     ]
     (root / "folder").mkdir()
     assert told(root, outer(runs("folder"))) == ["outer.yaml:4:28: FE225 node 's': 'folder' is no file"]
-    assert "FE225" in told(root, outer(runs('"a\\0b"')))[0]
-    assert "FE225" in told(root, outer(runs("a" * 5000)))[0]
+    assert "FE503" in told(root, outer(runs('"a\\0b"')))[0]
+    assert "FE503" in told(root, outer(runs("a" * 5000)))[0]
 
 
 def test_a_path_that_leads_nowhere_is_a_problem_like_others(root: Path) -> None:
     (root / "round.yaml").symlink_to(root / "round.yaml")
     assert [each.code for each in check_file(root / "round.yaml")] == ["FE101"]
     assert [each.code for each in check_file("a\0b.yaml")] == ["FE101"]
-    assert "FE225" in told(root, outer(runs("round.yaml")))[0]
+    assert "FE503" in told(root, outer(runs("round.yaml")))[0]
 
 
 def test_a_pipe_is_not_waited_for(root: Path) -> None:
     os.mkfifo(root / "pipe.yaml")
-    assert told(root, outer(runs("pipe.yaml"))) == ["outer.yaml:4:28: FE225 node 's': 'pipe.yaml' is no file"]
+    assert told(root, outer(runs("pipe.yaml"))) == [
+        "outer.yaml:4:28: FE503 node 's': the path 'pipe.yaml' is neither a file nor a folder: a flow may not name it"
+    ]
 
 
 def test_a_file_that_is_too_large_is_not_read(root: Path) -> None:
@@ -150,8 +153,13 @@ def test_a_file_that_many_nodes_run_is_opened_once(root: Path, monkeypatch: pyte
         (root / f"d{number}.yaml").write_text(outer(*nodes).replace("outer", f"d{number}"))
     (root / "d16.yaml").write_text("flowengine: v1\nname: last\nnodes: {a: {prompt: x}}\n")
     opened: list[Path] = []
-    read = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path) or read(path))
+    open_file = Path.open
+
+    def opening(path: Path, mode: str = "r", **named: Any) -> Any:
+        opened.extend([path] if mode == "rb" else [])
+        return open_file(path, mode, **named)
+
+    monkeypatch.setattr(Path, "open", opening)
     assert told(root, outer(runs("d1.yaml", "{}"))) == []
     assert len(opened) == 17
 
@@ -176,10 +184,14 @@ def test_problems_inside_are_told_under_their_own_name(root: Path) -> None:
         load_flow(root / "outer.yaml")
 
 
-def test_warnings_inside_are_told_where_that_file_is_checked(root: Path) -> None:
+def test_warnings_inside_are_told_where_the_flow_is_checked_that_runs_it(root: Path) -> None:
     (root / "inner.yaml").write_text(INNER + "nodes: {b: {prompt: x}}\n")
-    assert told(root, outer(runs("inner.yaml"))) == []
+    assert told(root, outer(runs("inner.yaml"))) == [
+        "inner.yaml:3:10: warning FE905 nobody reads the input 'question'",
+        "inner.yaml:3:36: warning FE905 nobody reads the input 'most'",
+    ]
     assert [each.code for each in check_file(root / "inner.yaml")] == ["FE905", "FE905"]
+    assert load_flow(root / "outer.yaml").name == "outer"
 
 
 def test_inputs_that_do_not_fit(root: Path) -> None:

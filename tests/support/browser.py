@@ -13,12 +13,12 @@ could run any more; hence the thread. A test imports the fixture in its `conftes
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -27,7 +27,8 @@ from tests.support.require import missing
 
 __all__ = ["Browser", "Tab", "browser", "open_browser"]
 
-CHROMIUM: Final = "/usr/bin/chromium"
+CHROMIUM: Final = shutil.which("chromium")
+"""Where the browser is; None where it is not installed."""
 ARGUMENTS: Final = (
     "--no-sandbox",
     "--disable-gpu",
@@ -125,8 +126,8 @@ class Browser:
 @pytest.fixture(scope="session")
 def browser() -> Generator[Browser]:
     """One browser for all tests of a session."""
-    if not Path(CHROMIUM).exists():
-        missing(f"Chromium is not installed at {CHROMIUM} (Debian: apt-get install chromium)")
+    if CHROMIUM is None:
+        missing("`chromium` is not installed (apt-get install chromium)")
     try:
         import playwright.sync_api  # noqa: F401 - whether it is there
     except ImportError:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
-__all__ = ["busyness", "refused_within", "slowness"]
+from tests.support.require import missing
+
+__all__ = ["Pace", "done_within", "measured_pace", "refused_within", "slowness"]
+
+MOST = 5.0
+"""How many times slower than usual this machine may be for a promise in seconds to be judged at all."""
 
 USUAL = 0.010
 """Thread seconds that the reference work takes on a quiet machine of the kind that the promises are made for."""
@@ -23,18 +30,61 @@ def _work() -> int:
 
 
 def slowness() -> float:
-    """1.0 on a quiet machine, 2.0 where a thread gets half as far; never below 1.0."""
+    """1.0 on a quiet machine, 2.0 where a thread gets half as far; never below 1.0, and skipped above `MOST`."""
     begun = time.thread_time()
     _work()
-    return max(1.0, (time.thread_time() - begun) / USUAL)
+    return _judged((time.thread_time() - begun) / USUAL)
 
 
-def busyness() -> float:
-    """How many times as long something takes by the clock as on a quiet machine, which has a core for it: 1.0 there."""
-    begun, spent = time.perf_counter(), time.thread_time()
-    while time.thread_time() - spent < 0.05:
-        _work()
-    return max(1.0, (time.perf_counter() - begun) / (time.thread_time() - spent)) * slowness()
+def _judged(factor: float) -> float:
+    if factor > MOST:
+        missing(f"the machine is {factor:.1f} times slower than usual: a promise in seconds cannot be judged")
+    return max(1.0, factor)
+
+
+class Pace:
+    """How much slower than on a quiet machine things go by the clock, while a thread works now and then beside them."""
+
+    def __init__(self) -> None:
+        self._by_clock = self._worked = 0.0
+
+    def sample(self, done: threading.Event) -> None:
+        while True:
+            begun, spent = time.perf_counter(), time.thread_time()
+            _work()
+            self._by_clock += time.perf_counter() - begun
+            self._worked += USUAL
+            if done.wait(9 * (time.thread_time() - spent)):
+                return
+
+    def factor(self) -> float:
+        """1.0 on a quiet machine, which has a core for each thread; skipped above `MOST`."""
+        return _judged(self._by_clock / self._worked) if self._worked else slowness()
+
+
+@contextmanager
+def measured_pace() -> Generator[Pace]:
+    """The pace of the machine during a block."""
+    pace, done = Pace(), threading.Event()
+    thread = threading.Thread(target=pace.sample, args=(done,), daemon=True)
+    thread.start()
+    try:
+        yield pace
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextmanager
+def done_within(seconds: float) -> Generator[None]:
+    """Fail a block that takes longer by the clock than so many seconds of a quiet machine, which has a core for it."""
+    with measured_pace() as pace:
+        begun = time.perf_counter()
+        yield
+        took = time.perf_counter() - begun
+    if took > seconds:
+        factor = pace.factor()
+        assert took <= seconds * factor, f"{took:.1f} s, at {factor:.1f} times the usual pace; promised: {seconds} s"
 
 
 def refused_within(seconds: float, refusal: type[Exception], work: Callable[[], object]) -> bool:

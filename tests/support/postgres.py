@@ -19,27 +19,50 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from flowengine.extras import install_hint
 from tests.support.require import missing
 
 __all__ = ["PASSWORD", "USER", "Server", "empty_database", "server", "why_missing"]
 
-PROGRAMS = Path("/usr/lib/postgresql/15/bin")
 USER, PASSWORD = "flow", "s3cret-word"
 _numbers = count()
+
+
+@cache
+def programs() -> Path | None:
+    """The folder of the server's programs: on PATH, or where Debian's packages put the newest version of them.
+
+    Debian leaves the server's own programs out of PATH; that its packages are there is known by `pg_lsclusters`.
+    """
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        return Path(on_path).resolve().parent
+    if shutil.which("pg_lsclusters") is None:
+        return None
+    found = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    return max((each.parent for each in found), key=lambda folder: int(folder.parent.name), default=None)
+
+
+def _program(name: str) -> Path:
+    folder = programs()
+    assert folder is not None
+    return folder / name
 
 
 class Server:
     """A running server; `durable` is one that waits for its disk, as servers do.
 
     `disk`: so many MB are all that its tables have, on a disk of their own (root may make one, elsewhere `OSError`).
+    `times`: it knows when each row was committed.
     """
 
-    def __init__(self, durable: bool = False, disk: int | None = None) -> None:
+    def __init__(self, durable: bool = False, disk: int | None = None, times: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-"))
         self._disk = disk
         self.port = _free_port()
         self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         self._settings = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
+        self._settings += ["-c", "track_commit_timestamp=on"] if times else []
         if self._as:
             shutil.chown(self.folder, "postgres", "postgres")
         self._make()
@@ -87,7 +110,7 @@ class Server:
         data = ["-D", str(self.folder / "data"), "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
         plain = ["--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", f"--waldir={self.folder / 'log-of-writes'}"]
         made = subprocess.run(
-            [PROGRAMS / "initdb", *data, *plain],
+            [_program("initdb"), *data, *plain],
             capture_output=True,
             text=True,
             cwd=self.folder,
@@ -110,7 +133,7 @@ class Server:
         listening = ["-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
         with open(self.folder / "log", "ab") as log:
             process = subprocess.Popen(
-                [PROGRAMS / "postgres", "-D", str(self.folder / "data"), *listening, *self._settings],
+                [_program("postgres"), "-D", str(self.folder / "data"), *listening, *self._settings],
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
@@ -122,7 +145,7 @@ class Server:
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + 30
         while time.monotonic() < end:
-            asked = [PROGRAMS / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+            asked = [_program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
             if subprocess.run(asked, check=False).returncode == 0:
                 return
             assert process.poll() is None, (self.folder / "log").read_text()
@@ -132,13 +155,13 @@ class Server:
 
 def why_missing() -> str | None:
     """Why there is no server to test with; None where there is one."""
-    if not (PROGRAMS / "postgres").exists():
-        return f"PostgreSQL 15 is not installed in {PROGRAMS} (apt-get install postgresql-15)"
+    if programs() is None:
+        return "PostgreSQL's server is not installed (apt-get install postgresql)"
     try:
         import procrastinate
         import psycopg
     except ImportError as error:
-        return f"{error.name} is not installed (pip install 'flowengine[queue]')"
+        return f"{error.name} is not installed ({install_hint('queue')})"
     del procrastinate, psycopg
     return None
 

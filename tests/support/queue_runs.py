@@ -26,6 +26,7 @@ __all__ = [
     "await_node",
     "command",
     "drain",
+    "end_workers",
     "flow",
     "of",
     "status",
@@ -51,7 +52,7 @@ async def sleep(delay, result):
     await anyio.sleep(delay)
     return result
 """
-QUICK = Pace(grace=0.3, heartbeat=0.2, stalled=1.5, rescue=0.5, poll=0.2, busy=1)
+QUICK = Pace(grace=0.3, heartbeat=0.3, stalled=1.5, orphans=0.5, poll=0.2, busy=1)
 _WORKER = """
 import sys
 import anyio
@@ -60,11 +61,15 @@ from flowengine.runners.queue_worker import work
 from tests.support.queue_runs import QUICK
 async def main():
     store = PostgresStore(sys.argv[1], "full")
-    await work(store, pace=QUICK, takeovers=int(sys.argv[2]), tell=lambda line: print(line, flush=True))
+    options = {"takeovers": int(sys.argv[2]), "concurrency": int(sys.argv[3])}
+    await work(store, pace=QUICK, **options, tell=lambda line: print(line, flush=True))
     store.close()
 anyio.run(main)
 """
+_AT_LAST = 240
+"""Seconds after which what is waited for does not come; a worker's start takes a minute on a machine that is busy."""
 _ROOT = Path(__file__).parents[2]
+_started: list[subprocess.Popen[str]] = []
 
 
 def flow(folder: Path, text: str = SLEEP, code: str = NAPS) -> Flow:
@@ -85,31 +90,43 @@ def of(kind: type[Event], events: Any) -> list[Any]:
 async def drain(store: PostgresStore, **options: Any) -> list[str]:
     """A worker that ends when there is nothing to begin; what it told."""
     told: list[str] = []
-    with anyio.fail_after(60):
+    with anyio.fail_after(_AT_LAST):
         await work(store, wait=False, pace=QUICK, tell=told.append, **options)
     return told
 
 
 async def until(store: PostgresStore, run_id: str, wanted: RunStatus) -> None:
-    with anyio.fail_after(40):
+    with anyio.fail_after(_AT_LAST):
         while status(store, run_id) != wanted:  # noqa: ASYNC110 - another process's doing
             await anyio.sleep(0.05)
 
 
-def worker(store: PostgresStore, folder: Path, takeovers: int = 5) -> subprocess.Popen[str]:
-    """One in a process of its own, which works in a folder."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _WORKER, store.url, str(takeovers)],
+def worker(
+    store: PostgresStore, folder: Path, takeovers: int = 5, package: Path | None = None, concurrency: int = 1
+) -> subprocess.Popen[str]:
+    """One in a process of its own, which works in a folder; `package`: where another FlowEngine is imported from."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WORKER, store.url, str(takeovers), str(concurrency)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*([str(package)] if package else []), str(_ROOT)])},
     )
+    _started.append(process)
+    return process
+
+
+def end_workers() -> None:
+    """Kill the workers of a test that it has left, as one does that fails: they would take the next one's runs."""
+    for process in _started:
+        with process:
+            process.kill()
+    _started.clear()
 
 
 def await_node(store: PostgresStore, run_id: str, node: str) -> None:
-    end = time.monotonic() + 40
+    end = time.monotonic() + _AT_LAST
     while not any(event.node == node for event in of(NodeStarted, store.events(run_id))):
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -117,7 +134,7 @@ def await_node(store: PostgresStore, run_id: str, node: str) -> None:
 
 def stop(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, str]:
     process.send_signal(how)
-    return process.communicate(timeout=30)
+    return process.communicate(timeout=_AT_LAST)
 
 
 def command(
@@ -130,6 +147,6 @@ def command(
         env={**os.environ, "FLOWENGINE_STORE": url, **(environ or {})},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=_AT_LAST,
         check=False,
     )

@@ -13,7 +13,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from flowengine.server.app import stop
-from flowengine.server.serving import listen
+from flowengine.server.patience import Limits
+from flowengine.server.serving import config_of, listen
 
 __all__ = ["Served", "served"]
 
@@ -63,13 +64,10 @@ class Served:
 
 
 @contextmanager
-def served(app: Starlette, port: int = 0) -> Generator[Served]:
+def served(app: Starlette, port: int = 0, limits: Limits | None = None) -> Generator[Served]:
     """Serve the app for as long as the block lasts; it ends as with Ctrl-C."""
     listening = listen("127.0.0.1", port)
-    config = uvicorn.Config(
-        app, lifespan="on", log_config=None, log_level="critical", ws="none", timeout_graceful_shutdown=5
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(config_of(app, limits or Limits()))
     ended = server.shutdown
 
     async def shutdown(sockets: Any = None) -> None:

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.context import Context
 from flowengine.flow import Flow
+from flowengine.journal.memory import MemoryStore
+from flowengine.llm.messages import ToolRequest
 from flowengine.llm.scripted import ScriptedModel
+from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.function import FunctionNode
+from flowengine.runners.run import Run
 from flowengine.telemetry import names
-from flowengine.telemetry.otel import emit, otlp
+from flowengine.telemetry.jsonl import lines_of
+from flowengine.telemetry.otel import send
 from flowengine.telemetry.spans import spans_of
 
 
 class Collector:
-    """What was sent, by path."""
+    """What was sent, by path. `status`: path → how it is answered, where not with 200 and `answer`."""
 
     def __init__(self) -> None:
         self.bodies: list[tuple[str, bytes]] = []
-        collected = self.bodies
+        self.status: dict[str, int] = {}
+        self.answer = b""
+        collected, collector = self.bodies, self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 collected.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
+                self.send_response(collector.status.get(self.path, 200))
                 self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", "0")
+                self.send_header("Content-Length", str(len(collector.answer)))
                 self.end_headers()
+                self.wfile.write(collector.answer)
 
             def log_message(self, format: str, *args: Any) -> None: ...
 
@@ -77,8 +91,8 @@ def collector() -> Iterator[Collector]:
 def test_a_collector_gets_names_parents_and_metrics_and_nothing_that_was_said(collector: Collector):
     agent = Agent("ask", "My secret instructions.", model=ScriptedModel(["Write to ada@example.jp"]))
     run = Flow("tea", {"ask": agent}).run_sync()
-    with otlp(collector.url) as (tracers, meters):
-        emit(spans_of(run.events), tracers, meters)
+    delivery = send([spans_of(run.events)], collector.url)
+    assert delivery == (4, 4, "", "")
     spans = {span.name: span for span in collector.spans()}
     assert set(spans) == {"invoke_workflow tea", "agent ask", "invoke_agent ask", "chat scripted"}
     assert spans["chat scripted"].parent_span_id == spans["invoke_agent ask"].span_id
@@ -96,8 +110,127 @@ def test_a_collector_gets_names_parents_and_metrics_and_nothing_that_was_said(co
 def test_with_content_what_was_said_is_masked(collector: Collector):
     agent = Agent("ask", "Be kind.", model=ScriptedModel(["Write to ada@example.jp"]))
     run = Flow("tea", {"ask": agent}).run_sync()
-    with otlp(collector.url) as (tracers, meters):
-        emit(spans_of(run.events, content=True), tracers, meters)
+    send([spans_of(run.events, content=True)], collector.url)
     sent = b"".join(body for _, body in collector.bodies)
     assert b"Be kind." in sent
     assert b"ada@example.jp" not in sent
+
+
+def a_run() -> Run:
+    return Flow("tea", {"ask": Agent("ask", "Be kind.", model=ScriptedModel(["yes"]))}).run_sync()
+
+
+def test_exporting_a_run_again_gives_the_same_spans_by_their_ids(collector: Collector):
+    events = a_run().events
+    send([spans_of(events)], collector.url)
+    once = {(span.trace_id, span.span_id, span.parent_span_id) for span in collector.spans()}
+    send([spans_of(events)], collector.url)
+    assert {(span.trace_id, span.span_id, span.parent_span_id) for span in collector.spans()} == once
+    rows = [json.loads(line) for line in lines_of(spans_of(events))]
+    assert {(row["trace_id"], row["span_id"]) for row in rows} == {(a.hex(), b.hex()) for a, b, _ in once}
+
+
+def test_the_spans_of_a_resumed_run_are_in_one_trace_and_keep_their_ids(collector: Collector):
+    tries: list[int] = []
+
+    async def second_time(context: Context) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("no")
+
+    store, flow = MemoryStore(), Flow("f", {"a": FunctionNode(second_time)})
+    first = flow.run_sync(store=store, run_id="r")
+    before = [(span.trace_id, span.id) for span in spans_of(first.events)]
+    again = anyio.run(partial(flow.resume, "r", store=store))
+    send([spans_of(again.events)], collector.url)
+    ids = [(span.trace_id, span.id) for span in spans_of(again.events)]
+    assert ids[: len(before)] == before
+    assert {(span.trace_id.hex(), span.span_id.hex()) for span in collector.spans()} == set(ids)
+    assert len({trace for trace, _ in ids}) == 1
+
+
+def test_runs_of_one_id_in_two_stores_are_two_traces():
+    traces = {
+        spans_of(Flow("f", {"a": FunctionNode(lambda c: 1)}).run_sync(run_id="r").events)[0].trace_id for _ in "ab"
+    }
+    assert len(traces) == 2
+
+
+def test_a_large_run_arrives_whole(collector: Collector):
+    nodes = {f"n{number}": FunctionNode(lambda context: 1) for number in range(3_000)}
+    spans = spans_of(Flow("wide", nodes).run_sync().events)
+    assert send([spans], collector.url) == (3_001, 3_001, "", "")
+    assert len({span.span_id for span in collector.spans()}) == 3_001
+
+
+@pytest.mark.parametrize(("status", "said"), [(401, "401 Unauthorized"), (405, "405 Method Not Allowed")])
+def test_a_collector_that_refuses_spans_is_told_of(collector: Collector, status: int, said: str):
+    collector.status["/v1/traces"] = status
+    delivery = send([spans_of(a_run().events)], collector.url)
+    assert (delivery.spans, delivery.arrived) == (4, 0)
+    assert said in delivery.problem
+
+
+def test_a_collector_that_takes_no_metrics_has_the_spans(collector: Collector):
+    collector.status["/v1/metrics"] = 404
+    delivery = send([spans_of(a_run().events)], collector.url)
+    assert (delivery.arrived, delivery.problem) == (4, "")
+    assert "404" in delivery.metrics_problem
+
+
+def test_spans_that_the_collector_rejects_did_not_arrive(collector: Collector):
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+    answer = ExportTraceServiceResponse()
+    answer.partial_success.rejected_spans = 3
+    answer.partial_success.error_message = "quota"
+    collector.answer = answer.SerializeToString()
+    delivery = send([spans_of(a_run().events)], collector.url)
+    assert (delivery.arrived, delivery.problem) == (1, "the collector rejected 3 spans: quota")
+
+
+def test_a_collector_that_is_not_there_is_told_of():
+    delivery = send([spans_of(a_run().events)], f"http://127.0.0.1:{closed_port()}")
+    assert (delivery.arrived, delivery.problem) == (0, "nothing answers there")
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
+
+
+def test_with_content_messages_have_the_parts_of_the_convention():
+    answers = [ToolRequest("call-7", "look", '{"what": "tea"}'), "There is tea."]
+    agent = Agent("ask", "Be kind.", model=ScriptedModel(answers), tools=[look])
+    run = Flow("tea", {"ask": AgentNode(agent, prompt=lambda _: "Is there tea?")}).run_sync()
+    spans = spans_of(run.events, content=True)
+    first, second = (span.attributes for span in spans if span.name == "chat scripted")
+    assert json.loads(first[names.OUTPUT_MESSAGES]) == [
+        {
+            "role": "assistant",
+            "parts": [{"type": "tool_call", "id": "call-7", "name": "look", "arguments": {"what": "tea"}}],
+            "finish_reason": "tool_call",
+        }
+    ]
+    asked = json.loads(second[names.INPUT_MESSAGES])
+    assert asked[0]["role"] == "system"
+    assert asked[1] == {"role": "user", "parts": [{"type": "text", "content": "User input: Is there tea?"}]}
+    assert asked[-1]["parts"] == [{"type": "tool_call_response", "id": "call-7", "response": "tea: no"}]
+    told = json.loads(second[names.OUTPUT_MESSAGES])
+    assert told[0]["parts"] == [{"type": "text", "content": "There is tea."}]
+    tool = next(span for span in spans if span.name == "execute_tool look")
+    assert tool.attributes[names.TOOL_CALL_ID] == "call-7"
+
+
+def test_long_contents_stay_json():
+    agent = Agent("ask", "word " * 100_000, model=ScriptedModel(["\u2028" * 200_000]))
+    spans = spans_of(Flow("tea", {"ask": agent}).run_sync().events, content=True)
+    chat = next(span for span in spans if span.name == "chat scripted")
+    for name in (names.INPUT_MESSAGES, names.OUTPUT_MESSAGES):
+        assert json.loads(chat.attributes[name])
+        assert len(chat.attributes[name]) < 300_000
+
+
+async def look(what: str) -> str:
+    """Look something up."""
+    return f"{what}: no"

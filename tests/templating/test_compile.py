@@ -209,8 +209,8 @@ def test_the_references_cover_every_name_that_is_read(source: str) -> None:
         ("'b' in 'abc' and 2 in inputs.list and 'name' in inputs and 9 not in inputs.list", True),
         ("0 or '' or [] or {} or none or 'last'", "last"),
         ("1 and 'x'", "x"),
-        ("not inputs.list", False),
-        ("'a' if inputs.n else 'b'", "a"),
+        ("not inputs.n == 4", False),
+        ("'a' if inputs.n == 4 else 'b'", "a"),
         ("inputs.list[0], inputs.list[-1], inputs.name[1]", (3, 2, "d")),
         ("inputs.list[1:], inputs.name[::-1], inputs.list[:inputs.n - 3]", ([1, 2], "adA", [3])),
         ("{'a': 1}['a'] + {'a': 1}.a", 2),
@@ -287,6 +287,16 @@ def test_expressions(source: str, value: Any) -> None:
         ("'%-4s|%4s' | format('a', 'b')", "a   |   b"),
         ("'a b/é' | urlencode, {'a b': 1, 'c': 'x&y'} | urlencode", ("a%20b/%C3%A9", "a+b=1&c=x%26y")),
         ("'<a href=\"x\">\\'&' | escape", "&lt;a href=&#34;x&#34;&gt;&#39;&amp;"),
+        ("'a, b' | split(','), ' a  b\nc' | split, 'a-b-c' | split('-', 1)", (["a", " b"], [*"abc"], ["a", "b-c"])),
+        ("'' | split, '' | split(','), 'ab' | split('-'), 'a,b' | split(',', count=0)", ([], [""], ["ab"], ["a,b"])),
+        ("['a-b', 'c'] | map('split', '-') | list", [["a", "b"], ["c"]]),
+        ("'{\"a\": [1, 2.5, null, true, \"é\"]}' | from_json", {"a": [1, 2.5, None, True, "é"]}),
+        ("('{\"a\": {\"b\": 7}}' | from_json).a.b", 7),
+        ("[1, 'x'] | from_json, 5 | from_json, 'null' | from_json", ([1, "x"], 5, None)),
+        (r"'2026-11-22' | regex_replace('(\\d+)-(\\d+)-(\\d+)', '\\3.\\2.\\1')", "22.11.2026"),
+        (r"'Ab ab' | regex_replace('(?<w>a)b', '<\\g<w>>', ignorecase=true)", "<A> <a>"),
+        (r"'a1b22' | regex_replace('\\d+'), 'a1b22' | regex_replace('\\d', '#', 1)", ("ab", "a#b22")),
+        (r"'日本、東京' | regex_replace('\\p{P}', ' '), 'abc' | regex_replace('x*', '-')", ("日本 東京", "-a-b-c-")),
     ],
 )  # fmt: skip
 def test_filters(source: str, value: Any) -> None:
@@ -342,17 +352,40 @@ def test_tests(test: str, yes: str, no: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("inputs.flag", 'expected true or false, got a string: "false"'),
-        ("inputs.n", "expected true or false, got a number: 4"),
-        ("inputs.list", "expected true or false, got a list: [3, 1, 2]"),
+        ("inputs.flag", 'inputs.flag: expected true or false, got a string: "false"'),
+        ("inputs.n", "inputs.n: expected true or false, got a number: 4"),
+        ("inputs.list", "inputs.list: expected true or false, got a list: [3, 1, 2]"),
         ("none", "expected true or false, got null"),
-        ("opaque", "expected true or false, got a value of type Opaque: …"),
+        ("opaque", "opaque: expected true or false, got a value of type Opaque: …"),
+        ("inputs.flag and true", 'inputs.flag: expected true or false, got a string: "false"'),
+        ("true and inputs.flag", 'inputs.flag: expected true or false, got a string: "false"'),
+        ("inputs.flag or true", 'inputs.flag: expected true or false, got a string: "false"'),
+        ("false or inputs['flag']", 'inputs[…]: expected true or false, got a string: "false"'),
+        ("not inputs.flag", 'inputs.flag: expected true or false, got a string: "false"'),
+        ("not (true and inputs.flag)", 'inputs.flag: expected true or false, got a string: "false"'),
+        ("true if inputs.flag else false", 'inputs.flag: expected true or false, got a string: "false"'),
+        ("inputs.flag if true else false", 'inputs.flag: expected true or false, got a string: "false"'),
+        ("(inputs.flag | lower) and true", 'expected true or false, got a string: "false"'),
+        ("not none", "expected true or false, got null"),
+        ("(not inputs.flag) == true", 'inputs.flag: expected true or false, got a string: "false"'),
     ],
 )
 def test_a_condition_must_be_a_boolean(source: str, message: str) -> None:
     with pytest.raises(TemplateError) as raised:
         compile_boolean(source)(SCOPE)
     assert str(raised.value) == message
+
+
+def test_the_test_of_an_inline_if_must_be_a_boolean_in_any_bare_expression() -> None:
+    with pytest.raises(TemplateError, match=r"inputs\.flag: expected true or false"):
+        compile_expression("[1] if inputs.flag else []")(SCOPE)
+
+
+def test_a_template_takes_any_value_as_a_test() -> None:
+    scope = {"x": "", "y": "text", "xs": []}
+    assert compile_template("{{ 'a' if x else 'b' }}{{ 'a' if y else 'b' }}{% if xs %}c{% endif %}")(scope) == "ba"
+    assert compile_template("{{ not xs }}")(scope) is True
+    assert compile_template("{{ x or y }}")(scope) == "text"
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
@@ -439,6 +472,14 @@ def test_calls_and_filters_outside_the_lists_do_not_parse(source: str) -> None:
         ("'%d' | format", "format was given fewer values"),
         ("'%d' | format('x')", "the value of %d in format must be a number, not a string"),
         ("range(1, 2, 0)", "the step of range() cannot be 0"),
+        ("'a' | split('')", "the separator of split is empty"),
+        ("'a' | split(',', -1)", "count must be between 0 and"),
+        ("'[1, 2' | from_json", "is no JSON: Expecting ',' delimiter (line 1, column 6)"),
+        ("'[NaN]' | from_json", "JSON has no NaN"),
+        ("'1e999' | from_json", "the number 1e999 is too large"),
+        ("opaque | from_json", "a value of type Opaque cannot be printed"),
+        ("'a' | regex_replace('(', '')", "is no regular expression: missing )"),
+        (r"'a' | regex_replace('a', '\\2')", "regex_replace: no such group"),
     ],
 )
 def test_an_error_of_an_evaluation_says_what_was_found(source: str, message: str) -> None:
@@ -500,7 +541,8 @@ EXPRESSIONS = st.recursive(
         st.builds("({} | {})".format, inner, words(
             "upper length list sort unique first sum max tojson int float round abs string items reverse title e trim "
             "center(99) batch(2) slice(3) indent wordcount urlencode dictsort truncate(5) join(b) join(big) capitalize "
-            "replace('z',big) map('upper') map(attribute='a') select('odd') groupby('a') format(1) default(big)"
+            "replace('z',big) map('upper') map(attribute='a') select('odd') groupby('a') format(1) default(big) "
+            "split split(b) from_json regex_replace('z+','y') regex_replace(b,big)"
         )),
         st.builds("({}[{}])".format, inner, inner),
         st.builds("({}[{}:{}])".format, inner, inner, inner),

@@ -6,11 +6,13 @@ import time
 import tracemalloc
 from typing import Any
 
+import anyio
 import pytest
 
-from flowengine.errors import TemplateError
+from flowengine.errors import OverdueError, TemplateError
+from flowengine.templating.access import each_of
 from flowengine.templating.compile import compile_expression, compile_template
-from flowengine.templating.limits import FUEL
+from flowengine.templating.limits import FUEL, Meter
 from flowengine.templating.text import to_text
 from tests.support.pace import refused_within, slowness
 
@@ -28,6 +30,14 @@ def loop_in_itself() -> list[Any]:
     return value
 
 
+LONG_PATH = ".".join("a" * 90)
+
+
+def chain(depth: int) -> Any:
+    """A mapping whose value lies `depth` mappings deep."""
+    return {"a": chain(depth - 1), "x": 1} if depth else 1
+
+
 SCOPE: dict[str, Any] = {
     "deep": shared(9, 10),
     "wide": shared(3, 1000),
@@ -36,6 +46,7 @@ SCOPE: dict[str, Any] = {
     "ring": loop_in_itself(),
     "ring2": loop_in_itself(),
     "big": "z" * 900_000,
+    "chains": [chain(90)] * 99_000,
     "big2": "z" * 899_999 + "y",
     "n": list(range(90_000)),
     "strings": ["é" * 900_000 + str(at) for at in range(20)],
@@ -108,6 +119,49 @@ EXPRESSIONS = [
     "big | map('list')",
     "big | upper | lower | upper | lower | upper | lower | upper | lower | upper | lower | upper | lower",
     "n | map(attribute='a.' * 10000)",
+    "big | map('split', 'z')",
+    "(big ~ big2) | split('z')",
+    "big | replace('z', ' z') | split",
+    "strings | map('split', 'é')",
+    "('[' * 500000) | from_json",
+    "('[' * 500000 ~ ']' * 500000) | from_json",
+    "('[' ~ '1,' * 400000 ~ '1]') | from_json",
+    "number | from_json",
+    "('[' ~ ('{},' * 30000) ~ '0]') | from_json | map('string') | map('from_json') | map('string') | map('from_json')",
+    "big | regex_replace('z', 'y')",
+    "('z' * 99999) | regex_replace('z', big)",
+    "('z' * 99999) | regex_replace('(z*)', '\\\\1' * 100)",
+    "('z' * 99999) | regex_replace('z*?')",
+    "('z' * 99999) | regex_replace('(z+)+b')",
+    "('z' * 40) | regex_replace('(z|zz|zzz)*[^z]')",
+    "('z' * 99999) | regex_replace('(?=z*b)')",
+    "('z' * 99999) | regex_replace('(?R)?z')",
+    "('z' * 99999) | regex_replace('(z(?1)?b)')",
+    "('z' * 99999) | regex_replace('(?x) (z{1000}) {1000}')",
+    "'z' | regex_replace('((z{1000}){1000}){1000}')",
+    "'z' | regex_replace('((z{100}) {100}){100,}')",
+    "'z' | regex_replace('z{99999999999}')",
+    "'z' | regex_replace('(' * 499)",
+    "'z' | regex_replace('z' * 501)",
+    "n | map('string') | map('regex_replace', '(0+)+1')",
+    *(
+        f"chains | {each.replace('PATH', repr(LONG_PATH))}"
+        for each in (
+            "map(attribute=PATH)",
+            "selectattr(PATH)",
+            "rejectattr(PATH)",
+            "selectattr(PATH, 'eq', 2)",
+            "groupby(PATH)",
+            "sort(attribute=PATH)",
+            "sort(attribute='x,' ~ PATH)",
+            "unique(attribute=PATH)",
+            "min(attribute=PATH)",
+            "max(attribute=PATH)",
+            "sum(attribute=PATH)",
+            "join(attribute=PATH)",
+        )
+    ),
+    f"([none] * 99000) | map(attribute={LONG_PATH!r}, default=0) | length",
 ]
 TEMPLATES = [
     "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
@@ -134,6 +188,9 @@ TEMPLATES = [
     "{% set x = [1] %}" + "{% set x = [x, x] %}" * 50 + "x{{ x }}",
     "{% set x = {'a': 1} %}" + "{% set x = {'a': x, 'b': x} %}" * 50 + "{{ x == {'a': x.b, 'b': 1} }}{{ x | tojson }}",
     "{% for a in range(300) %}{{ 'x' * 10000 }}{% endfor %}",
+    "{% for a in n %}{{ ('z' * 99999) | regex_replace('(z)*b') }}{% endfor %}",
+    "{% for a in n %}{{ 'z' | regex_replace('(?:z' ~ a ~ '|b){100}') }}{% endfor %}",
+    "{% for a in n %}{{ big | split('y') | length }}{% endfor %}",
 ]
 
 
@@ -158,6 +215,9 @@ def test_a_hostile_template_is_stopped_in_time(source: str) -> None:
         "{{ ('€' * 1000000) | upper | lower | upper | lower | upper | lower | upper | lower | upper | lower | trim }}",
         "{% for a in n %}{% set x = big ~ 'a' %}{% endfor %}",
         "{% for a in range(300) %}{{ 'x' * 10000 }}{% endfor %}",
+        "{{ ('z' * 99999) | regex_replace('(((((((z)))))))*', big ~ big) }}",
+        "{{ ('[' ~ '[1],' * 200000 ~ '1]') | from_json }}",
+        "{{ (big | replace('z', 'z ') | split) ~ (big | replace('z', 'z ') | split) }}",
         "{% set a = '€' * 900000 %}" + "".join(f"{{% set v{at} = a ~ {at} %}}" for at in range(20)),
     ],
 )
@@ -170,6 +230,33 @@ def test_a_hostile_template_takes_little_memory(source: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 50_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.anyio
+async def test_an_evaluation_ends_at_the_deadline_of_its_task() -> None:
+    burns = compile_expression("range(90000) | map('default') | length")
+    assert burns({}) == 90_000
+    with anyio.move_on_after(0):
+        with pytest.raises(OverdueError, match="its time was up"):
+            burns({})
+        await anyio.sleep_forever()
+
+
+@pytest.mark.anyio
+async def test_going_through_items_sees_the_deadline_whatever_is_done_with_each() -> None:
+    seen: list[int] = []
+
+    def go_through() -> None:
+        for each in each_of(Meter(), range(90_000)):
+            seen.append(each)
+            if each == 1_000:
+                scope.deadline = anyio.current_time()
+
+    with anyio.CancelScope() as scope:
+        with pytest.raises(OverdueError):
+            go_through()
+        await anyio.sleep_forever()
+    assert 1_000 < len(seen) < 2_000
 
 
 def test_compiling_evaluates_nothing() -> None:

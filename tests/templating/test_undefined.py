@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from flowengine.context import NodeView
+from flowengine.context import NodeView, NoOutputError
 from flowengine.errors import TemplateError
 from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
 from flowengine.templating.undefined import Missing
 
-SKIPPED = Missing("nodes.widen.output", "node 'widen' was skipped")
+SKIPPED = Missing("nodes.widen.output", "node 'widen' was skipped", excused=True)
 SCOPE: dict[str, Any] = {
     "nodes": {
         "widen": NodeView(SKIPPED, SKIPPED, "skipped", None),
@@ -110,8 +111,95 @@ def test_no_missing_value_leaves_inside_a_new_list() -> None:
             compile_template(source)({})
 
 
-def test_a_condition_on_a_skipped_node_is_false() -> None:
-    assert compile_boolean("nodes.widen.output.passed")(SCOPE) is False
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("nodes.widen.output.passed", False),
+        ("not nodes.widen.output.passed", True),
+        ("nodes.widen.output.passed or true", True),
+        ("true and nodes.widen.output", False),
+        ("false if nodes.widen.output else true", True),
+        ("nodes.widen.output.passed == true", False),
+        ("true if false", False),
+    ],
+)
+def test_a_condition_on_a_skipped_node_is_false(source: str, value: bool) -> None:
+    assert compile_boolean(source)(SCOPE) is value
+
+
+ABSENT = "nodes.plan.output.txt"
+"""A misspelt key of an output that exists."""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ABSENT,
+        f"not {ABSENT}",
+        f"{ABSENT} and true",
+        f"true and {ABSENT}",
+        f"{ABSENT} or true",
+        f"false or {ABSENT}",
+        f"true if {ABSENT} else false",
+        f"{ABSENT} == 'x'",
+        f"{ABSENT} != 'x'",
+        f"{ABSENT} in ['x']",
+        f"{ABSENT} is none",
+        f"{ABSENT} is eq 'x'",
+        f"{ABSENT}.deeper is string",
+        f"[{ABSENT}] | length == 1",
+        "nodes.plan.output['txt']",
+        "nodes.plan.output.get('txt')",
+        "nodes.plan.output['t' ~ 'xt']",
+        "(nodes.plan.output.txt)",
+        "nothing.txt",
+        "[] | first",
+        "[][0]",
+    ],
+)
+def test_an_absent_key_of_what_exists_is_an_error_in_a_bare_expression(source: str) -> None:
+    for compiled in (compile_boolean, compile_expression):
+        with pytest.raises(TemplateError, match="is not there"):
+            compiled(source)(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        (f"{ABSENT} | default(false)", False),
+        (f"({ABSENT} or nodes.plan.output.other) | default(true)", True),
+        (f"({ABSENT} and nodes.plan.output.other) | d(true)", True),
+        (f"{ABSENT} is defined", False),
+        (f"{ABSENT} is undefined", True),
+        (f"{ABSENT} is defined and {ABSENT}", False),
+        ("nodes.plan.output.get('txt', false)", False),
+        (f"[{ABSENT}, true] | select('defined') | list == [true]", True),
+    ],
+)
+def test_an_absent_key_may_be_looked_after(source: str, value: bool) -> None:
+    assert compile_boolean(source)(SCOPE) is value
+
+
+def test_the_nearest_key_is_proposed() -> None:
+    with pytest.raises(TemplateError, match=r"nodes.plan.output.txt is not there; did you mean 'text'\?"):
+        compile_boolean(ABSENT)(SCOPE)
+
+
+def test_the_output_of_a_node_that_did_not_run_is_falsy_among_all_outputs_too() -> None:
+    class Computed(Mapping[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            raise NoOutputError(name, "skipped")
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(())
+
+        def __len__(self) -> int:
+            return 0
+
+    scope = {"prev_outputs": Computed()}
+    assert compile_boolean("prev_outputs.a.passed")(scope) is False
+    with pytest.raises(TemplateError, match=r"prev_outputs.a is not there \(the node was skipped\)"):
+        compile_template("{{ prev_outputs.a }}")(scope)
 
 
 @pytest.mark.parametrize("use", [str, list, len, "{}".format])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
@@ -55,6 +56,12 @@ WRONG = {
     "flow: ../tea.yaml\ncases: [{name: a, answers: {asc: x}}]\n": "2:29: FE305 the flow has no agent 'asc'; did",
     "flow: ../tea.yaml\ncases: [{name: a, answers: {ask: }}]\n": "FE408 'ask' has no answer",
     "flow: ../tea.yaml\ncases: [{name: a, answers: {ask: x}, cassette: c}]\n": "2:38: FE209 a case has either",
+    "flow: ../tea.yaml\ncases: [{name: a, fakes: {function: {}}}]\n": "'function'; did you mean 'functions'?",
+    "flow: ../tea.yaml\ncases: [{name: a, fakes: {functions: {asc: 1}}}]\n": "FE305 the flow has no function 'asc'",
+    "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {asc: 1}}}]\n": "2:35: FE305 the flow has no tool 'asc'",
+    "flow: ../tea.yaml\ncases: [{name: a, fakes: {real: [asc]}}]\n": "FE305 the flow has no function, tool or server",
+    "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {x: {each: 1}}}}]\n": "FE401 expected a list, one value for",
+    "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {x: {fails: 1}}}}]\n": "FE401 expected the message of an",
     "flow: ../tea.yaml\ncases: [{name: a, expect: {path: [ask, pik]}}]\n": "2:40: FE305 the flow has no node 'pik'",
     "flow: ../tea.yaml\ncases: [{name: a, expect: {path: [[ask, pik]]}}]\n": "FE305 the flow has no node 'pik'",
     "flow: ../tea.yaml\ncases: [{name: a, expect: {path: ask}}]\n": "2:34: FE401 expected a list of nodes",
@@ -86,6 +93,13 @@ def test_a_flow_that_is_wrong_is_told_as_such(file: Path) -> None:
     (file.parent.parent / "tea.yaml").write_text("flowengine: v1\n", "utf-8")
     with pytest.raises(FlowError, match=r"tea\.yaml:1:1: FE202"):
         load_flowtest(written(file, "inputs: {}"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_no_file_of_a_test(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.flowtest.yaml")
+    with pytest.raises(FlowTestError, match="FE101 cannot read the file"):
+        load_flowtest(tmp_path / "a.flowtest.yaml")
 
 
 def test_a_file_that_is_not_there_is_told(file: Path) -> None:

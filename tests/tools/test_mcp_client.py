@@ -204,7 +204,7 @@ async def test_a_missing_extra_says_what_to_install(server: Settings, monkeypatc
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(DefinitionError, match=r"'mcp' is not installed: pip install 'flowengine\[mcp\]'"):
+    with pytest.raises(DefinitionError, match=r"'mcp' is not installed: pip install 'flowengine-dag\[mcp\]'"):
         async with open_mcp([server()]):
             pytest.fail("it opened")
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.tools.mcp_secrets import Secrets, header_values, process_environment
+from flowengine.secret_values import Secrets
+from flowengine.tools.mcp_secrets import header_values, process_environment
 from flowengine.tools.mcp_server import McpServer, server_of
 
 

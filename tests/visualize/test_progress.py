@@ -21,8 +21,9 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from flowengine.records import ModelCall, Notice, Retry
+from flowengine.records import Answered, Asked, ModelCall, Notice, Retry
 from visualize.progress import Progress
+from visualize.viewer.plot import point_of
 
 
 def started(*nodes: str) -> RunStarted:
@@ -161,3 +162,56 @@ def test_a_narrow_terminal_shortens_the_remark_first() -> None:
     assert len(lines) == 2
     assert "a_name" in lines[1]
     assert lines[1].rstrip().endswith("…")
+
+
+# --- time
+
+
+def approved_later() -> list[Event]:
+    """A node works for 2 s, an approval is answered after ten minutes, and 1 s of work follows."""
+    return [
+        started("a", "ask", "b"),
+        NodeStarted("a", 100),
+        NodeFinished("a", 102, NodeResult("out")),
+        NodeStarted("ask", 102),
+        NodeRecorded("ask", 102, Asked("Publish?", ["yes", "no"])),
+        RunFinished(102, "waiting"),
+        NodeRecorded("ask", 702, Answered("yes")),
+        RunResumed(703),
+        NodeStarted("ask", 703),
+        NodeFinished("ask", 703, NodeResult("yes", route="yes")),
+        NodeStarted("b", 703),
+        NodeFinished("b", 704, NodeResult("out")),
+        RunFinished(704, "succeeded", {}),
+    ]
+
+
+def test_an_approval_took_as_long_as_it_waited_and_that_is_no_work_of_the_run() -> None:
+    progress = fold(*approved_later())
+    ask = progress.nodes["ask"]
+    assert (ask.seconds(), ask.waited()) == (601, 600)
+    assert progress.nodes["a"].waited() is None
+    assert (progress.seconds(), progress.idle, progress.working_seconds()) == (604, 601, 3)
+    assert point_of(progress).seconds == 3
+
+
+def test_an_approval_that_waits_still_has_waited_until_now() -> None:
+    progress = fold(*approved_later()[:6])
+    assert progress.nodes["ask"].waited(110) == 8
+    assert progress.idle == 0
+
+
+def test_a_node_that_failed_and_ran_again_says_how_it_had_failed_and_only_then() -> None:
+    failed = [started("a"), NodeStarted("a", 101), NodeFailed("a", 102, ErrorInfo("ValueError", "broken"))]
+    again = [RunFinished(102, "failed"), RunResumed(200), NodeStarted("a", 200), NodeFinished("a", 201, NodeResult(1))]
+    assert fold(*failed).nodes["a"].earlier_errors == []
+    row = fold(*failed, *again).nodes["a"]
+    assert (row.status, row.error, row.seconds()) == ("succeeded", None, 1)
+    assert [error.message for error in row.earlier_errors] == ["broken"]
+    assert fold(*failed, *again).working_seconds(201) == 3
+
+
+def test_what_a_fork_copied_with_the_times_of_another_run_begins_with_the_fork() -> None:
+    copied = [NodeStarted("a", 100), NodeFinished("a", 20, NodeResult("out")), NodeSkipped("b", 21, "condition_false")]
+    progress = fold(started("a", "b"), *copied, RunFinished(105, "succeeded", {}))
+    assert (progress.nodes["a"].ended, progress.nodes["a"].seconds(), progress.nodes["b"].ended) == (100, 0, 100)

@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from flowengine.engine.events import Event
 from flowengine.engine.graph import Edge, Graph, Vertex
@@ -23,6 +24,7 @@ from visualize.layered import layered
 from visualize.mermaid import to_mermaid
 from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run
 from visualize.render import render
+from visualize.style import cut
 from visualize.svg import to_svg
 
 HOSTILE = [
@@ -257,6 +259,14 @@ def test_mermaid_keeps_labels_from_meaning_anything():
     assert all('"' not in line.split('"', 1)[1].rsplit('"', 1)[0] for line in body if line.count('"') == 2)
     assert "<script>" not in "\n".join(lines)
     assert sum(line.startswith("n") for line in body) == 2 * len(HOSTILE) - 1
+
+
+def test_a_mermaid_title_ends_where_it_should_whatever_it_says():
+    name = 'a-b" c\\n\n---\n%%{init: {}}%%\n<script>&#34; 日本'
+    lines = to_mermaid(Picture(name, (PictureNode("end", "agent"),), ())).splitlines()
+    assert (lines[0], lines[2:4]) == ("---", ["---", "flowchart TD"])
+    assert yaml.safe_load(lines[1]) == {"title": cut(name, 80)}
+    assert not set(lines[1].removeprefix('title: "').removesuffix('"')) & set('"<>&%{}#')
 
 
 def test_json_holds_the_picture(events: list[Event]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flowengine.context import NodeResult
-from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunResumed, RunStarted
+from flowengine.engine.events import Event, NodeFinished, NodeSkipped, NodeStarted, RunResumed, RunStarted
 from flowengine.records import Answered
 from tests.support.sample_run import START, research_run
 from visualize.picture import Picture, PictureNode, closed, picture_of_run
@@ -33,6 +33,18 @@ def test_the_critical_path_goes_through_each_round_and_the_item_that_ended_last(
         "investigate[2].search",
         "investigate[2].summarise",
     }
+
+
+def test_a_node_that_was_skipped_is_on_no_critical_path():
+    graph = {"nodes": [["answer", "agent"], ["callback", "agent"]], "edges": [["answer", "callback", []]]}
+    events: list[Event] = [
+        RunStarted("r1", "f", 1.0, {}, {}, {}, graph=graph),
+        NodeStarted("answer", 1.0),
+        NodeFinished("answer", 3.0, NodeResult("x")),
+        NodeStarted("callback", 3.0),
+        NodeSkipped("callback", 3.1, "condition_false"),
+    ]
+    assert critical_path(folded(events)) == {"answer"}
 
 
 def test_an_edge_in_a_body_is_taken_once_it_was_taken_in_one_round():

@@ -2,7 +2,6 @@
 // states.py, which a test holds them to; what a line is, visualize/viewer/feed.py says.
 
 const SETTLED = new Set(["succeeded", "failed", "skipped", "cancelled"]);
-const RAN = new Set(["running", "waiting", "succeeded", "failed", "cancelled"]);
 const OPEN = new Set(["pending", "running", "waiting"]);
 const BETWEEN = { map: /^\[(\d{1,9})\]\./, loop: /^\.round\[(\d{1,9})\]\./, subflow: /^\./ };
 const TELLING = ["running", "waiting", "failed", "succeeded", "cancelled", "skipped", "pending"];
@@ -71,6 +70,7 @@ class Run {
       id: path, spot, kind: site ? site.kind : "", status: "pending", started: null, ended: null, usage: usage(),
       calls: [], retries: 0, cause: null, error: null, route: null, output: null, state: null,
       total: site && site.body ? site.body.most : null, units: new Set(), inside: {}, asked: false, answered: false,
+      hasWaited: false,
     };
     this.rows.set(path, row);
     if (!this.times.has(spot.site)) this.times.set(spot.site, []);
@@ -85,8 +85,10 @@ class Run {
 
   apply(line) {
     const act = APPLY[line.kind];
-    if (act) act(this, line.node === undefined || line.kind === "end" ? null : this.row(line.node), line);
-    this.last = line.at;
+    const at = Math.max(line.at, this.begun ?? line.at); // A fork may begin with the times of another run.
+    const row = line.node === undefined || line.kind === "end" ? null : this.row(line.node);
+    if (act) act(this, row, line.at === at ? line : { ...line, at });
+    this.last = at;
     this.count += 1;
   }
 
@@ -94,6 +96,7 @@ class Run {
   become(row, status) {
     const before = row.status;
     row.status = status;
+    row.hasWaited ||= status === "waiting";
     if (row.spot.container === null || before === status) return;
     const container = this.row(row.spot.container);
     container.inside[before] -= 1;
@@ -129,9 +132,10 @@ function addCall(found, line) {
 const APPLY = {
   begin: (run, _, line) => { run.begun = line.at; },
   resume: (run, _, line) => {
+    const stopped = run.ended ?? run.last;
     run.status = "running";
     run.error = run.ended = null;
-    if (run.last !== null && line.at > run.last) run.breaks.push([run.last, line.at]);
+    if (stopped !== null && line.at > stopped) run.breaks.push([stopped, line.at]);
     for (const row of run.rows.values()) {
       if (row.status === "running" || row.status === "cancelled") run.become(row, "pending");
     }
@@ -142,8 +146,9 @@ const APPLY = {
     run.ended = line.at;
   },
   start: (run, row, line) => {
-    if (SETTLED.has(row.status)) row.asked = row.answered = false;
-    Object.assign(row, { started: line.at, ended: null, cause: null, error: null, route: null, output: null });
+    if (SETTLED.has(row.status)) row.asked = row.answered = row.hasWaited = false;
+    const started = row.hasWaited ? row.started : line.at;
+    Object.assign(row, { started, ended: null, cause: null, error: null, route: null, output: null });
     row.state = null;
     run.become(row, (row.asked && !row.answered) || onlyWaits(row) ? "waiting" : "running");
   },
@@ -151,7 +156,10 @@ const APPLY = {
     Object.assign(row, { route: line.route ?? null, output: line.output ?? null, state: line.state ?? null });
     run.settle(row, line.at, "succeeded");
   },
-  fail: (run, row, line) => { row.error = line.error; run.settle(row, line.at, "failed"); },
+  fail: (run, row, line) => {
+    Object.assign(row, { error: line.error, cause: line.skipped ? "error" : null });
+    run.settle(row, line.at, line.skipped ? "skipped" : "failed");
+  },
   skip: (run, row, line) => { row.cause = line.cause; run.settle(row, line.at, "skipped"); },
   cancel: (run, row, line) => run.settle(row, line.at, "cancelled"),
   call: (run, row, line) => {
@@ -187,7 +195,7 @@ function edgeState(before, after, labels) {
   if (OPEN.has(before.status) || after.status === "pending") return "undecided";
   const opened = before.status === "succeeded" && (!labels.length || labels.includes(before.route));
   const handled = before.status === "failed" && labels.includes("on_error");
-  return (opened || handled) && RAN.has(after.status) ? "taken" : "not_taken";
+  return (opened || handled) && hasRun(after) ? "taken" : "not_taken";
 }
 
 // Of an edge between two sites: its state over all the times that it was met, and whether it is critical.
@@ -209,11 +217,16 @@ function latest(names, key) {
   return names.reduce((best, each) => (best === null || key(each) > key(best) ? each : best), null);
 }
 
+// Whether its body began, so that its time means something: one that was skipped because it failed has run.
+function hasRun(row) {
+  return row.status !== "pending" && (row.status !== "skipped" || row.cause === "error");
+}
+
 function chain(level, rows) {
   const ended = new Map();
   for (const name of level.sites.keys()) {
     const row = rows.get(name);
-    if (row && row.ended !== null && row.started !== null) ended.set(name, row.ended);
+    if (row && row.ended !== null && row.started !== null && hasRun(row)) ended.set(name, row.ended);
   }
   if (!ended.size) return [];
   const parents = new Map();
@@ -260,7 +273,8 @@ function unitsOf(container) {
 function deciding(container, units) {
   const own = unitsOf(container);
   if (container.kind !== "map" || !own.length) return own;
-  const end = (unit) => Math.max(0, ...[...(units.get(unit) || new Map()).values()].map((row) => row.ended || 0));
+  const until = (row) => (hasRun(row) ? row.ended || 0 : 0);
+  const end = (unit) => Math.max(0, ...[...(units.get(unit) || new Map()).values()].map(until));
   return [latest(own, end)];
 }
 

@@ -78,7 +78,8 @@ function standingOf(rows, status, now, retries) {
     said.push(`${GLYPHS[status]} ${status}${cause}`);
   }
   const spent = rows.map((row) => lasted(row, now)).filter((each) => each !== null);
-  if (spent.length && status !== "skipped") said.push(secondsText(spent.reduce((sum, each) => sum + each, 0)));
+  const hasTime = status !== "skipped" || (rows.length && rows.at(-1).cause === "error");
+  if (spent.length && hasTime) said.push(secondsText(spent.reduce((sum, each) => sum + each, 0)));
   if (retries) said.push(`${retries + 1} attempts`);
   return said.join(" · ");
 }

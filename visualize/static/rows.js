@@ -162,7 +162,7 @@ function timelineRows(run, now) {
     name.append(part(`glyph s-${row.status}`, GLYPHS[row.status]), part("path", ` ${cutTo(label, 60)}`));
     const bars = part("bars", "");
     const seconds = lasted(row, now ?? run.last);
-    if (seconds !== null && row.status !== "skipped") {
+    if (seconds !== null && hasRun(row)) {
       const words = `${row.status}, ${secondsText(seconds)}`;
       const to = row.ended ?? now ?? run.last;
       bars.append(bar(clock, row.started, to, `s-${row.status}`, words));

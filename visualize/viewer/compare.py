@@ -100,7 +100,7 @@ def _cells(a: NodeRow | None, b: NodeRow | None) -> list[tuple[Child, bool]]:
     """What both say of a node, side by side, and whether they differ. Times always do, so they are not marked."""
     statuses, routes = [_status(each) for each in (a, b)], [_route(each) for each in (a, b)]
     costs = [spent(each.usage) if each is not None and each.usage.calls else "" for each in (a, b)]
-    times = [took(each.seconds()) if each is not None and each.status != "skipped" else "" for each in (a, b)]
+    times = [took(each.seconds()) if each is not None and each.has_run else "" for each in (a, b)]
     return [
         *[(badge(each) if each else "", statuses[0] != statuses[1]) for each in statuses],
         *[(each, False) for each in times],

@@ -125,7 +125,7 @@ def _more(event: Event | TokenStreamed) -> Line:
         output = None if result.output is None else preview(result.output)
         return {"output": output, "route": result.route, "state": state}
     if isinstance(event, NodeFailed):
-        return {"error": _error(event.error)}
+        return {"error": _error(event.error), "skipped": event.skipped or None}
     if isinstance(event, NodeSkipped):
         return {"cause": event.cause}
     if isinstance(event, RunStarted):

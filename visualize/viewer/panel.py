@@ -48,15 +48,17 @@ def _of_row(run: Reading, row: NodeRow, acting: Acting | None) -> Iterator[Marku
     if row.waits and row.status == "waiting" and row.asked is not None and acting is not None:
         yield approval_form(run.run_id, row.id, row.asked, acting)
     finished = [(seq, event) for seq, event in part if isinstance(event, NodeFinished)]
-    for seq, event in part:
-        if isinstance(event, NodeFailed):
-            yield _error(event.error, seq)
+    failed = [(seq, event.error) for seq, event in part if isinstance(event, NodeFailed)]
+    if row.error is not None:
+        yield from [_error(error, seq) for seq, error in failed[-1:]]
     for seq, event in finished[-1:]:
         result = event.result
         yield _routing(result.routing, seq) if result.routing is not None else None
-        yield _evaluation(result.evaluation, seq) if result.evaluation is not None else None
+        yield _evaluation(result.evaluation, seq) if isinstance(result.evaluation, EvaluationResult) else None
         yield _output(result.output, seq)
         yield _state(run.states.changes(row.id), run.states.seen(row.id), seq)
+    for seq, error in failed[: -1 if row.error is not None else None]:
+        yield _earlier_error(error, seq)
     yield from _inside(run, row)
     records: list[tuple[int, Any]] = [(seq, event.record) for seq, event in part if isinstance(event, NodeRecorded)]
     yield rounds_section([(seq, each) for seq, each in records if isinstance(each, Round)])
@@ -70,7 +72,8 @@ def _head(row: NodeRow) -> Markup:
         ("Because", row.cause.replace("_", " ") if row.cause else None),
         ("Route", f"→ {row.result.route}" if row.result is not None and row.result.route is not None else None),
         ("Started", clock(row.started)),
-        ("Took", took(row.seconds()) if row.status != "skipped" else None),
+        ("Took", took(row.seconds()) if row.has_run else None),
+        ("Of which waiting", took(row.waited()) if row.asked is not None else None),
         ("Attempts", str(row.retries + 1) if row.retries else None),
         *usage_facts(row.usage),
     ]
@@ -98,6 +101,17 @@ def _error(error: ErrorInfo, seq: int) -> Markup:
         fold("Traceback", value(error.detail)) if error.detail else None,
         seq=seq,
         class_="bad",
+    )
+
+
+def _earlier_error(error: ErrorInfo, seq: int) -> Markup:
+    """A failure that is past: the run was resumed after it, and the node ran again."""
+    return fold(
+        f"Failed before the run was resumed: {error.type}",
+        note("The run was resumed, and the node ran again."),
+        value(error.message),
+        value(error.detail) if error.detail else None,
+        seq=seq,
     )
 
 
@@ -181,7 +195,7 @@ def _times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
         [
             link(row.id, row.id[prefix:].lstrip(".")),
             badge(row.status),
-            took(row.seconds()) if row.status != "skipped" else "",
+            took(row.seconds()) if row.has_run else "",
             spent(row.usage) if row.usage.calls else "",
             _gist(row),
         ]
@@ -215,5 +229,6 @@ def _gist(row: NodeRow) -> Child:
         return row.cause.replace("_", " ")
     if row.result is None:
         return None
-    score = None if row.result.evaluation is None else meter(row.result.evaluation.score)
+    evaluation = row.result.evaluation
+    score = meter(evaluation.score) if isinstance(evaluation, EvaluationResult) else None
     return [score, " " if score else None, preview(row.result.output) if row.result.output is not None else None]

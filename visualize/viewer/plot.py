@@ -31,9 +31,9 @@ class RunPoint(NamedTuple):
 
 
 def point_of(progress: Progress) -> RunPoint:
-    """A run's point, from its fold."""
+    """A run's point, from its fold; the time in which it was not going on is none of its work."""
     run_id = "" if progress.started is None else progress.started.run_id
-    return RunPoint(run_id, progress.status, progress.seconds(progress.last_at), progress.usage.cost_usd)
+    return RunPoint(run_id, progress.status, progress.working_seconds(progress.last_at), progress.usage.cost_usd)
 
 
 def plot_svg(points: Sequence[RunPoint]) -> Markup:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowengine.journal.labels import labels_of
 from visualize.plain import jsonable
 from visualize.states import declared
 from visualize.viewer.feed import feed
@@ -60,6 +61,12 @@ def head_of(run: Reading) -> dict[str, Any]:
     }
 
 
+def _labels(run: Reading) -> str | None:
+    started = run.progress.started
+    pairs = () if started is None else labels_of(started).items()
+    return ", ".join(f"{name}={value}" for name, value in pairs) or None
+
+
 def _data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
     """The head, with the places where there is more, and the events so far."""
     lines = [feed(event, seq) for seq, event in enumerate(run.events)]
@@ -73,8 +80,10 @@ def _head(run: Reading, *, links: bool, acting: Acting | None = None) -> Markup:
         ("Run", element("code", run.run_id)),
         ("Started", clock(None if started is None else started.at)),
         ("Took", element("span", took(progress.seconds(progress.last_at)), id="took")),
+        ("At work", took(progress.working_seconds(progress.last_at)) if progress.idle else None),
         *[(name, element("span", child, id=f"run-{name.split()[-1].lower()}")) for name, child in _usage(run)],
         ("File", started.path if started is not None else None),
+        ("Labels", _labels(run)),
     ]
     name: Child = element("a", progress.flow, href=flow_url(progress.flow)) if links else progress.flow
     error = None if finished is None or finished.error is None else note(finished.error.message, kind="bad")

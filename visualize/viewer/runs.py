@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from flowengine.context import EMPTY, RunStatus
+from flowengine.context import EMPTY
 from flowengine.engine.ports import RunInfo
+from flowengine.journal.run_query import STATUS_WORDS, RunQuery
 from visualize.viewer.html import Child, Markup, element
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, clock, note, table, took
@@ -16,7 +17,6 @@ from visualize.viewer.urls import compare_form_url, run_url, runs_url
 
 __all__ = ["Filters", "filters_of", "matching", "run_before", "runs_page"]
 
-_STATUSES: Final[tuple[str, ...]] = (*get_args(RunStatus), "queued", "interrupted")
 _ON_A_PAGE: Final = 100
 
 
@@ -26,18 +26,22 @@ class Filters(NamedTuple):
     flow: str = ""
     status: str = ""
     text: str = ""
-    """Somewhere in the run's id, its flow's name or its file."""
+    """Somewhere in the run's id, its flow's name, its file or its labels."""
     since: date | None = None
     until: date | None = None
     """Days on which runs started, both included; in local time."""
     page: int = 1
+    labels: Mapping[str, str] = EMPTY
+    """The runs have all of these."""
 
 
-def filters_of(query: Mapping[str, str]) -> Filters:
+def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY) -> Filters:
     """What an address asks for; a day or a page that is none asks for nothing.
 
+    `labels`: those that it names, of which it may have several.
+
     >>> filters_of({"status": "failed", "since": "2026-03-01", "page": "x"})
-    Filters(flow='', status='failed', text='', since=datetime.date(2026, 3, 1), until=None, page=1)
+    Filters(flow='', status='failed', text='', since=datetime.date(2026, 3, 1), until=None, page=1, labels={})
     """
     number = query.get("page", "")
     return Filters(
@@ -47,6 +51,7 @@ def filters_of(query: Mapping[str, str]) -> Filters:
         _day(query.get("since", "")),
         _day(query.get("until", "")),
         max(1, int(number)) if number.isdecimal() and len(number) < 9 else 1,
+        labels,
     )
 
 
@@ -62,18 +67,15 @@ def matching(infos: Sequence[RunInfo], filters: Filters, standing: Mapping[str, 
 
     `standing`: run → its status in a word, where there is a better one than that on record.
     """
-    begin = None if filters.since is None else _midnight(filters.since)
-    end = None if filters.until is None else _midnight(filters.until + timedelta(days=1))
+    query = RunQuery(
+        filters.flow,
+        filters.status,
+        filters.labels,
+        None if filters.since is None else _midnight(filters.since),
+        None if filters.until is None else _midnight(filters.until + timedelta(days=1)),
+    )
     words = filters.text.lower().split()
-    return [
-        info
-        for info in infos
-        if (not filters.flow or info.flow == filters.flow)
-        and (not filters.status or standing.get(info.run_id, info.status) == filters.status)
-        and (begin is None or info.started >= begin)
-        and (end is None or info.started < end)
-        and _holds(info, words)
-    ]
+    return [info for info in query.select(infos, standing) if _holds(info, words)]
 
 
 def _midnight(day: date) -> float:
@@ -81,7 +83,10 @@ def _midnight(day: date) -> float:
 
 
 def _holds(info: RunInfo, words: Sequence[str]) -> bool:
-    text = f"{info.run_id} {info.flow} {info.path or ''}".lower() if words else ""
+    if not words:
+        return True
+    labels = " ".join(_label_pairs(info.labels))
+    text = f"{info.run_id} {info.flow} {info.path or ''} {labels}".lower()
     return all(word in text for word in words)
 
 
@@ -122,10 +127,11 @@ def _form(infos: Sequence[RunInfo], filters: Filters) -> Markup:
     return element(
         "form",
         _labelled("Flow", _select("flow", flows, filters.flow)),
-        _labelled("Status", _select("status", _STATUSES, filters.status)),
+        _labelled("Status", _select("status", STATUS_WORDS, filters.status)),
         _labelled("From", element("input", name="since", value=_iso(filters.since), **day)),
         _labelled("To", element("input", name="until", value=_iso(filters.until), **day)),
         _labelled("Text  ( / )", element("input", type="search", name="q", value=filters.text)),
+        [element("input", type="hidden", name="label", value=each) for each in _label_pairs(filters.labels)],
         element("button", "Filter"),
         method="get",
         action=runs_url(),
@@ -152,7 +158,7 @@ def _list(infos: Sequence[RunInfo], standing: Mapping[str, str]) -> Markup:
     rows = [
         [
             element("a", info.run_id, href=run_url(info.run_id)),
-            info.flow,
+            [info.flow, _label_list(info.labels)],
             badge(standing.get(info.run_id, info.status)),
             clock(info.started),
             took(None if info.finished is None else info.finished - info.started),
@@ -167,6 +173,18 @@ def _list(infos: Sequence[RunInfo], standing: Mapping[str, str]) -> Markup:
     return element(
         "form", table(titles, rows, numbers=(4, 5), class_="runs"), button, method="get", action=compare_form_url()
     )
+
+
+def _label_list(labels: Mapping[str, str]) -> Sequence[Markup]:
+    """Each label as a link to the runs that have it too."""
+    return [
+        element("a", each, href=f"{runs_url()}?{urlencode({'label': each})}", class_="label")
+        for each in _label_pairs(labels)
+    ]
+
+
+def _label_pairs(labels: Mapping[str, str]) -> Sequence[str]:
+    return [f"{name}={value}" for name, value in labels.items()]
 
 
 def _pages(filters: Filters, number: int, pages: int) -> Markup | None:
@@ -190,4 +208,6 @@ def _address(filters: Filters, number: int) -> str:
         "q": filters.text,
         "page": str(number),
     }
-    return f"{runs_url()}?{urlencode({name: text for name, text in said.items() if text}, errors='replace')}"
+    given = [(name, text) for name, text in said.items() if text]
+    given += [("label", each) for each in _label_pairs(filters.labels)]
+    return f"{runs_url()}?{urlencode(given, errors='replace')}"

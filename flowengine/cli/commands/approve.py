@@ -5,15 +5,16 @@ from __future__ import annotations
 import getpass
 import json
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import click
 
 from flowengine.cli.commands.resume import command as resume
-from flowengine.cli.options import running_options
+from flowengine.cli.options import running_options, settings_given
 from flowengine.cli.record import beginning, read
 from flowengine.cli.store import again, chosen_store, journals
 from flowengine.cli.terminal import complain
@@ -23,6 +24,9 @@ from flowengine.journal.approvals import answer
 from flowengine.runners.submitted import queue_of
 
 __all__ = ["command"]
+
+_CHOSEN: Final = ("model", "concurrency", "timeout", "max_cost", "max_calls", "max_tokens")
+"""Options that a worker keeps to as well."""
 
 
 @click.command("approve")
@@ -52,7 +56,8 @@ def command(
 ) -> int:
     """Answer the question that RUN waits with at NODE (left out where there is but one), and go on with the run.
 
-    A run that was submitted is put back into its queue, and goes on in a worker. `flowengine runs show RUN` tells
+    A run that was submitted is put back into its queue, and goes on in a worker. The answer to a run that is at work
+    is kept for the process that has it, which goes on with it. `flowengine runs show RUN` tells
     what is asked.
     """
     if here and no_resume:
@@ -61,22 +66,27 @@ def command(
     with journals(chosen_store(store)) as kept:
         run_id = kept.find(reference)
         give = partial(answer, kept, run_id, node, choice, comment=comment, by=_name(by), form=filled)
-        path = anyio.run(give)
+        given = anyio.run(give)
         if not quiet:
-            complain(f"run {run_id}: '{choice}' is the answer of node '{path}'")
+            complain(f"run {run_id}: '{choice}' is the answer of node '{given.node}'")
+        if given.writer is not None:
+            if not quiet:
+                complain(f"  kept; the {given.writer} that writes the run takes it in")
+            return 0
         queue = None if here or no_resume else queue_of(kept, beginning(read(kept, run_id)))
         if queue is not None:
-            return _put_back(kept, run_id, queue, quiet)
+            chosen = {name: value for name, value in options.items() if name in _CHOSEN}
+            return _put_back(kept, run_id, queue, settings_given(**chosen), quiet=quiet)
     if no_resume:
         complain(f"  to go on: {again('resume', run_id, store)}")
         return 0
     return context.invoke(resume, reference=run_id, store=store, quiet=quiet, **options)
 
 
-def _put_back(kept: JournalStore, run_id: str, queue: str, quiet: bool) -> int:
+def _put_back(kept: JournalStore, run_id: str, queue: str, settings: Mapping[str, Any], *, quiet: bool) -> int:
     from flowengine.runners.queue import queue_store, requeue  # Needs its extra.
 
-    anyio.run(requeue, queue_store(kept), run_id)
+    anyio.run(partial(requeue, queue_store(kept), run_id, settings=settings))
     if not quiet:
         complain(f"  it goes on in a worker of queue '{queue}'")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flowengine.cli.difference import difference
+from flowengine.cli.reading import ReadingCommand
 from flowengine.cli.record import folded, read
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results
@@ -12,7 +13,7 @@ from flowengine.cli.terminal import Results
 __all__ = ["command"]
 
 
-@click.command("diff")
+@click.command("diff", cls=ReadingCommand)
 @click.argument("one", metavar="RUN")
 @click.argument("other", metavar="RUN")
 @store_option

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from flowengine.cli.reading import ReadingCommand
 from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results, complain
@@ -16,7 +17,7 @@ from visualize.viewer.run import export_page
 __all__ = ["command"]
 
 
-@click.command("export")
+@click.command("export", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--unmasked", is_flag=True, help="With mail addresses, phone numbers, keys and the like as they are.")

@@ -13,7 +13,8 @@ from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results
 from flowengine.errors import RunNotFoundError
 from flowengine.flow import Flow
-from visualize.picture import Picture, picture_of_run, picture_of_skeleton
+from flowengine.journal.damage import reading_record
+from visualize.picture import picture_of_run, picture_of_skeleton
 from visualize.render import render
 
 __all__ = ["command"]
@@ -37,7 +38,7 @@ def command(what: str, form: str | None, file: str | None, store: str | None) ->
     if file is None and chosen == "png" and results.on_terminal:
         raise click.UsageError("a PNG is no text for a terminal: write it to a file with -o FILE")
     with results.alone():
-        drawn = render(_picture(what, store), chosen)
+        drawn = _drawn(what, chosen, store)
     if file is None:
         results.bytes(drawn if chosen == "png" or drawn.endswith(b"\n") else drawn + b"\n")
     else:
@@ -45,14 +46,16 @@ def command(what: str, form: str | None, file: str | None, store: str | None) ->
     return 0
 
 
-def _picture(what: str, store: str | None) -> Picture:
+def _drawn(what: str, form: str, store: str | None) -> bytes:
     """Of the flow file where there is one of that name, else of the run."""
     if os.path.exists(what) or what.endswith((".yaml", ".yml")):
         flow = Flow.from_yaml(what)
-        return picture_of_skeleton(flow.name, flow.plan.skeleton)
+        return render(picture_of_skeleton(flow.name, flow.plan.skeleton), form)
     with journals(chosen_store(store)) as kept:
         try:
-            return picture_of_run(read(kept, kept.find(what)))
+            run_id = kept.find(what)
+            with reading_record(run_id):
+                return render(picture_of_run(read(kept, run_id)), form)
         except RunNotFoundError as error:
             raise RunNotFoundError(f"there is no file '{what}', and {error}") from error
 

@@ -26,8 +26,10 @@ _BESIDE: Final = {
 }
 """What an example needs beside its own file."""
 _PROJECT: Final = """\
-# What the flows of this folder may do. All keys: `flowengine explain FE504`, and the documentation.
-# allow_calls: modules that `call:` and `tools:` may import. allow_env: variables that templates may read.
+# What the flows of this folder may do. `flowengine explain FE502` lists all keys.
+# allow_calls: modules that `call:` and `tools:` may import. With this file only those in the list; without it, every
+# module in a flow's folder. So add each new one: allow_calls = ["my_tools"].
+# allow_env: variables that templates may read.
 allow_calls = {calls}
 allow_env = []
 """
@@ -56,7 +58,7 @@ def command(folder: str, name: str, listing: bool) -> int:
         known = did_you_mean(name, examples) or f"; there are: {', '.join(examples)}"
         raise InputError(f"there is no example '{name}'{known}")
     root = Path(folder)
-    written = [path for path, text in _files(name, examples[name]) if _write(root / path, text)]
+    written = [path for path, text in _files(name, examples[name], root) if _write(root / path, text)]
     for path in written:
         complain(f"wrote {root / path}")
     if not written:
@@ -72,8 +74,9 @@ def _examples() -> Path:
     return installed if installed.is_dir() else package.parent / "flows"
 
 
-def _files(name: str, example: Path) -> Iterator[tuple[Path, str]]:
-    """Where in the project, and what."""
+def _files(name: str, example: Path, root: Path) -> Iterator[tuple[Path, str]]:
+    """Where in the project at `root`, and what."""
+    there = _modules(root)
     folder = example.parent
     flow = example.read_text("utf-8").removeprefix(
         "# yaml-language-server: $schema=../.flowengine/flow-v1.schema.json\n"
@@ -86,10 +89,16 @@ def _files(name: str, example: Path) -> Iterator[tuple[Path, str]]:
     test = folder / "tests" / f"{name}.flowtest.yaml"
     if test.is_file():
         yield Path("tests", test.name), test.read_text("utf-8")
-    calls = [Path(each).stem for each in beside if each.endswith(".py")]
+    calls = sorted({*there, *(Path(each).stem for each in beside if each.endswith(".py"))})
     yield Path("flowengine.toml"), _PROJECT.format(calls=dumps(calls)) + _servers(folder, flow)
     yield Path(SCHEMA), dumps(json_schema(), indent=2) + "\n"
     yield Path(".gitignore"), _IGNORED
+
+
+def _modules(root: Path) -> set[str]:
+    """The modules of a folder: what its flows may call as long as it has no project file."""
+    packages = (each.parent for each in root.glob("*/__init__.py"))
+    return {each.stem for each in (*root.glob("*.py"), *packages) if each.stem.isidentifier()}
 
 
 def _servers(folder: Path, flow: str) -> str:

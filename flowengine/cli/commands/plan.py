@@ -12,10 +12,12 @@ from flowengine.cli.plain import dumps
 from flowengine.cli.plan_sheet import as_data, lines_of
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.units import dollars
+from flowengine.errors import FlowError
 from flowengine.llm.dotenv import read_environment
 from flowengine.llm.facts import Facts
 from flowengine.nodes.inputs import InputField, checked_inputs
 from flowengine.spec.bounds import FlowBound, bound_of
+from flowengine.spec.check_models import check_models, vendors_of
 from flowengine.spec.loader import load_flow
 from flowengine.spec.project import find_project
 from flowengine.spec.schema import FlowSpec
@@ -48,14 +50,18 @@ def command(
     project = find_project(flow)
     spec = load_flow(flow, project=project)
     given = _inputs(spec, pairs, file)
-    facts = Facts(read_environment(project.root, environment()), project.prices)
+    facts = Facts(read_environment(project.root, environment()), project.prices, project.default_provider)
+    unknown = check_models(spec, facts) if model is None else []
+    if unknown:
+        raise FlowError(unknown)
     bound = bound_of(spec, facts, inputs=given, model=model)
     missing = [name for name, each in spec.inputs.items() if each.required and name not in given]
+    vendors = {model: facts.of(model)} if model is not None else vendors_of(spec, facts)
     results = Results()
     if as_json:
-        results.line(dumps(as_data(spec, bound, missing), indent=2))
+        results.json(dumps(as_data(spec, bound, missing, vendors), indent=2))
     else:
-        for line in lines_of(spec, bound, missing):
+        for line in lines_of(spec, bound, missing, vendors):
             results.line(line)
     return 0 if max_cost is None else _judged(bound, max_cost)
 

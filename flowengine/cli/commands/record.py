@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from flowengine.cli.reading import ReadingCommand
 from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results, complain
@@ -13,7 +14,7 @@ from flowengine.cli.terminal import Results, complain
 __all__ = ["command"]
 
 
-@click.command("record")
+@click.command("record", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
 @click.option("-o", "--output", metavar="FILE", help="The cassette to write.  [default: stdout]")
 @store_option
@@ -29,7 +30,7 @@ def command(reference: str, output: str | None, store: str | None) -> int:
     with journals(chosen_store(store)) as kept:
         calls = recorded_calls(read(kept, kept.find(reference)))
     if output is None:
-        Results().line(cassette_text(calls).rstrip("\n"))
+        Results().document(cassette_text(calls).rstrip("\n"))
         return 0
     write_cassette(Path(output), calls)
     complain(f"{len(calls)} call{'s' * (len(calls) != 1)} in {output}")

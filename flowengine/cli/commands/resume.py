@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flowengine.cli.execute import Execution
-from flowengine.cli.options import limits_of, reporting_of, running_options
+from flowengine.cli.options import reporting_of, running_options, settings_given
 from flowengine.cli.outcome import outputs_text, run_object
 from flowengine.cli.own_flow import flow_of
 from flowengine.cli.record import beginning, read
@@ -21,6 +21,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.journal.database import Durability
 from flowengine.runners import local
 from flowengine.runners.run import Run
+from flowengine.runners.run_limits import settings_of
 from visualize.progress import Progress
 
 __all__ = ["command"]
@@ -36,6 +37,11 @@ __all__ = ["command"]
     "--assume-done", "done", metavar="NODE", multiple=True, help="Take the node's interrupted external call as done."
 )
 @click.option(
+    "--failed-items",
+    is_flag=True,
+    help="Run again the items that failed under `on_item_error: collect` or `skip`, and all that is behind them.",
+)
+@click.option(
     "--from", "start", metavar="NODE", help="Begin a new run at NODE that shares RUN's past; RUN stays as it is."
 )
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="With --from: shared state as NODE finds it.")
@@ -46,6 +52,7 @@ def command(
     allow_changed: bool,
     retry: tuple[str, ...],
     done: tuple[str, ...],
+    failed_items: bool,
     start: str | None,
     pairs: tuple[str, ...],
     file: str | None,
@@ -55,13 +62,16 @@ def command(
     events: bool,
     concurrency: int | None,
     timeout: float | None,
+    max_cost: float | None,
+    max_calls: int | None,
+    max_tokens: int | None,
     quiet: bool,
     durability: Durability,
 ) -> int:
     """Go on with RUN: an id, the start of one, or @last.
 
-    What had finished is not run again and not paid again. Model, concurrency and timeout are those of
-    the start, unless given anew.
+    What had finished is not run again and not paid again. Model and limits are those that the run last went
+    on with, unless given anew; what it has spent counts.
     """
     reporting = reporting_of(as_json, events, quiet)
     results = Results()
@@ -71,21 +81,27 @@ def command(
     if pairs and start is None:
         raise click.UsageError("--set goes with --from: it says what the node finds there")
     finished = past[-1]
-    if start is None and isinstance(finished, RunFinished) and finished.status == "succeeded":
+    if failed_items and start is not None:
+        raise click.UsageError("--failed-items and --from exclude each other")
+    if start is None and not failed_items and isinstance(finished, RunFinished) and finished.status == "succeeded":
         return _tell_succeeded(run_id, past, finished, reporting, results)
     started = beginning(past)
-    settings = started.settings
-    with results.alone():
-        plan = flow_of(started, file, model or settings.get("model")).plan
-    limits = limits_of(
-        plan.limits, concurrency or settings.get("concurrency"), settings.get("timeout") if timeout is None else timeout
+    given = settings_given(
+        model=model,
+        concurrency=concurrency,
+        timeout=timeout,
+        max_cost=max_cost,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
     )
+    with results.alone():
+        plan = flow_of(started, file, model or settings_of(past).get("model")).plan
 
     if start is not None:
         state, new_id = dict(map(_pair, pairs)), local.new_run_id()
 
         async def begin(kept: JournalStore) -> Run:
-            return await local.fork(plan, run_id, kept, start, state=state, new_id=new_id, limits=limits)
+            return await local.fork(plan, run_id, kept, start, state=state, new_id=new_id, settings=given)
 
         return Execution(new_id, store, reporting, results, durability).run(begin)
 
@@ -97,7 +113,8 @@ def command(
             allow_changed=allow_changed,
             retry_effects=retry,
             assume_done=done,
-            limits=limits,
+            settings=given,
+            repeat_failed_items=failed_items,
         )
 
     return Execution(run_id, store, reporting, results, durability, past).run(job)
@@ -123,7 +140,7 @@ def _tell_succeeded(
     if not reporting.quiet:
         complain(f"run {run_id} has succeeded already; these are its outputs")
     if reporting.json:
-        results.line(run_object(progress, finished.outputs))
+        results.json(run_object(progress, finished.outputs))
     elif finished.outputs and not reporting.events:
         results.line(outputs_text(finished.outputs))
     return 0

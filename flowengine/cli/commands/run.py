@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Mapping
 
 import click
 
+from flowengine.cli import options
 from flowengine.cli.environment import environment
 from flowengine.cli.execute import Execution
 from flowengine.cli.inputs import gather
-from flowengine.cli.options import RUN_ID, limits_of, reporting_of, running_options
+from flowengine.cli.options import label_option, reporting_of, running_options, settings_given
 from flowengine.cli.terminal import Results
 from flowengine.engine.ports import JournalStore
 from flowengine.flow import Flow
@@ -19,12 +20,6 @@ from flowengine.runners.local import new_run_id, start
 from flowengine.runners.run import Run
 
 __all__ = ["command"]
-
-
-def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not RUN_ID.fullmatch(value):
-        raise click.BadParameter(f"{value!r} must be 1 to 64 letters, digits, _ and -")
-    return value
 
 
 @click.command("run")
@@ -38,9 +33,10 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     help="An input; other types than text are JSON, @FILE is a file's text.",
 )
 @click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
-@click.option("--run-id", callback=_run_id, metavar="ID", help="Instead of an id drawn at random.")
+@click.option("--run-id", callback=options.run_id, metavar="ID", help="Instead of an id drawn at random.")
 @click.option("--reuse", metavar="RUN", help="Take the results of an earlier run that still hold: an id or @last.")
 @click.option("--session", metavar="NAME", help="Go on with what earlier runs of this name have left.")
+@label_option("A label, by which the run is found again (`runs list --label`).")
 @running_options
 def command(
     flow: str,
@@ -49,12 +45,16 @@ def command(
     run_id: str | None,
     reuse: str | None,
     session: str | None,
+    labels: Mapping[str, str],
     model: str | None,
     store: str | None,
     as_json: bool,
     events: bool,
     concurrency: int | None,
     timeout: float | None,
+    max_cost: float | None,
+    max_calls: int | None,
+    max_tokens: int | None,
     quiet: bool,
     durability: Durability,
 ) -> int:
@@ -69,10 +69,15 @@ def command(
         loaded = Flow.from_yaml(flow, model=model, environ=environment())
     plan = loaded.plan
     inputs = gather(plan.inputs, pairs, file)
-    limits = limits_of(plan.limits, concurrency, timeout)
     chosen = run_id or new_run_id()
-    settings: dict[str, Any] = {"model": model, "concurrency": concurrency, "timeout": timeout}
-    settings = {name: value for name, value in settings.items() if value is not None} | {"folder": os.getcwd()}
+    given = settings_given(
+        model=model,
+        concurrency=concurrency,
+        timeout=timeout,
+        max_cost=max_cost,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+    )
 
     async def job(journals: JournalStore) -> Run:
         earlier = None if reuse is None else journals.find(reuse)
@@ -83,8 +88,8 @@ def command(
             run_id=chosen,
             session=session,
             reuse=earlier,
-            limits=limits,
-            settings=settings,
+            settings={**given, "folder": os.getcwd()},
+            labels=labels,
         )
 
     return Execution(chosen, store, reporting, results, durability).run(job)

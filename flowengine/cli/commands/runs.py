@@ -5,14 +5,18 @@ from __future__ import annotations
 import click
 
 from flowengine.cli.commands.runs_files import export_run, import_run
+from flowengine.cli.commands.runs_many import cancel_runs, resume_runs
+from flowengine.cli.commands.runs_repair import repair
 from flowengine.cli.commands.runs_rm import remove
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.plain import dumps
+from flowengine.cli.selection import filter_options
 from flowengine.cli.store import chosen_store, journals, shown_store, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.units import clock, span
 from flowengine.engine.ports import RunInfo
+from flowengine.journal.run_query import RunQuery
 from flowengine.runners.queue_view import words_of
 
 __all__ = ["command"]
@@ -20,38 +24,45 @@ __all__ = ["command"]
 
 @click.group("runs")
 def command() -> None:
-    """List the runs of a store, show one, remove some, or move one as a file."""
+    """List the runs of a store, show one, resume, cancel or remove many, or move one as a file."""
 
 
 @command.command("list")
 @store_option
+@filter_options
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
-def list_runs(store: str | None, as_json: bool) -> int:
+def list_runs(store: str | None, query: RunQuery, as_json: bool) -> int:
     """The runs of the store, the newest first.
 
     `queued`: no worker has it yet; `interrupted`: nobody works on it any more, and `flowengine resume` goes on with it.
     """
     with journals(chosen_store(store)) as kept:
-        runs = kept.list()
-        words = words_of(kept, runs)
+        every = kept.list()
+        words = words_of(kept, every)
+    runs = query.select(every, words)
     results = Results()
     if as_json:
-        results.line(dumps([run._asdict() | {"standing": words[run.run_id]} for run in runs], indent=2))
+        results.json(dumps([run._asdict() | {"standing": words[run.run_id]} for run in runs], indent=2))
         return 0
     if not runs:
-        complain(f"there are no runs in {shown_store(store)}")
+        complain(f"there are no {'such ' * bool(every)}runs in {shown_store(store)}")
         return 0
-    for line in table([["RUN", "FLOW", "STATUS", "STARTED", "TOOK"], *(_row(run, words[run.run_id]) for run in runs)]):
+    head = ["RUN", "FLOW", "STATUS", "STARTED", "TOOK", *["LABELS"] * any(run.labels for run in runs)]
+    for line in table([head, *(_row(run, words[run.run_id])[: len(head)] for run in runs)]):
         results.line(line)
     return 0
 
 
 def _row(run: RunInfo, word: str) -> list[str]:
     took = "" if run.finished is None else span(run.finished - run.started)
-    return [run.run_id, run.flow, word, clock(run.started), took]
+    labels = " ".join(f"{name}={value}" for name, value in run.labels.items())
+    return [run.run_id, run.flow, word, clock(run.started), took, labels]
 
 
 command.add_command(show)
+command.add_command(resume_runs)
+command.add_command(cancel_runs)
 command.add_command(remove)
 command.add_command(export_run)
 command.add_command(import_run)
+command.add_command(repair)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path, PurePath
+from typing import Final
 
 import anyio
 import click
 
 from flowengine.cli.lines import put_lines
 from flowengine.cli.options import RUN_ID
+from flowengine.cli.reading import ReadingCommand
 from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, shown_store, store_option
 from flowengine.cli.terminal import complain
@@ -20,8 +22,11 @@ from flowengine.journal.parcel import pack_run, store_run, unpack_run
 
 __all__ = ["export_run", "import_run"]
 
+_ELSEWHERE: Final = frozenset({"folder", "queue", "priority"})
+"""Settings of a run that speak of the machines where it began."""
 
-@click.command("export")
+
+@click.command("export", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
 @click.option("-o", "--output", metavar="FILE", help="Where to; left out: stdout.")
 @click.option(
@@ -54,18 +59,19 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnavailableError(f"{file} cannot be read: {error}") from error
-    events = _at_home_here(unpack_run(text.splitlines(), file))
+    events = _at_home_here(unpack_run(text.split("\n"), file))
     with journals(chosen_store(store)) as kept:
         complain(f"run {anyio.run(store_run, kept, events, run_id)} is in {shown_store(store)}")
     return 0
 
 
 def _at_home_here(events: list[Event]) -> list[Event]:
-    """The run, which names no folder and no file of another machine, nor any of this one but below where we are."""
+    """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
+    which no worker takes up: it was not submitted here."""
     started = events[0]
     assert isinstance(started, RunStarted)  # `unpack_run` gives no other.
     path = None if started.path is None else PurePath(started.path)
     if path is not None and (path.is_absolute() or ".." in path.parts):
         path = PurePath(path.name)
-    settings = {name: value for name, value in started.settings.items() if name != "folder"}
+    settings = {name: value for name, value in started.settings.items() if name not in _ELSEWHERE}
     return [started._replace(path=None if path is None else str(path), settings=settings), *events[1:]]

@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
-from time import time
-
 import click
 
-from flowengine.cli.options import duration
+from flowengine.cli.selection import Selection, selection
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import complain
-from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreUnavailableError
+from flowengine.runners.queue_view import ENDED
 
 __all__ = ["remove"]
 
 
 @click.command("rm")
-@click.argument("references", metavar="[RUN]...", nargs=-1)
-@click.option("--older-than", callback=duration, metavar="TIME", help="All runs that began earlier: 30m, 12h, 30d.")
+@selection
+@click.option("--force", is_flag=True, help="Also a RUN that has not ended: queued, waiting, paused or interrupted.")
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @store_option
-def remove(references: tuple[str, ...], older_than: float | None, dry_run: bool, store: str | None) -> int:
-    """Forget RUNs with all their events: ids, starts of ids, or @last. Runs that go on are left alone."""
-    if not references and older_than is None:
-        raise click.UsageError("name a run, or give --older-than")
+def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -> int:
+    """Forget RUNs with all their events: ids, starts of ids, or @last; or all runs that the filters find.
+
+    Runs that have not ended are left: --force removes those that are named. What a process writes is left in any case.
+    """
+    if force and not selected.references:
+        raise click.UsageError("--force goes with a RUN: filters remove only what has ended")
     with journals(chosen_store(store)) as kept:
-        chosen = list(dict.fromkeys([*map(kept.find, references), *_older(kept, older_than)]))
+        chosen = selected.choose(kept)
         failed = 0
-        for run_id in chosen:
+        for run_id, word in chosen.runs.items():
+            is_named, has_ended = run_id in chosen.named, word in ENDED
             try:
+                if not has_ended and not (force and is_named):
+                    raise StoreUnavailableError(f"run '{run_id}' has not ended, it is {word}")
                 if not dry_run:
                     kept.remove(run_id)
             except StoreUnavailableError as error:
-                failed += 1
+                failed += is_named or has_ended
                 complain(f"left: {error}")
                 continue
             complain(f"{'would remove' if dry_run else 'removed'} {run_id}")
-    if not chosen:
+    if not chosen.runs:
         complain("there is nothing to remove")
     return 1 if failed else 0
-
-
-def _older(kept: JournalStore, seconds: float | None) -> list[str]:
-    """By their start; those that wait for a person are among them."""
-    if seconds is None:
-        return []
-    return [run.run_id for run in kept.list() if run.started < time() - seconds]

@@ -10,6 +10,7 @@ from flowengine.cli.interrupt import INTERRUPTED
 from flowengine.cli.node_sheet import node_sheet
 from flowengine.cli.outcome import code_of, node_object, run_object
 from flowengine.cli.plain import dumps, event_line
+from flowengine.cli.reading import ReadingCommand
 from flowengine.cli.record import folded, node_events, read, records_of
 from flowengine.cli.sheet import run_sheet
 from flowengine.cli.standing import lines_of
@@ -21,7 +22,7 @@ from flowengine.engine.events import Event
 __all__ = ["show"]
 
 
-@click.command("show")
+@click.command("show", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
 @click.option("--node", metavar="NODE", help="One node: its prompts, model calls, retries, output and errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; nothing is cut.")
@@ -48,16 +49,21 @@ def show(reference: str, node: str | None, as_json: bool, events: bool, watch: b
         run_id = kept.find(reference)
         everything = read(kept, run_id)
         standing = list(lines_of(kept, run_id))
+        is_left = run_id in kept.abandoned()
     chosen = everything if node is None else node_events(everything, node)
     results = Results()
     if events:
         for event in chosen:
-            results.line(event_line(event))
+            results.json(event_line(event))
     elif as_json:
-        results.line(_object(everything, chosen, node))
+        results.json(_object(everything, chosen, node))
     else:
         progress = folded(everything)
-        lines = run_sheet(progress) if node is None else node_sheet(progress.nodes[node], records_of(chosen))
+        lines = (
+            run_sheet(progress, "interrupted" if is_left else "")
+            if node is None
+            else node_sheet(progress.nodes[node], records_of(chosen))
+        )
         results.line("\n".join(lines))
         if node is None and standing:
             results.line("\n" + "\n".join(standing))

@@ -18,5 +18,5 @@ def command() -> int:
     Write it to a file, and name that file in the first line of a flow:
     # yaml-language-server: $schema=flow.schema.json
     """
-    Results().line(dumps(json_schema(), indent=2))
+    Results().json(dumps(json_schema(), indent=2))
     return 0

@@ -42,7 +42,7 @@ def list_skills(paths: Sequence[str], as_json: bool) -> int:
     store = SkillStore(paths)
     skills, results = store.skills(), Results()
     if as_json:
-        results.line(dumps([_plain(each) for each in skills], indent=2))
+        results.json(dumps([_plain(each) for each in skills], indent=2))
     elif skills:
         rows = [
             [each.name, str(each.body_tokens), "yes" if each.has_files else "", each.description] for each in skills
@@ -83,13 +83,14 @@ def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
     store = SkillStore(paths, strict)
     found, results = checked(store), Results()
     if as_json:
-        results.line(dumps(found, indent=2))
+        results.json(dumps(found, indent=2))
     else:
         for each in found:
             results.line(str(each))
     errors = sum(each.severity == "error" for each in found)
     complain(f"{len(store.skills())} skills: {errors} errors and {len(found) - errors} warnings")
-    complain(_of_scripts(verdict(), find_project(paths[0]).allow_unconfined_scripts))
+    project = find_project(paths[0])
+    complain(_of_scripts(verdict(project.root), project.allow_unconfined_scripts))
     return 2 if errors else 0
 
 
@@ -162,7 +163,7 @@ def _skill(store: SkillStore, name: str) -> Skill:
 def _tasks(file: Path, store: SkillStore) -> list[Task]:
     known = [each.name for each in store.skills()]
     tasks: list[Task] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), 1):
         if not line.strip():
             continue
         try:

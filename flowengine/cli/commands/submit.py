@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from flowengine.cli.options import duration
+from flowengine.cli import options
+from flowengine.cli.options import duration, label_option, settings_given, spending_options
 from flowengine.cli.store import chosen_store, journals, store_option
-from flowengine.cli.terminal import Results
+from flowengine.cli.terminal import Results, complain
 
 if TYPE_CHECKING:  # the libraries of the queue are imported where one is used
     from flowengine.journal.postgres import PostgresStore
@@ -38,6 +40,12 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> date
 @click.argument("flow", metavar="FLOW", required=False)
 @click.option("-i", "--input", "pairs", multiple=True, metavar="KEY=VALUE", help="An input, as for `flowengine run`.")
 @click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
+@click.option(
+    "--run-id",
+    callback=options.run_id,
+    metavar="ID",
+    help="Instead of an id drawn at random. Submitting the same again under it makes no second run.",
+)
 @click.option("--queue", metavar="NAME", help="Which workers take it.  [default: default]")
 @click.option("--priority", type=int, metavar="N", help="The greater, the sooner.  [default: 0, or as before]")
 @click.option("--at", callback=_time, metavar="TIME", help="Not before: 2030-01-31T08:00, or 30m from now.")
@@ -48,11 +56,14 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> date
 @click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Nodes of the run in flight at once.")
 @click.option("--timeout", callback=duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h.")
+@spending_options
+@label_option("A label, by which the run is found again (`runs list --label`).")
 @store_option
 def command(
     flow: str | None,
     pairs: tuple[str, ...],
     file: str | None,
+    run_id: str | None,
     queue: str | None,
     priority: int | None,
     at: datetime | None,
@@ -61,6 +72,10 @@ def command(
     model: str | None,
     concurrency: int | None,
     timeout: float | None,
+    max_cost: float | None,
+    max_calls: int | None,
+    max_tokens: int | None,
+    labels: Mapping[str, str],
     store: str | None,
 ) -> int:
     """Put a run of the flow in the file FLOW into a queue; its id is printed.
@@ -72,12 +87,19 @@ def command(
         raise click.UsageError("name a FLOW, or a run with --resume")
     if allow_changed and reference is None:
         raise click.UsageError("--allow-changed goes with --resume")
-    settings = {"model": model, "concurrency": concurrency, "timeout": timeout}
-    settings = {name: value for name, value in settings.items() if value is not None}
-    if reference is not None and (pairs or file or settings):
-        raise click.UsageError("inputs, model and limits of a run that goes on are those of its start")
+    if reference is not None and (pairs or file or run_id or labels):
+        raise click.UsageError("id, inputs and labels of a run that goes on are those of its start")
+    settings = settings_given(
+        model=model,
+        concurrency=concurrency,
+        timeout=timeout,
+        max_cost=max_cost,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+    )
     results = Results()
     with journals(chosen_store(store)) as kept:
+        from flowengine.runners.local import new_run_id
         from flowengine.runners.queue import queue_store, requeue  # Needs its extra.
 
         place = queue_store(kept)
@@ -85,11 +107,20 @@ def command(
             run_id = place.find(reference)
             with results.alone():
                 anyio.run(
-                    partial(requeue, place, run_id, queue=queue, priority=priority, at=at, allow_changed=allow_changed)
+                    partial(
+                        requeue,
+                        place,
+                        run_id,
+                        queue=queue,
+                        priority=priority,
+                        at=at,
+                        allow_changed=allow_changed,
+                        settings=settings,
+                    )
                 )
         else:
-            when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at}
-            run_id = _submitted(place, str(flow), pairs, file, settings, when, results)
+            when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at, "labels": labels}
+            run_id = _submitted(place, str(flow), pairs, file, run_id or new_run_id(), settings, when, results)
     results.line(run_id)
     return 0
 
@@ -99,17 +130,22 @@ def _submitted(
     flow: str,
     pairs: tuple[str, ...],
     file: str | None,
-    settings: dict[str, Any],
+    run_id: str,
+    settings: Mapping[str, Any],
     when: dict[str, Any],
     results: Results,
 ) -> str:
     from flowengine.cli.environment import environment
     from flowengine.cli.inputs import gather
     from flowengine.flow import Flow
-    from flowengine.runners.queue import submit
+    from flowengine.runners.queue import submit_many
 
     with results.alone():  # Code that the flow names may print.
         plan = Flow.from_yaml(flow, model=settings.get("model"), environ=environment()).plan
     inputs = gather(plan.inputs, pairs, file)
     with results.alone():
-        return anyio.run(partial(submit, store, plan, inputs, settings=settings | {"folder": os.getcwd()}, **when))
+        settings = {**settings, "folder": os.getcwd()}
+        new = anyio.run(partial(submit_many, store, plan, {run_id: inputs}, settings=settings, **when))
+    if run_id not in new:
+        complain(f"run {run_id} is there already")
+    return run_id

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from flowengine.cli.lines import put_lines
+from flowengine.cli.reading import ReadingCommand
 from flowengine.cli.record import read
 from flowengine.cli.store import chosen_store, journals, store_option
 from flowengine.cli.terminal import complain
 from flowengine.telemetry.jsonl import lines_of
-from flowengine.telemetry.spans import spans_of
+from flowengine.telemetry.spans import Span, spans_of
 
 __all__ = ["command"]
 
 
-@click.command("telemetry")
+@click.command("telemetry", cls=ReadingCommand)
 @click.argument("references", metavar="RUN...", nargs=-1, required=True)
 @click.option("--otlp", metavar="URL", help="Send to a collector, such as http://localhost:4318.")
 @click.option("-o", "--output", metavar="FILE", help="Write lines of JSON there; left out: to stdout.")
@@ -25,15 +28,21 @@ def command(references: tuple[str, ...], otlp: str | None, output: str | None, c
     with journals(chosen_store(store)) as kept:
         traces = [spans_of(read(kept, kept.find(each)), content=content) for each in references]
     if otlp is not None:
-        from flowengine.telemetry.otel import emit  # Only where it is asked for.
-        from flowengine.telemetry.otel import otlp as providers
-
-        with providers(otlp) as (tracers, meters):
-            for spans in traces:
-                emit(spans, tracers, meters)
-        complain(f"sent {sum(map(len, traces))} spans to {otlp}")
-        return 0
+        return _send(traces, otlp)
     lines = [line for spans in traces for line in lines_of(spans)]
     if put_lines(lines, output):
         complain(f"wrote {output}: {len(lines)} spans")
+    return 0
+
+
+def _send(traces: Sequence[Sequence[Span]], url: str) -> int:
+    from flowengine.telemetry.otel import send  # Only where it is asked for.
+
+    delivery = send(traces, url)
+    if delivery.problem:
+        complain(f"error: {delivery.arrived} of {delivery.spans} spans arrived at {url}: {delivery.problem}")
+        return 1
+    complain(f"sent {delivery.spans} spans to {url}")
+    if delivery.metrics_problem:
+        complain(f"its metrics were not taken: {delivery.metrics_problem}")
     return 0

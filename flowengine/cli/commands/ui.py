@@ -14,6 +14,7 @@ import click
 from flowengine.cli.environment import environment
 from flowengine.cli.store import DURABILITIES, chosen_store, journals, shown_store, store_option
 from flowengine.cli.terminal import Results, complain
+from flowengine.extras import install_hint
 from flowengine.journal.database import Durability
 from flowengine.server.safety import LOOPBACK, is_loopback, new_token
 from flowengine.spec.project import project_of
@@ -29,6 +30,8 @@ __all__ = ["command"]
 @click.option("--token", envvar="FLOWENGINE_UI_TOKEN", metavar="TEXT", help="What opens it.  [default: "
               "$FLOWENGINE_UI_TOKEN or one drawn at random]")  # fmt: skip
 @click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A name by which it may be asked for.")
+@click.option("--request-timeout", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True,
+              metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @store_option
 @click.option(
@@ -41,6 +44,7 @@ def command(
     host: str,
     token: str | None,
     names: tuple[str, ...],
+    request_timeout: float,
     no_open: bool,
     store: str | None,
     durability: Durability,
@@ -58,11 +62,12 @@ def command(
     secret = token or new_token()
     try:
         from flowengine.server.app import make_app
+        from flowengine.server.patience import Limits
         from flowengine.server.serving import address_of, listen, serve
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
             raise
-        raise click.UsageError(f"`flowengine ui` needs {error.name}: pip install 'flowengine[ui]'") from None
+        raise click.UsageError(f"`flowengine ui` needs {error.name}: {install_hint('ui')}") from None
     listening = listen(host, port)
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
     results = Results()
@@ -76,7 +81,8 @@ def command(
             environ=environment(),
             by=_name(),
         )
-        serve(app, listening, lambda: _tell(results, address, shown_store(store), is_here, no_open))
+        limits = Limits(seconds=request_timeout)
+        serve(app, listening, lambda: _tell(results, address, shown_store(store), is_here, no_open), limits)
     complain("stopped")
     return 0
 

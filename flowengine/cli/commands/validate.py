@@ -8,11 +8,15 @@ from typing import Final, Literal
 
 import click
 
+from flowengine.cli.environment import environment
 from flowengine.cli.excerpt import excerpt
 from flowengine.cli.plain import dumps
 from flowengine.cli.terminal import Results, complain
-from flowengine.errors import Diagnostic
-from flowengine.spec.loader import check_file
+from flowengine.errors import Diagnostic, FlowError
+from flowengine.llm.dotenv import read_environment
+from flowengine.llm.facts import Facts
+from flowengine.spec.check_models import vendors_of
+from flowengine.spec.loader import check_file, load_flow
 from flowengine.spec.project import find_project
 
 __all__ = ["command", "flow_files"]
@@ -29,21 +33,42 @@ _SUFFIXES: Final = (".yaml", ".yml")
     help="text: one line a problem; json: an array; github: annotations.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
-def command(paths: tuple[str, ...], form: Format, strict: bool) -> int:
+@click.option("-v", "--verbose", is_flag=True, help="Also say which vendor each model goes to, and why.")
+def command(paths: tuple[str, ...], form: Format, strict: bool, verbose: bool) -> int:
     """Check flow files; a folder stands for the .yaml and .yml files in it.
 
-    Exit code 2 where a flow has errors.
+    A model's name is looked up with the environment and the project that are here. Exit code 2 where a flow has errors.
     """
     files = [file for path in paths for file in flow_files(path)]
-    every = (problem for file in files for problem in check_file(file, project=find_project(file)))
+    looked_up = {file: _facts(file) for file in files}
+    every = (each for file in files for each in check_file(file, project=find_project(file), models=looked_up[file]))
     found = list(dict.fromkeys(every))  # A file that several flows run is told of once.
     results = Results()
     for line in _FORMATS[form](found, results.on_terminal):
         results.line(line)
+    if verbose and form == "text":
+        for file, facts in looked_up.items():
+            for line in _models(file, facts):
+                results.line(line)
     errors = sum(each.severity == "error" for each in found)
     if form == "text":
         complain(_summary(len(files), errors, len(found) - errors))
     return 2 if errors or (strict and found) else 0
+
+
+def _facts(file: str) -> Facts:
+    """What is known of models where the file's project is."""
+    project = find_project(file)
+    return Facts(read_environment(project.root, environment()), project.prices, project.default_provider)
+
+
+def _models(file: str, facts: Facts) -> Iterator[str]:
+    try:
+        spec = load_flow(file, project=find_project(file))
+    except FlowError:
+        return  # Its problems are told.
+    for model, known in vendors_of(spec, facts).items():
+        yield f"{file}: model '{model}' goes to {known.provider}, since {known.because}"
 
 
 def flow_files(path: str) -> list[str]:

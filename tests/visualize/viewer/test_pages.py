@@ -74,6 +74,16 @@ def test_runs_are_filtered_by_flow_status_day_and_text(query: dict[str, str], fo
     assert [info.run_id for info in matching(INFOS, filters_of(query))] == found
 
 
+def test_labels_are_shown_lead_to_their_runs_and_stay_while_pages_are_turned():
+    labelled = [INFOS[2]._replace(run_id=f"r{number}", labels={"team": "<b>"}) for number in range(120)]
+    filters = filters_of({"page": "1"}, {"team": "<b>"})
+    assert matching([*INFOS, *labelled], filters) == labelled
+    text = runs_page([*INFOS, *labelled], filters)
+    assert 'href="/?label=team%3D%3Cb%3E" class="label">team=&lt;b&gt;</a>' in text
+    assert 'href="/?page=2&amp;label=team%3D%3Cb%3E"' in text
+    assert '<input type="hidden" name="label" value="team=&lt;b&gt;">' in text
+
+
 def test_a_run_that_nobody_works_on_is_listed_and_found_by_that():
     standing = {"c3": "interrupted"}
     assert "interrupted</span>" in runs_page(INFOS, standing=standing)

@@ -7,7 +7,17 @@ import re
 import pytest
 
 from flowengine.context import NodeResult
-from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, RunStarted
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeStarted,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
 from flowengine.records import (
     RECORDS,
     Answered,
@@ -42,6 +52,25 @@ def panel(node: str, events: list[Event] | None = None) -> str:
 def one_record(*records: object) -> list[Event]:
     graph = {"nodes": [["n", "agent"]], "edges": []}
     return [RunStarted("r", "f", 1.0, {}, {}, {}, graph=graph), *(NodeRecorded("n", 2.0, each) for each in records)]
+
+
+def test_a_failure_before_the_run_was_resumed_is_folded_below_the_output_and_explained():
+    failed = [NodeStarted("n", 1.0), NodeFailed("n", 2.0, ErrorInfo("ValueError", "broken"))]
+    again = [
+        RunFinished(2.0, "failed"),
+        RunResumed(9.0),
+        NodeStarted("n", 9.0),
+        NodeFinished("n", 9.5, NodeResult("ok")),
+    ]
+    assert '<section class="bad"' in panel("n", [*one_record(), *failed])
+    markup = panel("n", [*one_record(), *failed, *again])
+    assert 'class="bad"' not in markup
+    text = words(markup)
+    assert text.index("Output ok") < text.index("Failed before the run was resumed: ValueError")
+    assert "The run was resumed, and the node ran again. broken" in text
+    twice = panel("n", [*one_record(), *failed, RunResumed(9.0), *failed])
+    assert twice.count('<section class="bad"') == 1
+    assert words(twice).count("Failed before the run was resumed") == 1
 
 
 def test_the_panel_of_an_agent_has_prompt_receipt_rounds_cost_and_state():

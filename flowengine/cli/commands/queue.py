@@ -1,0 +1,62 @@
+"""`flowengine queue`: what the queues of a store hold, and what is wrong with them."""
+
+from __future__ import annotations
+
+import click
+
+from flowengine.cli.options import duration
+from flowengine.cli.plain import dumps
+from flowengine.cli.store import chosen_store, journals, shown_store, store_option
+from flowengine.cli.table import table
+from flowengine.cli.terminal import Results, complain
+from flowengine.cli.units import span
+from flowengine.runners.queue_status import QueueStatus, problems_of, queues_of, workers_of
+
+__all__ = ["command"]
+
+
+@click.command("queue")
+@click.argument("names", metavar="[QUEUE]...", nargs=-1)
+@click.option("--max-age", callback=duration, metavar="TIME", help="Complain of runs that are due for longer: 10m, 2h.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+@store_option
+def command(names: tuple[str, ...], max_age: float | None, as_json: bool, store: str | None) -> int:
+    """What the QUEUEs hold, all of the store unless named, and what is wrong there.
+
+    The exit code is 1 where somebody is needed: runs are due and no worker takes from their queue, workers lack
+    something for runs, runs have lost their job, or the oldest one is due for longer than --max-age.
+    """
+    with journals(chosen_store(store)) as kept:
+        from flowengine.runners.queue import queue_store  # Needs its extra.
+        from flowengine.runners.queue_orphans import Orphans
+
+        place = queue_store(kept)
+        queues = queues_of(place, workers_of(place))
+        orphans = {run_id: job.queue for run_id, job in Orphans(place).find().items()}
+    if names:
+        known = {each.queue: each for each in queues}
+        queues = [known.get(name, QueueStatus(name)) for name in dict.fromkeys(names)]
+        orphans = {run_id: queue for run_id, queue in orphans.items() if queue in names}
+    problems = list(problems_of(queues, orphans, max_age))
+    results = Results()
+    if as_json:
+        found = {
+            "queues": [each._asdict() for each in queues],
+            "orphans": orphans,
+            "problems": [each._asdict() for each in problems],
+        }
+        results.line(dumps(found, indent=2))
+    elif queues:
+        head = ["QUEUE", "DUE", "OLDEST", "LATER", "ASKING", "LACKING", "TAKEN", "LOST", "WORKERS"]
+        for line in table([head, *map(_row, queues)], right=range(1, len(head))):
+            results.line(line)
+    else:
+        complain(f"the queues of {shown_store(store)} hold nothing, and have no workers")
+    for each in problems:
+        complain(each.text)
+    return 1 if problems else 0
+
+
+def _row(each: QueueStatus) -> list[str]:
+    before = [str(each.due), span(each.oldest), *map(str, (each.later, each.asking, each.lacking))]
+    return [each.queue, *before, *map(str, (each.taken, each.lost, each.workers))]

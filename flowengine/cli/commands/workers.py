@@ -1,0 +1,54 @@
+"""`flowengine workers`: which workers a store has, and what they hold."""
+
+from __future__ import annotations
+
+from time import time
+
+import click
+
+from flowengine.cli.plain import dumps
+from flowengine.cli.store import chosen_store, journals, shown_store, store_option
+from flowengine.cli.table import table
+from flowengine.cli.terminal import Results, complain
+from flowengine.cli.units import span
+from flowengine.runners.queue_status import WorkerStatus, workers_of
+
+__all__ = ["command"]
+
+_SHOWN = 3
+"""Runs that are named for each worker."""
+
+
+@click.command("workers")
+@click.option("--json", "as_json", is_flag=True, help="Print an array of objects, with all runs.")
+@store_option
+def command(as_json: bool, store: str | None) -> int:
+    """The workers of the store: where they run, which queue they take from, what they hold, when they last gave a sign.
+
+    A worker that gives none for half a minute is called silent; one that was killed is forgotten by the others then.
+    """
+    with journals(chosen_store(store)) as kept:
+        from flowengine.runners.queue import queue_store  # Needs its extra.
+
+        workers = workers_of(queue_store(kept))
+    results = Results()
+    if as_json:
+        results.line(dumps([each._asdict() | {"is_live": each.is_live} for each in workers], indent=2))
+        return 0
+    if not workers:
+        complain(f"there are no workers of {shown_store(store)}")
+        return 0
+    head = ["WORKER", "HOST", "PROCESS", "VERSION", "QUEUE", "RUNS", "UP", "LAST SIGN", "HOLDS"]
+    for line in table([head, *map(_row, workers)]):
+        results.line(line)
+    return 0
+
+
+def _row(each: WorkerStatus) -> list[str]:
+    of = "" if each.concurrency is None else f" of {each.concurrency}"
+    up = None if each.started is None else time() - each.started
+    sign = f"{span(each.silent)} ago{'' if each.is_live else ', silent'}"
+    more = [f"and {len(each.runs) - _SHOWN} more"] if len(each.runs) > _SHOWN else []
+    holds = " ".join([*each.runs[:_SHOWN], *more])
+    said = ["?" if value is None else str(value) for value in (each.host, each.process, each.version, each.queue)]
+    return [str(each.id), *said, f"{len(each.runs)}{of}", span(up), sign, holds]

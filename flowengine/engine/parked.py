@@ -1,0 +1,114 @@
+"""Nodes of a run that wait for somebody outside, on all its levels, and how they go on while others are at work.
+
+An answer is journaled, then the history is renewed from the journal, and then what parked is entered again as when a
+run is resumed: the node itself where its level still runs, else the container that parked with it. A container that
+is still at work has it once it parks. Where answers come from is the mailbox's to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any, Final, Protocol
+
+from flowengine.engine.events import NodeRecorded
+from flowengine.engine.ports import Journal, Mailbox
+from flowengine.engine.restoring import History
+from flowengine.errors import JournalError
+
+__all__ = ["Entrance", "Parked"]
+
+_BETWEEN: Final = 0.25
+"""Seconds between two looks into the mailbox that only the end of some other node gives reason for."""
+
+
+class Entrance(Protocol):
+    """The level that a node parked on."""
+
+    def enter_again(self, number: int, /) -> bool:
+        """Make a parked node ready; False where the level is about to end, or begins nothing more."""
+        ...
+
+    def give_up(self, error: JournalError, /) -> None: ...
+
+
+class Parked:
+    """What waits in one run. `start_soon` begins a task that lives until the run ends."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        journal: Journal,
+        history: History,
+        clock: Callable[[], float],
+        start_soon: Callable[[Callable[[], Any]], None],
+    ) -> None:
+        self._mailbox = mailbox
+        self._journal = journal
+        self._history = history
+        self._clock = clock
+        self._start_soon = start_soon
+        self._listens = False
+        self._looked = 0.0
+        self._answered: set[str] = set()
+        """Nodes whose answer is journaled, and that could not be entered again yet."""
+        self.nodes: dict[str, tuple[Entrance, int]] = {}
+        """Path → what parked there."""
+
+    async def add(self, path: str, level: Entrance, number: int) -> None:
+        """A node has parked: from now on answers are heard of."""
+        self.nodes[path] = level, number
+        if not self._listens:
+            self._listens = True
+            self._start_soon(self._listen)
+        self._go_on()
+        await self.take_in()
+
+    def leave(self, level: Entrance) -> None:
+        """The level has ended."""
+        for path in [path for path, (where, _) in self.nodes.items() if where is level]:
+            del self.nodes[path]
+
+    async def look(self) -> None:
+        """Take in what has come, some time after the last look."""
+        if perf_counter() - self._looked > _BETWEEN:
+            await self.take_in()
+
+    async def take_in(self) -> None:
+        """Journal the answers that have come, and enter again what waits for them."""
+        found = self._mailbox.collect(self._journal.read)
+        self._looked = perf_counter()
+        if found:
+            await self._record(found)
+        self._go_on()
+
+    async def _record(self, found: Mapping[str, Any]) -> None:
+        for node, record in found.items():
+            self._journal.append(NodeRecorded(node, self._clock(), record))
+        waiting = self._journal.commit(False)
+        if waiting is not None:
+            await waiting
+        self._answered.update(found)
+
+    async def _listen(self) -> None:
+        while True:
+            await self._mailbox.wait()
+            try:
+                await self.take_in()
+            except JournalError as error:
+                for level, _ in list(self.nodes.values()):
+                    level.give_up(error)
+                return
+
+    def _go_on(self) -> None:
+        for node in sorted(self._answered):
+            path = next(
+                (each for each in self.nodes if node == each or node.startswith((f"{each}.", f"{each}["))), None
+            )
+            if path is None:
+                continue
+            level, number = self.nodes[path]
+            self._history.renew(self._journal.read(), path)
+            if level.enter_again(number):
+                self._answered.discard(node)
+                self.nodes.pop(path, None)

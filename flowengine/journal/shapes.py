@@ -1,0 +1,126 @@
+"""What the engine's own events, records and results may hold, checked when they are read: by their annotations.
+
+A journal may come from elsewhere. Whoever reads one afterwards (pictures, pages, a resumed run) relies on the types
+that the classes declare, and on times that are dates. Values of flows are anything; they are not looked into.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from math import isfinite
+from typing import Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+
+__all__ = ["check_fields", "check_graph"]
+
+_LATEST: Final = 253_402_300_799
+"""Unix seconds of the end of the year 9999, after which there are no dates."""
+_DEEPEST: Final = 64
+
+Fits: TypeAlias = Callable[[Any], bool]
+
+
+def check_fields(kind: type[Any], values: Sequence[Any]) -> None:
+    """`TypeError` where a value cannot be that of its field; `values` are in the order of the class's fields."""
+    for (name, fits), value in zip(_fields_of(kind), values, strict=True):
+        if fits is not None and not fits(value):
+            raise TypeError(f"'{name}' of {kind.__name__} cannot be {value!r:.80}")
+
+
+def check_graph(graph: Any, depth: int = 0) -> None:
+    """`TypeError` where a picture's skeleton is none (`RunStarted.graph`)."""
+    nodes, edges = graph.get("nodes", ()), graph.get("edges", ())
+    state, most = graph.get("state", {}), graph.get("most")
+    names = {each[0] for each in nodes if _is_node(each)} if _is_list(nodes) else set[str]()
+    if not (_is_list(nodes) and all(map(_is_node, nodes)) and len(names) == len(nodes) and depth < _DEEPEST):
+        raise TypeError(f"these are no nodes of a graph: {nodes!r:.80}")
+    if not (_is_list(edges) and all(_is_edge(each, names) for each in edges)):
+        raise TypeError(f"these are no edges of a graph: {edges!r:.80}")
+    if not (isinstance(state, Mapping) and all(map(_is_rule, cast("Mapping[str, Any]", state).values()))):
+        raise TypeError(f"these are no rules of a state: {state!r:.80}")
+    if not (most is None or type(most) is int):
+        raise TypeError(f"this is no number of rounds: {most!r:.80}")
+    for each in nodes:
+        if len(each) > 2:
+            check_graph(each[2], depth + 1)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_node(value: Any) -> bool:
+    if not _is_list(value) or not 2 <= len(value) <= 3:
+        return False
+    return isinstance(value[0], str) and isinstance(value[1], str) and (len(value) < 3 or isinstance(value[2], Mapping))
+
+
+def _is_rule(value: Any) -> bool:
+    return _is_list(value) and len(value) == 2
+
+
+def _is_edge(value: Any, names: set[str]) -> bool:
+    if not _is_list(value) or len(value) != 3 or not _is_list(value[2]):
+        return False
+    ends = isinstance(value[0], str) and isinstance(value[1], str) and {value[0], value[1]} <= names
+    return ends and all(isinstance(each, str) for each in value[2])
+
+
+@cache
+def _fields_of(kind: type[Any]) -> Sequence[tuple[str, Fits | None]]:
+    hints = get_type_hints(kind)
+    names = cast("Sequence[str]", getattr(kind, "_fields", None) or getattr(kind, "model_fields", ()))
+    return [(name, _is_time if name == "at" else _fits(hints[name])) for name in names]
+
+
+def _fits(hint: Any) -> Fits | None:
+    """What tells whether a value is of a type; None where any is."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return None
+    if origin is Literal:
+        return lambda value: isinstance(value, str) and value in inner
+    if origin in (Union, types.UnionType):
+        return _either([_fits(each) for each in inner])
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(*map(_fits, inner))
+    if origin is not None and issubclass(origin, Sequence):
+        return _sequence(_fits(inner[0]))
+    return _SIMPLE.get(hint) or (lambda value: isinstance(value, hint))
+
+
+def _either(choices: Sequence[Fits | None]) -> Fits | None:
+    known = [each for each in choices if each is not None]
+    return (lambda value: any(each(value) for each in known)) if len(known) == len(choices) else None
+
+
+def _mapping(key: Fits | None, value: Fits | None) -> Fits:
+    def fits(given: Any) -> bool:
+        if not isinstance(given, Mapping):
+            return False
+        items = cast("Mapping[Any, Any]", given)
+        return (key is None or all(map(key, items))) and (value is None or all(map(value, items.values())))
+
+    return fits
+
+
+def _sequence(item: Fits | None) -> Fits:
+    return lambda given: _is_list(given) and (item is None or all(map(item, given)))
+
+
+def _is_time(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= _LATEST
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value)
+
+
+_SIMPLE: Final[dict[Any, Fits]] = {
+    str: lambda value: isinstance(value, str),
+    bool: lambda value: type(value) is bool,
+    int: lambda value: type(value) is int,
+    float: _is_number,
+    type(None): lambda value: value is None,
+}

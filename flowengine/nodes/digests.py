@@ -1,0 +1,153 @@
+"""Digests of values: what a node was handed, and what it can see of its run. Equal digests, equal values.
+
+Theory of operation:
+
+1. A value's digest is the hash of its text in a journal, so it is the same in every process. What a journal cannot
+   hold has none (`NotJournalableError`).
+2. What a node leaves is its id, its kind, its result (or its failure) and what it saw itself; what a node sees is what
+   its parents left, on top of what its whole level sees: inputs, environment, variables, state. So each node costs
+   its edges and its own result, whatever the size of the graph.
+3. Where several parents meet, the order of all ancestors is part of it, since state is folded in that order.
+4. The run's id, times and the calls that were made are no part of what a node sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from flowengine.context import Context, NodeResult
+from flowengine.engine.graph import Graph
+from flowengine.engine.merging import state_rules
+from flowengine.engine.state import ENGINE_OWNED
+from flowengine.engine.state_view import KeptView, StateView
+from flowengine.engine.walk import Walk
+from flowengine.errors import NotJournalableError
+from flowengine.journal.codec import encode_value
+from flowengine.values import FrozenDict, FrozenList
+
+__all__ = ["Handed", "ViewDigests", "digest_handed", "digest_of", "left_by", "level_digest", "views_of"]
+
+_SHORT: Final = 1_000
+"""Characters of a text that is not worth remembering the digest of."""
+_REMEMBERED: Final = 256
+_ATOMS: Final[frozenset[type[Any]]] = frozenset({type(None), bool, int, float})
+
+
+def digest_of(value: Any) -> str:
+    """The digest of a value that a journal can hold; `NotJournalableError` for any other."""
+    return hashlib.sha256(encode_value(value).encode()).hexdigest()[:32]
+
+
+class Handed:
+    """Digests of what the nodes of one run are handed. What many of them share is looked at once.
+
+    >>> Handed().digest({"a": [1]}) == Handed().digest({"a": [1]})
+    True
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, str]] = {}
+        """By the value's `id`, which is its own while the value is held here."""
+
+    def digest(self, values: Mapping[str, Any]) -> str | None:
+        """The digest of some values by name; None where one of them cannot be written down."""
+        try:
+            return digest_of({name: self._part(each) for name, each in values.items()})
+        except NotJournalableError:
+            return None
+
+    def _part(self, value: Any) -> Any:
+        kind = cast(Any, type(value))
+        if kind in _ATOMS or (kind is str and len(value) <= _SHORT):
+            return value
+        if kind is not str and kind is not FrozenDict and kind is not FrozenList:
+            return (digest_of(value),)  # It may change, or nobody else sees it.
+        known = self._known.get(id(value))
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[id(value)] = (value, digest_of(value))
+        return (known[1],)
+
+
+def digest_handed(context: Context, values: Mapping[str, Any]) -> str | None:
+    """The digest of what a node's body is handed; None where it cannot be written down."""
+    handed = Handed() if context.scope is None else context.scope.once(Handed, Handed)
+    return handed.digest(values)
+
+
+class ViewDigests:
+    """What each node of one level can see, as digests."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        level: str,
+        left: Callable[[int], Any],
+        patches: Mapping[int, Mapping[str, Any]],
+    ) -> None:
+        """`level`: the digest of what all its nodes see. `left`: what became of a node that is settled (`left_by`).
+        `patches`: node → what it finds in shared state beside what its ancestors wrote."""
+        self.graph = graph
+        self._level = level
+        self._left_by = left
+        self._patches = patches
+        self._left: dict[int, str] = {}
+
+    def seen(self, number: int) -> str:
+        """The digest of all that a node sees, whose ancestors are settled."""
+        todo = [number]
+        while todo:  # Not by recursion: a chain may have thousands of nodes.
+            at = todo[-1]
+            unknown = [each for each in self.graph.parents[at] if each not in self._left]
+            if unknown:
+                todo += unknown
+                continue
+            todo.pop()
+            if at != number and at not in self._left:
+                vertex = self.graph.vertices[at]
+                self._left[at] = digest_of([vertex.id, vertex.kind, self._above(at), self._left_by(at)])
+        return self._above(number)
+
+    def _above(self, number: int) -> str:
+        graph, parents = self.graph, self.graph.parents[number]
+        order = [graph.ids[each] for each in graph.ancestry.of(number)] if len(parents) > 1 else ()
+        patch = self._patches.get(number)
+        return digest_of([self._level, dict(patch or {}), [self._left[each] for each in parents], list(order)])
+
+
+def left_by(result: NodeResult | None, failure: Sequence[str] | None, status: str) -> Any:
+    """What became of a node, as those behind it can see it. `failure`: its message, and the definition that says what
+    follows from it."""
+    if result is not None:
+        return result._replace(given=None)
+    return status if failure is None else list(failure)
+
+
+def level_digest(inputs: Mapping[str, Any], env: Mapping[str, str], state: Any, kept: Mapping[str, Any]) -> str:
+    """The digest of what all nodes of a flow's own level see."""
+    return digest_of([sorted(inputs.items()), sorted(env.items()), state, sorted(kept.items())])
+
+
+def views_of(walk: Walk, definition: Callable[[str], str], outside: str = "") -> ViewDigests:
+    """What the nodes of a walk can see. `definition`: a node's, by its path; `outside`: what its container sees."""
+
+    def left(number: int) -> Any:
+        error = walk.error_of(number)
+        failure = None if error is None else (error.message, definition(walk.path_of(number)))
+        return left_by(walk.result_of(number), failure, walk.status_of(number))
+
+    store, root = walk.store, walk.store.root
+    rules, kept = state_rules(store.keys), dict(KeptView(store, root, _as_it_is))
+    level = level_digest(walk.inputs, walk.env, rules, kept)
+    if walk.prefix:
+        found = dict(StateView(store, root, _as_it_is)), [store.owned(root, key) for key in ENGINE_OWNED]
+        level = digest_of([level, outside, dict(walk.variables), *found])
+    return ViewDigests(walk.graph, level, left, walk.patches)
+
+
+def _as_it_is(value: Any) -> Any:
+    """What reads a digest changes nothing, so that no copy is needed."""
+    return value

@@ -1,0 +1,250 @@
+"""The runs of a store, read from Python: which there are, what became of one, what they wait for.
+
+It reads and never writes; neither a run's flow nor its project is needed. Values of classes that this process has
+not loaded come as what they held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from flowengine.context import EMPTY, RunStatus
+from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunStarted
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import DefinitionError, StoreCorruptError, did_you_mean
+from flowengine.journal.approvals import open_questions
+from flowengine.journal.classes import only_looking
+from flowengine.journal.labels import check_labels, labels_of
+from flowengine.journal.run_query import STATUS_WORDS, RunQuery
+from flowengine.journal.stores import open_store
+from flowengine.records import Asked
+from flowengine.runners.queue_view import words_of
+from flowengine.runners.run import NodeRun
+from visualize.progress import NodeRow, Progress, Usage, folded
+
+__all__ = ["Question", "RunRecord", "Runs"]
+
+_UNSETTLED: Final[frozenset[RunStatus]] = frozenset({"running", "waiting", "paused"})
+"""Statuses of runs that an answer may still help."""
+
+
+class Question(NamedTuple):
+    """What a run asks a person, and what an answer must satisfy."""
+
+    run_id: str
+    flow: str
+    node: str
+    """Path of the approval."""
+    message: str
+    choices: Sequence[str]
+    form: Mapping[str, Any] | None
+    """JSON Schema of what is filled in beside the choice."""
+    asked: float
+    """Unix seconds."""
+    expires: float | None
+    """Unix seconds from which on the answer is `on_expire`."""
+    on_expire: str | None
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as its journal has it."""
+
+    events: Sequence[Event]
+
+    @cached_property
+    def _progress(self) -> Progress:
+        return folded(self.events)
+
+    @cached_property
+    def _started(self) -> RunStarted:
+        first = self.events[0] if self.events else None
+        if not isinstance(first, RunStarted):
+            raise StoreCorruptError("the run's record does not begin with its start")
+        return first
+
+    @property
+    def run_id(self) -> str:
+        return self._started.run_id
+
+    @property
+    def flow(self) -> str:
+        return self._started.flow
+
+    @property
+    def path(self) -> str | None:
+        """The flow file, as it was given; None for a flow built in Python."""
+        return self._started.path
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return labels_of(self._started)
+
+    @property
+    def status(self) -> RunStatus:
+        return self._progress.status
+
+    @property
+    def started(self) -> float:
+        """Unix seconds."""
+        return self._started.at
+
+    @property
+    def finished(self) -> float | None:
+        """Unix seconds; None while it runs."""
+        finished = self._progress.finished
+        return None if finished is None else finished.at
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return self._started.inputs
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """Empty unless it ended with outputs."""
+        finished = self._progress.finished
+        return EMPTY if finished is None or finished.outputs is None else finished.outputs
+
+    @property
+    def error(self) -> ErrorInfo | None:
+        finished = self._progress.finished
+        return None if finished is None else finished.error
+
+    @property
+    def failed_node(self) -> str | None:
+        finished = self._progress.finished
+        return None if finished is None else finished.node
+
+    @property
+    def usage(self) -> Usage:
+        """Model calls, tokens and cost of the whole run."""
+        return self._progress.usage
+
+    @cached_property
+    def nodes(self) -> Mapping[str, NodeRun]:
+        """Every node by its path, those inside loops, maps and subflows too."""
+        return {path: _node_run(row) for path, row in self._progress.nodes.items()}
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """What it waits for."""
+        return list(_questions(self.events)) if self.status in _UNSETTLED else []
+
+    def __repr__(self) -> str:
+        return f"<RunRecord {self.run_id} {self.status}>"
+
+
+class Runs:
+    """The runs of a store: a URL, a path, or an open store.
+
+    >>> from flowengine import Flow, FunctionNode
+    >>> from flowengine.journal.memory import MemoryStore
+    >>> store = MemoryStore()
+    >>> flow = Flow("count", {"one": FunctionNode(lambda context: 1)})
+    >>> run = flow.run_sync(store=store, run_id="a1", labels={"team": "billing"})
+    >>> runs = Runs(store)
+    >>> [(each.run_id, each.status) for each in runs.list(labels={"team": "billing"})]
+    [('a1', 'succeeded')]
+    >>> runs.get("a1").nodes["one"].output
+    1
+    """
+
+    def __init__(self, store: JournalStore | str) -> None:
+        self._mine = isinstance(store, str)
+        """Whether the store was opened here, and is to be closed here."""
+        self._store = open_store(store) if isinstance(store, str) else store
+
+    def list(
+        self,
+        *,
+        flow: str = "",
+        status: str = "",
+        labels: Mapping[str, str] = EMPTY,
+        since: datetime | float | None = None,
+        before: datetime | float | None = None,
+        limit: int | None = None,
+    ) -> list[RunInfo]:
+        """The runs that are asked for, the newest first; what is left out asks for nothing.
+
+        `status`: one of a record, or `queued` (no worker has it) or `interrupted` (nobody works on it any more).
+        `since`, `before`: when they started, as Unix seconds or a datetime.
+        """
+        if status and status not in STATUS_WORDS:
+            raise DefinitionError(f"a run has no status '{status}'{did_you_mean(status, STATUS_WORDS)}")
+        query = RunQuery(flow, status, check_labels(labels), _seconds(since), _seconds(before))
+        infos = self._store.list()
+        words = words_of(self._store, infos) if status else EMPTY
+        return list(islice(query.select(infos, words), limit))
+
+    def get(self, reference: str) -> RunRecord:
+        """One run: an id, the start of one, or `@last`. `RunNotFoundError` says which there are."""
+        return RunRecord(self.events(reference))
+
+    def events(self, reference: str, after: int = 0) -> Sequence[Event]:
+        """The events of a run from position `after` on, counted from 0; `event.as_dict()` is one in JSON's types."""
+        run_id = self._store.find(reference)
+        with only_looking():
+            return self._store.events(run_id, after)
+
+    def waiting(self, *, flow: str = "", labels: Mapping[str, str] = EMPTY) -> Sequence[Question]:
+        """What all runs ask people, the oldest question first; `Flow.approve` answers one."""
+        query = RunQuery(flow, labels=check_labels(labels))
+        infos = [each for each in query.select(self._store.list()) if each.status in _UNSETTLED]
+        found = [question for info in infos for question in _questions(self.events(info.run_id))]
+        return sorted(found, key=lambda question: question.asked)
+
+    def close(self) -> None:
+        """Let go of a store that was opened here."""
+        if self._mine:
+            self._store.close()
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _seconds(moment: datetime | float | None) -> float | None:
+    return moment.timestamp() if isinstance(moment, datetime) else moment
+
+
+def _questions(events: Sequence[Event]) -> Iterator[Question]:
+    started = events[0]
+    if not isinstance(started, RunStarted):
+        raise StoreCorruptError("the run's record does not begin with its start")
+    asked = {each.node: each.at for each in events if isinstance(each, NodeRecorded) and type(each.record) is Asked}
+    for node, question in open_questions(events).items():
+        yield Question(
+            started.run_id,
+            started.flow,
+            node,
+            question.message,
+            question.choices,
+            question.form,
+            asked[node],
+            question.expires,
+            question.on_expire,
+            labels_of(started),
+        )
+
+
+def _node_run(row: NodeRow) -> NodeRun:
+    result = row.result
+    handed_on = None if result is None else result.output if result.result is None else result.result
+    return NodeRun(
+        row.status,
+        None if result is None else result.output,
+        handed_on,
+        None if row.error is None else row.error.message,
+        row.cause,
+    )

@@ -1,0 +1,139 @@
+"""A collector of OTLP over HTTP, and what it said of what it was sent. Needs the extra `otel`.
+
+Everything of a run is gathered first and sent in batches, in the caller's thread: nothing is dropped because a queue is
+full, and what the collector answers is known before it is reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from flowengine.version import __version__
+
+__all__ = ["Collector"]
+
+_BATCH: Final = 512
+"""Spans of one request."""
+_NAME: Final = "flowengine"
+
+
+class Collector:
+    """Where spans and metrics are sent; a context manager.
+
+    `endpoint`: the base address; None: where the standard variables say.
+    """
+
+    def __init__(self, endpoint: str | None) -> None:
+        base = None if endpoint is None else endpoint.rstrip("/")
+        self._traces, self._metrics = _Session(), _Session()
+        self._span_exporter = OTLPSpanExporter(base and f"{base}/v1/traces", session=self._traces)
+        self._metric_exporter: Any = OTLPMetricExporter(base and f"{base}/v1/metrics", session=self._metrics)
+        self._gathered = _Gathered()
+        self._reader = InMemoryMetricReader()
+        self.problem = ""
+        """Why spans did not arrive; empty while all did."""
+        self.metrics_problem = ""
+        """Why metrics did not arrive; empty while they did."""
+
+    def __enter__(self) -> Collector:
+        # The exporters log what we report ourselves; without a handler of the program's that would go to stderr.
+        logging.getLogger("opentelemetry").addHandler(_SILENT)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        logging.getLogger("opentelemetry").removeHandler(_SILENT)
+        self._span_exporter.shutdown()
+        self._metric_exporter.shutdown()
+
+    @contextmanager
+    def run(self, instance: str) -> Generator[tuple[TracerProvider, MeterProvider]]:
+        """Providers that gather what one run has. Its metrics are those of an instance of its own."""
+        shared = {"service.name": _NAME, "service.version": __version__}
+        self._gathered, self._reader = _Gathered(), InMemoryMetricReader()
+        tracers = TracerProvider(resource=Resource.create(shared))
+        tracers.add_span_processor(self._gathered)
+        meters = MeterProvider([self._reader], Resource.create({**shared, "service.instance.id": instance}))
+        yield tracers, meters
+
+    def send_spans(self) -> int:
+        """Send the gathered spans; how many the collector took. It stops at the first batch that does not arrive."""
+        spans, arrived = self._gathered.spans, 0
+        for begin in range(0, len(spans), _BATCH):
+            batch = spans[begin : begin + _BATCH]
+            if self._span_exporter.export(batch) is not SpanExportResult.SUCCESS:
+                self.problem = self._traces.problem()
+                break
+            rejected, why = self._traces.rejected()
+            arrived += len(batch) - rejected
+            if rejected:
+                self.problem = f"the collector rejected {rejected} spans{f': {why}' if why else ''}"
+        return arrived
+
+    def send_metrics(self) -> None:
+        data = self._reader.get_metrics_data()
+        if data is not None and self._metric_exporter.export(data) is not MetricExportResult.SUCCESS:
+            self.metrics_problem = self._metrics.problem()
+
+
+class _Gathered(SpanProcessor):
+    """Spans that have ended."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.spans.append(span)
+
+
+class _Session(requests.Session):
+    """Remembers how the last request ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answer: requests.Response | None = None
+        self._error: Exception | None = None
+
+    def request(self, *args: Any, **options: Any) -> requests.Response:
+        self._answer = self._error = None
+        try:
+            self._answer = super().request(*args, **options)
+        except Exception as error:
+            self._error = error
+            raise
+        return self._answer
+
+    def problem(self) -> str:
+        """Why the last request failed, for people."""
+        if self._answer is not None:
+            text = " ".join(self._answer.text.split())[:200]
+            said = f": {text}" if text and text.isprintable() else ""
+            return f"the collector answered {self._answer.status_code} {self._answer.reason}{said}"
+        if isinstance(self._error, requests.Timeout):
+            return "the collector did not answer in time"
+        if isinstance(self._error, requests.ConnectionError):
+            return "nothing answers there"
+        return f"the request could not be made: {self._error}"
+
+    def rejected(self) -> tuple[int, str]:
+        """How many spans the collector says that it did not take, and why."""
+        with suppress(Exception):  # An answer of another form says nothing.
+            if self._answer is not None and "protobuf" in self._answer.headers.get("Content-Type", ""):
+                partial = ExportTraceServiceResponse.FromString(self._answer.content).partial_success
+                return partial.rejected_spans, partial.error_message
+        return 0, ""
+
+
+_SILENT: Final = logging.NullHandler()

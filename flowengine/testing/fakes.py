@@ -1,0 +1,290 @@
+"""Functions and tools that a test puts in the place of real ones, and the refusal of real ones that do something.
+
+In a test a function or a tool with an effect is faked, or named as `real`, or its call is an error. Servers are not
+started: an agent is offered those of their tools that are faked. What is faked answers what the test says; the node,
+its templates and the model's way to a tool are those of the product.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.tool_loop import ToolLoop
+from flowengine.agents.tooling import Admit, Bringer, Tooling
+from flowengine.catalogue import Catalogue
+from flowengine.errors import DefinitionError, RunError, did_you_mean
+from flowengine.flow import Flow
+from flowengine.llm.messages import Message
+from flowengine.nodes.agent import AgentNode, EvaluationNode
+from flowengine.nodes.condition import ConditionNode
+from flowengine.nodes.container import every_node
+from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.node import FlowNode
+from flowengine.run_scope import RunScope
+from flowengine.testing.substitution import agent_of, prototype_of, replace_agent, replace_nodes
+from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.tool import Tool, ToolResult
+from flowengine.tools.toolset import ToolSet
+
+__all__ = ["Fake", "FakeError", "Fakes", "brings_tools", "faked", "function_names", "server_names", "tool_names"]
+
+
+class FakeError(RunError):
+    """What a fake that `fails` raises, and what is raised in the place of an effect that no fake stands for."""
+
+
+class Fake(NamedTuple):
+    """What stands in the place of one function or tool."""
+
+    kind: Literal["returns", "each", "fails", "calls"]
+    value: Any
+    """What it returns; a list, one for each call after the other; the message of its error; a function."""
+
+
+FakeLike: TypeAlias = Any
+"""A value that it returns, a function that is called instead, or a `Fake`."""
+
+_NO_SCHEMA: Final[Mapping[str, Any]] = {"type": "object"}
+
+
+def faked(
+    flow: Flow,
+    *,
+    functions: Mapping[str, FakeLike] | None = None,
+    tools: Mapping[str, FakeLike] | None = None,
+    real: Collection[str] = (),
+) -> Flow:
+    """The flow with fakes in the place of functions and tools; what has an effect and is not faked fails when called.
+
+    `functions`: node or function name → what it returns, or a function to call instead. `tools`: the same by the name
+    that the model calls. `real`: functions, tools and servers that stay as they are. A `Fake("each", […])` is used up
+    once: make the flow anew for each run.
+
+    >>> from flowengine import Flow, FunctionNode
+    >>> def send(context):
+    ...     raise OSError("no mail in tests")
+    >>> flow = Flow("post", {"send": FunctionNode(send, effect="external")})
+    >>> faked(flow, functions={"send": "sent"}).run_sync().outputs
+    {'send': 'sent'}
+    """
+    return Fakes(functions or {}, tools or {}, real).around(flow)
+
+
+def function_names(flow: Flow) -> list[str]:
+    """The names by which a flow's functions are faked: the nodes' paths, and the functions' own names."""
+    found: list[str] = []
+    for name, node in every_node(flow.plan.definitions):
+        function = _function_of(node)
+        if function is not None:
+            found += [name, getattr(function, "__name__", name)]
+    return list(dict.fromkeys(found))
+
+
+def tool_names(flow: Flow) -> list[str]:
+    """The names by which a flow's tools are faked, as far as they are known before its servers start."""
+    found = [tool.name for tooling in _toolings(flow) for each in tooling.sets for tool in each.tools]
+    found += [f"{server.name}_{name}" for server in _servers(flow) for name in server.allow or ()]
+    return list(dict.fromkeys(found))
+
+
+def server_names(flow: Flow, *, open_only: bool = False) -> list[str]:
+    """The flow's servers; `open_only`: those whose tools are not known from an allow-list."""
+    return list(dict.fromkeys(each.name for each in _servers(flow) if not open_only or each.allow is None))
+
+
+def brings_tools(flow: Flow) -> bool:
+    """Whether an agent has typed contexts or skills, which bring tools that are not known before they are asked."""
+    return any(agent.sources is not None for agent in _agents(flow))
+
+
+class Fakes:
+    """What a test puts in the place of functions and tools; `misses`: what had an effect and was not faked."""
+
+    def __init__(
+        self, functions: Mapping[str, FakeLike], tools: Mapping[str, FakeLike], real: Collection[str] = ()
+    ) -> None:
+        self.misses: list[str] = []
+        self._functions = {name: _answering(name, each) for name, each in functions.items()}
+        self._tools = {name: _answering(name, each) for name, each in tools.items()}
+        self._real = frozenset(real)
+
+    def around(self, flow: Flow) -> Flow:
+        self._check(flow)
+        return replace_nodes(flow, self._change)
+
+    def _check(self, flow: Flow) -> None:
+        """`DefinitionError` for a fake that stands for nothing."""
+        functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
+        for name in self._functions:
+            if name not in functions:
+                raise DefinitionError(f"flow '{flow.name}' calls no function '{name}'{_hint(name, functions)}")
+        for name in self._tools:
+            begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
+            if name not in tools and not brings_tools(flow) and not (begins and name.startswith(begins)):
+                raise DefinitionError(f"flow '{flow.name}' has no tool '{name}'{_hint(name, tools)}")
+        for name in self._real:
+            known = [*functions, *tools, *servers]
+            if name not in known and not brings_tools(flow):
+                raise DefinitionError(
+                    f"flow '{flow.name}' has no function, tool or server '{name}'{_hint(name, known)}"
+                )
+
+    def _change(self, name: str, node: FlowNode) -> FlowNode:
+        if isinstance(node, AgentNode):
+            return replace_agent(node, self._around_agent)
+        function = _function_of(node)
+        if function is None:
+            return node
+        called = getattr(function, "__name__", name)
+        fake = self._functions.get(name) or self._functions.get(called)
+        if fake is None and node.effect != "none" and not self._real & {name, called}:
+            fake = self._refusal(f"node '{name}' has an effect ({node.effect})", f"functions: {{{name}: …}}", name)
+        return node if fake is None else _with_function(node, fake)
+
+    def _around_agent(self, agent: Any) -> Any:
+        if not isinstance(agent, Agent):
+            return agent
+        changed, tooling = copy(agent), agent.tooling
+        sets = [self.around_set(each) for each in tooling.sets]
+        sets += [self._set_of(server) for server in tooling.servers if server.name not in self._real]
+        servers = tuple(each for each in tooling.servers if each.name in self._real)
+        changed.tooling = _FakedTooling(tuple(sets), servers, tooling.max_rounds, tooling.max_parallel, self)
+        return changed
+
+    def around_set(self, tools: ToolSet) -> ToolSet:
+        """The set with fakes among its tools."""
+        around = [self._around_tool(each) for each in tools.tools]
+        return ToolSet(tools.name, tools.description, around, tools.active, tools.source)
+
+    def _set_of(self, server: McpServer) -> ToolSet:
+        """What is faked of a server that is not started."""
+        fakes = {name: fake for name, fake in self._tools.items() if name.startswith(f"{server.name}_")}
+        tools = [Tool(name, "", _NO_SCHEMA, _run_of(fake)) for name, fake in fakes.items()]
+        return ToolSet(server.name, "", tools, source=f"fakes of the MCP server '{server.name}'")
+
+    def _around_tool(self, tool: Tool) -> Tool:
+        fake = self._tools.get(tool.name)
+        if fake is None and tool.effect != "none" and tool.name not in self._real:
+            fake = self._refusal(
+                f"the tool '{tool.name}' has an effect ({tool.effect})", f"tools: {{{tool.name}: …}}", tool.name
+            )
+        return tool if fake is None else replace(tool, run=_run_of(fake))
+
+    def _refusal(self, what: str, how: str, name: str) -> Callable[..., Any]:
+        async def refuse(*_: Any, **__: Any) -> Any:
+            self.misses.append(f"{what} and is not faked; write `fakes: {{{how}}}`, or `fakes: {{real: [{name}]}}`")
+            raise FakeError(self.misses[-1])
+
+        return refuse
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    return did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}"
+
+
+def _answering(name: str, given: FakeLike) -> Callable[..., Any]:
+    """The function that stands in: it takes any arguments; what it returns may be awaited."""
+    fake = given if isinstance(given, Fake) else Fake("calls" if callable(given) else "returns", given)
+    if fake.kind == "calls":
+        return fake.value
+    left = iter(fake.value) if fake.kind == "each" else None
+
+    async def answer(*_: Any, **__: Any) -> Any:
+        if fake.kind == "fails":
+            raise FakeError(str(fake.value))
+        if left is None:
+            return fake.value
+        for value in left:
+            return value
+        raise FakeError(f"the fake of '{name}' has answers for {len(fake.value)} calls, and it was called once more")
+
+    return answer
+
+
+def _run_of(fake: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    async def run(arguments: Mapping[str, Any]) -> ToolResult:
+        given = fake(**arguments)
+        value = await given if hasattr(given, "__await__") else given
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        return ToolResult(text, value)
+
+    return run
+
+
+def _function_of(node: FlowNode) -> Callable[..., Any] | None:
+    """What a fake may stand for in a node."""
+    if isinstance(node, FunctionNode):
+        return node.function
+    if isinstance(node, EvaluationNode):
+        return node.scorer
+    return node.function if type(node) is ConditionNode else None
+
+
+def _with_function(node: FlowNode, function: Callable[..., Any]) -> FlowNode:
+    if isinstance(node, FunctionNode):
+        return node.with_function(function)
+    changed = copy(node)
+    setattr(changed, "scorer" if isinstance(node, EvaluationNode) else "function", function)
+    return changed
+
+
+def _agents(flow: Flow) -> Iterator[Agent]:
+    for _, node in every_node(flow.plan.definitions):
+        agent = prototype_of(agent_of(node))
+        if isinstance(agent, Agent):
+            yield agent
+
+
+def _toolings(flow: Flow) -> Iterable[Tooling]:
+    return (agent.tooling for agent in _agents(flow))
+
+
+def _servers(flow: Flow) -> Iterable[McpServer]:
+    return (server for tooling in _toolings(flow) for server in tooling.servers)
+
+
+@dataclass(frozen=True, slots=True)
+class _FakedTooling(Tooling):
+    """Tools among which some are faked; those that typed contexts and skills bring, too."""
+
+    fakes: Fakes = field(default_factory=lambda: Fakes({}, {}))
+
+    @asynccontextmanager
+    async def open(
+        self,
+        words: Catalogue,
+        environ: Mapping[str, str],
+        *,
+        scope: RunScope | None = None,
+        admit: Admit | None = None,
+        bringer: Bringer | None = None,
+    ) -> AsyncGenerator[Callable[[], ToolLoop]]:
+        around = None if bringer is None else _FakedBringer(bringer, self.fakes)
+        async with Tooling.open(self, words, environ, scope=scope, admit=admit, bringer=around) as loops:
+            yield loops
+
+
+class _FakedBringer:
+    """What brings tools, with fakes among them."""
+
+    def __init__(self, bringer: Bringer, fakes: Fakes) -> None:
+        self._bringer = bringer
+        self._fakes = fakes
+
+    def tool_sets(self) -> Sequence[ToolSet]:
+        return [self._fakes.around_set(each) for each in self._bringer.tool_sets()]
+
+    async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return await self._bringer.shown(messages)
+
+    def received(self, result: ToolResult) -> ToolResult:
+        return self._bringer.received(result)
+
+    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+        await self._bringer.called(name, arguments, result)

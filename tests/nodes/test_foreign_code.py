@@ -1,0 +1,161 @@
+"""Functions of users that raise what no function should, or end too late; and how many of them run at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from flowengine.context import Context
+from flowengine.flow import Flow
+from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.limits import FlowLimits
+from flowengine.nodes.map import MapNode
+from flowengine.nodes.retry import Retry
+
+pytestmark = pytest.mark.anyio
+
+
+class SpeechlessError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+def speechless(context: Context) -> None:
+    raise SpeechlessError
+
+
+def generator_exit(context: Context) -> None:
+    raise GeneratorExit
+
+
+def keyboard_interrupt(context: Context) -> None:
+    raise KeyboardInterrupt
+
+
+def leave(context: Context) -> None:
+    sys.exit(3)
+
+
+def cancelled(context: Context) -> None:
+    raise asyncio.CancelledError
+
+
+async def speechless_on_the_loop(context: Context) -> None:
+    raise SpeechlessError
+
+
+async def generator_exit_at_once(context: Context) -> None:
+    raise GeneratorExit
+
+
+async def generator_exit_later(context: Context) -> None:
+    await anyio.lowlevel.checkpoint()
+    raise GeneratorExit
+
+
+async def leave_later(context: Context) -> None:
+    await anyio.lowlevel.checkpoint()
+    sys.exit(3)
+
+
+CODE: list[tuple[Callable[[Context], Any], str]] = [
+    (speechless, "SpeechlessError"),
+    (generator_exit, "GeneratorExit"),
+    (keyboard_interrupt, "KeyboardInterrupt"),
+    (leave, "SystemExit"),
+    (cancelled, "CancelledError"),
+    (speechless_on_the_loop, "SpeechlessError"),
+    (generator_exit_at_once, "GeneratorExit"),
+    (generator_exit_later, "GeneratorExit"),
+    (leave_later, "SystemExit"),
+]
+
+
+@pytest.mark.parametrize(("function", "error"), CODE, ids=[each.__name__ for each, _ in CODE])
+async def test_whatever_a_function_raises_is_its_nodes_failure(function: Callable[[Context], Any], error: str):
+    flow = Flow(
+        "f",
+        {
+            "bad": FunctionNode(function, on_error="caught", retry=Retry(attempts=2, initial=0.001)),
+            "caught": FunctionNode(lambda context: context.error),
+        },
+    )
+    run = await flow.run()
+    assert run.status == "succeeded", run.error
+    assert str(run.nodes["caught"].output).startswith(error)
+
+
+async def test_a_cancellation_that_a_function_awaited_is_its_failure_and_not_the_runs(anyio_backend_name: str):
+    if anyio_backend_name != "asyncio":
+        pytest.skip("only asyncio's tasks can be cancelled by anybody")
+
+    async def wait_for_a_cancelled_task(context: Context) -> None:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    run = await Flow("f", {"bad": FunctionNode(wait_for_a_cancelled_task)}).run()
+    assert run.status == "failed"
+    assert run.error is not None
+    assert run.error.type == "CancelledError"
+
+
+async def test_a_node_that_ends_well_after_its_time_was_up_has_failed():
+    async def stubborn(context: Context) -> str:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            return "done all the same"
+
+    run = await Flow("f", {"slow": FunctionNode(stubborn, timeout=0.01)}).run()
+    assert run.nodes["slow"].error == "took longer than its timeout of 0.01 s"
+
+
+async def test_as_many_plain_functions_run_at_once_as_the_run_may_have_nodes_in_flight():
+    together = threading.Barrier(60)
+
+    def meet(context: Context) -> None:
+        together.wait(30)
+
+    nodes = {f"n{number}": FunctionNode(meet) for number in range(60)}
+    for limits in (None, FlowLimits(concurrency=60)):
+        run = await Flow("f", nodes).run(limits=limits)
+        assert run.status == "succeeded", run.error
+
+
+async def test_functions_of_runs_in_one_process_do_not_wait_for_one_another():
+    together = threading.Barrier(60)
+
+    def meet(context: Context) -> None:
+        together.wait(30)
+
+    flow = Flow("f", {f"n{number}": FunctionNode(meet) for number in range(20)})
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(flow.run)
+
+
+async def test_waiting_for_a_thread_does_not_count_against_a_nodes_timeout(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flowengine.run_scope.DEFAULT_THREADS", 2)
+    busy, most = 0, 0
+    lock = threading.Lock()
+
+    def work(context: Context) -> None:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        threading.Event().wait(0.1)
+        with lock:
+            busy -= 1
+
+    over = MapNode({"work": FunctionNode(work, timeout=1.0)}, over=lambda context: list(range(24)), result=str)
+    run = await Flow("f", {"m": over}).run()
+    assert run.status == "succeeded", run.error
+    assert most == 2

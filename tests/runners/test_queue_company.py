@@ -1,0 +1,179 @@
+"""A run that its workers die of is found out among others, which are not blamed for it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Set
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from flowengine.journal.memory import MemoryStore
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue import submit
+from flowengine.runners.queue_company import Company, Suspicion, forget_suspicion, note_suspicion
+from tests.support.postgres import empty_database
+from tests.support.queue_runs import flow, status, worker
+
+pytestmark = pytest.mark.anyio
+
+FATAL = """
+import os, signal
+import anyio
+async def sleep(delay, result):
+    if delay == 13:
+        os.kill(os.getpid(), signal.SIGKILL)
+    await anyio.sleep(delay)
+    return result
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The library of the queue knows no other."""
+    return "asyncio"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
+    monkeypatch.chdir(tmp_path)
+    made = PostgresStore(empty_database(), "full")
+    yield made
+    made.close()
+
+
+class Visits:
+    """Runs that enter a company and stay until they are let go."""
+
+    def __init__(self) -> None:
+        self.company = Company()
+        self.inside: set[str] = set()
+        self.clear: dict[str, Callable[[], None]] = {}
+        self._go: dict[str, anyio.Event] = {}
+
+    async def stay(self, name: str) -> None:
+        self._go[name] = anyio.Event()
+        async with self.company.alone() if name.startswith("suspect") else self.company.among_others() as clear:
+            if clear is not None:
+                self.clear[name] = clear
+            self.inside.add(name)
+            await self._go[name].wait()
+            self.inside.discard(name)
+
+    async def leave(self, name: str) -> set[str]:
+        self._go[name].set()
+        await anyio.wait_all_tasks_blocked()
+        return self.inside
+
+
+async def test_a_suspect_begins_when_all_others_have_ended_and_is_alone_until_its_end() -> None:
+    visits = Visits()
+    async with anyio.create_task_group() as tasks:
+        for name in ("a", "b", "suspect", "c", "suspect too", "d"):
+            tasks.start_soon(visits.stay, name)
+            await anyio.wait_all_tasks_blocked()
+        assert visits.inside == {"a", "b"}
+        assert await visits.leave("a") == {"b"}
+        assert await visits.leave("b") == {"suspect"}
+        assert await visits.leave("suspect") == {"suspect too"}
+        assert await visits.leave("suspect too") == {"c", "d"}
+        await visits.leave("c")
+        await visits.leave("d")
+
+
+async def test_others_begin_beside_a_suspect_once_something_of_it_has_finished() -> None:
+    visits = Visits()
+    async with anyio.create_task_group() as tasks:
+        for name in ("suspect", "a"):
+            tasks.start_soon(visits.stay, name)
+            await anyio.wait_all_tasks_blocked()
+        assert visits.inside == {"suspect"}
+        visits.clear["suspect"]()
+        await anyio.wait_all_tasks_blocked()
+        assert visits.inside == {"suspect", "a"}
+        assert await visits.leave("suspect") == {"a"}
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_suspect_that_is_stopped_while_it_waits_holds_up_nobody() -> None:
+    visits = Visits()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(visits.stay, "a")
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0):
+            await visits.stay("suspect")
+        tasks.start_soon(visits.stay, "b")
+        await anyio.wait_all_tasks_blocked()
+        assert visits.inside == {"a", "b"}
+        tasks.cancel_scope.cancel()
+
+
+def test_deaths_that_a_run_had_to_itself_are_counted_until_something_finishes() -> None:
+    store = MemoryStore()
+    assert [note_suspicion(store, "r", deaths).alone for deaths in (2, 3, 4, 4, 5)] == [0, 1, 2, 2, 3]
+    assert note_suspicion(store, "r", 2) == Suspicion(2, 0)
+    forget_suspicion(store, "r")
+    assert note_suspicion(store, "r", 6) == Suspicion(6, 0)
+
+
+async def test_a_suspect_holds_up_another_only_until_it_is_above_suspicion() -> None:
+    visits = Visits()
+    async with anyio.create_task_group() as tasks:
+        for name in ("suspect 1", "suspect 2", "suspect 3", "a"):
+            tasks.start_soon(visits.stay, name)
+            await anyio.wait_all_tasks_blocked()
+        assert visits.inside == {"suspect 1"}
+        for cleared, then in (("suspect 1", {"suspect 2"}), ("suspect 2", {"suspect 3"}), ("suspect 3", {"a"})):
+            before = set(visits.inside)
+            visits.clear[cleared]()
+            visits.clear["suspect 1"]()  # What is cleared already clears nobody else.
+            await anyio.wait_all_tasks_blocked()
+            assert visits.inside == before | then
+        for name in list(visits.inside):
+            await visits.leave(name)
+
+
+async def test_of_runs_whose_worker_dies_only_the_one_at_fault_is_given_up(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    plan = flow(tmp_path, code=FATAL).plan
+    innocent = [await submit(store, plan, {"seconds": 1}, run_id=f"innocent-{number}") for number in range(3)]
+    guilty = await submit(store, plan, {"seconds": 13}, run_id="guilty")
+    runs, deaths = {*innocent, guilty}, 0
+    with anyio.fail_after(600):  # Each step below waits for an event; this is for one that never comes.
+        while runs:
+            process = worker(store, tmp_path, takeovers=3, concurrency=4)
+            if await anyio.to_thread.run_sync(tells_ends, process, runs, abandon_on_cancel=True):
+                break
+            assert process.wait() == -signal.SIGKILL, process.communicate()
+            runs = {each for each in runs if status(store, each) == "running"}
+            deaths += 1
+            assert deaths <= 5
+    assert {status(store, each) for each in innocent} == {"succeeded"}
+    assert status(store, guilty) == "failed"
+    assert deaths >= 4
+
+
+def tells_ends(process: subprocess.Popen[str], runs: Set[str]) -> bool:
+    """Whether a worker tells of each run that it has ended, before it tells no more."""
+    left = set(runs)
+    assert process.stdout is not None
+    for line in process.stdout:
+        run_id, _, what = line.removeprefix("run ").partition(" ")
+        if what.startswith(("succeeded", "failed")):
+            left.discard(run_id)
+        if not left:
+            return True
+    return False
+
+
+def test_a_library_that_nobody_loads_is_not_waited_for() -> None:
+    code = (
+        "import sys, anyio\nfrom flowengine.llm.litellm_import import litellm_settled\nanyio.run(litellm_settled)\n"
+        "assert 'litellm' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

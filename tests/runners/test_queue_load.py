@@ -1,0 +1,90 @@
+"""What workers ask of the server: commits while they are idle, commits of a run, and connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runners.queue import submit, submit_many
+from flowengine.runners.queue_worker import Pace, work
+from tests.support.postgres import empty_database
+from tests.support.queue_runs import drain, flow
+
+pytestmark = pytest.mark.anyio
+
+FIVE = "flowengine: v1\nname: five\nnodes:\n" + "".join(
+    f'  n{number}: {{type: function, call: "naps:sleep", with: {{delay: 0, result: one}}'
+    f"{f', needs: [n{number - 1}]' if number else ''}}}\n"
+    for number in range(5)
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The library of the queue knows no other."""
+    return "asyncio"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
+    monkeypatch.chdir(tmp_path)
+    made = PostgresStore(empty_database(), "full")
+    yield made
+    made.close()
+
+
+class Server:
+    """What the server counts, asked over a connection to another database."""
+
+    def __init__(self, url: str) -> None:
+        self._name = url.rpartition("/")[2]
+        self._connection = psycopg.connect(f"{url.rpartition('/')[0]}/postgres", autocommit=True)
+
+    def commits(self) -> int:
+        query = "SELECT pg_stat_clear_snapshot(), xact_commit + xact_rollback FROM pg_stat_database WHERE datname = %s"
+        return self._connection.execute(query, (self._name,)).fetchall()[0][1]
+
+    def connections(self) -> int:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+        return self._connection.execute(query, (self._name,)).fetchall()[0][0]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def server(store: PostgresStore) -> Iterator[Server]:
+    made = Server(store.url)
+    yield made
+    made.close()
+
+
+async def test_an_idle_worker_holds_three_connections_and_commits_a_few_times_a_second(
+    store: PostgresStore, server: Server
+) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: work(store, pace=Pace()))
+        await anyio.sleep(6)  # What it does at first is over, and counted.
+        before, seconds = server.commits(), 8.0
+        await anyio.sleep(seconds)
+        commits, connections = server.commits() - before, server.connections()
+        tasks.cancel_scope.cancel()
+    assert connections <= 3
+    assert commits / seconds <= 3.0
+
+
+async def test_a_run_of_five_nodes_takes_few_commits(store: PostgresStore, server: Server, tmp_path: Path) -> None:
+    plan, runs = flow(tmp_path, FIVE).plan, 10
+    await submit(store, plan, {})
+    await drain(store)
+    await submit_many(store, plan, {f"r{number}": {} for number in range(runs)})
+    await anyio.sleep(1.2)  # The server's counts are late.
+    before = server.commits()
+    await drain(store)
+    await anyio.sleep(1.2)
+    assert (server.commits() - before) / runs <= 7.0  # What the worker itself asks at its beginning is among them.

@@ -1,0 +1,270 @@
+"""Stores that a newer FlowEngine has taken over, runs that have lost their job, and what goes before what."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+
+import flowengine
+import visualize
+from flowengine.engine.events import NodeFinished, RunFinished
+from flowengine.errors import ApprovalError, DefinitionError, StoreVersionError
+from flowengine.journal.approvals import answer
+from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres_schema import VERSION
+from flowengine.runners.queue import cancel, requeue, submit
+from flowengine.runners.queue_orphans import Orphans
+from tests.support.postgres import empty_database
+from tests.support.queue_runs import await_node, command, drain, flow, of, status, stop, until, worker
+
+pytestmark = pytest.mark.anyio
+
+ASK = """
+flowengine: v1
+name: ask
+nodes:
+  ok: {type: approval, message: Go on?, routes: {"yes": after}}
+  after: {type: function, call: "naps:sleep", with: {delay: 0, result: done}}
+"""
+
+
+_SUCCEEDED = "SELECT run_id FROM flowengine.run WHERE status = 'succeeded' ORDER BY run_id"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The library of the queue knows no other."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def store() -> Iterator[PostgresStore]:
+    made = PostgresStore(empty_database(), "full")
+    yield made
+    made.close()
+
+
+def execute(store: PostgresStore, statement: str) -> list[Any]:
+    with psycopg.connect(store.url, autocommit=True, options="-c search_path=flowengine_queue") as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def jobs(store: PostgresStore) -> list[Any]:
+    return execute(store, "SELECT lock, status::text FROM flowengine_queue.procrastinate_jobs ORDER BY id")
+
+
+@pytest.fixture
+def newer_program(tmp_path: Path) -> Path:
+    """A copy of the package that knows one more migration of the store; the folder to import it from."""
+    place = tmp_path / "newer"
+    shutil.copytree(Path(flowengine.__file__).parent, place / "flowengine", ignore=shutil.ignore_patterns("*.pyc"))
+    shutil.copytree(Path(visualize.__file__).parent, place / "visualize", ignore=shutil.ignore_patterns("*.pyc"))
+    schema = place / "flowengine" / "journal" / "postgres_schema.py"
+    told = "VERSION: Final = len(_MIGRATIONS)"
+    more = '_MIGRATIONS = (*_MIGRATIONS, b"ALTER TABLE flowengine.run ADD COLUMN newer INTEGER")'
+    text = schema.read_text()
+    assert told in text
+    schema.write_text(text.replace(told, f"{more}\n{told}").replace("_MIGRATIONS: Final = (", "_MIGRATIONS = ("))
+    return place
+
+
+def upgrade(store: PostgresStore, folder: Path, package: Path) -> None:
+    """What the first command of a newer FlowEngine does with a store."""
+    listed = command(folder, store.url, "runs", "list", environ={"PYTHONPATH": str(package)})
+    assert listed.returncode == 0, listed.stderr
+    assert execute(store, "SELECT number FROM flowengine.version") == [(VERSION + 1,)]
+
+
+async def await_end(store: PostgresStore, run_ids: list[str]) -> None:
+    """Wait until runs have succeeded, as a store says that is a newer FlowEngine's."""
+    done = [(run_id,) for run_id in sorted(run_ids)]
+    with anyio.fail_after(60):
+        while execute(store, _SUCCEEDED) != done:  # noqa: ASYNC110 - another process's doing
+            await anyio.sleep(0.05)
+
+
+async def test_a_worker_of_an_older_version_says_so_and_leaves_the_queue_as_it_is(
+    store: PostgresStore, tmp_path: Path, newer_program: Path
+) -> None:
+    plan = flow(tmp_path).plan
+    ids = [await submit(store, plan, {}, run_id=f"r{number}") for number in range(3)]
+    await anyio.to_thread.run_sync(upgrade, store, tmp_path, newer_program)
+    said, complained = await anyio.to_thread.run_sync(worker(store, tmp_path).communicate)
+    assert said == ""
+    assert f"store version {VERSION + 1}; this one reads up to {VERSION}" in complained
+    assert jobs(store) == [(run_id, "todo") for run_id in ids]
+    process = worker(store, tmp_path, package=newer_program)
+    await await_end(store, ids)
+    await anyio.to_thread.run_sync(stop, process, signal.SIGTERM)
+
+
+async def test_a_worker_whose_store_a_newer_version_takes_over_stops_and_what_it_had_goes_on_elsewhere(
+    store: PostgresStore, tmp_path: Path, newer_program: Path
+) -> None:
+    plan = flow(tmp_path).plan
+    ids = [await submit(store, plan, {"seconds": 0 if number else 5}) for number in range(5)]
+    older = worker(store, tmp_path)
+    await anyio.to_thread.run_sync(await_node, store, ids[0], "sleep")
+    await anyio.to_thread.run_sync(upgrade, store, tmp_path, newer_program)
+    said, complained = await anyio.to_thread.run_sync(older.communicate)
+    assert "upgrade FlowEngine to use it" in complained
+    assert " failed" not in said
+    assert {name for name, _ in jobs(store)} == set(ids)
+    assert execute(store, "SELECT DISTINCT status FROM flowengine.run") == [("running",)]
+    process = worker(store, tmp_path, package=newer_program)
+    await await_end(store, ids)
+    await anyio.to_thread.run_sync(stop, process, signal.SIGTERM)
+    assert jobs(store) == []
+    assert [event.node for event in of(NodeFinished, store.events(ids[0]))] == ["first", "sleep"]
+
+
+async def test_a_newer_store_is_refused_before_anything_is_taken(store: PostgresStore, tmp_path: Path) -> None:
+    await submit(store, flow(tmp_path).plan, {}, run_id="r1")
+    execute(store, "UPDATE flowengine.version SET number = number + 1")
+    with pytest.raises(StoreVersionError, match="upgrade FlowEngine"):
+        await drain(store)
+    execute(store, "UPDATE flowengine.version SET number = number - 1")
+    assert jobs(store) == [("r1", "todo")]
+
+
+async def test_a_run_whose_job_is_gone_is_put_back_once_and_ends(store: PostgresStore, tmp_path: Path) -> None:
+    plan = flow(tmp_path).plan
+    for run_id in ("gone", "failed", "queued"):
+        await submit(store, plan, {}, run_id=run_id)
+    execute(store, "DELETE FROM flowengine_queue.procrastinate_jobs WHERE lock = 'gone'")
+    execute(store, "UPDATE flowengine_queue.procrastinate_jobs SET status = 'failed' WHERE lock = 'failed'")
+    first, second = Orphans(store), Orphans(store)
+    assert [list(await each.look()) for each in (first, second)] == [[], []]
+    found: list[str] = []
+
+    async def look(orphans: Orphans) -> None:
+        found.extend(await orphans.look())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look, first)
+        tasks.start_soon(look, second)
+    assert sorted(found) == ["failed", "gone"]
+    await drain(store)
+    assert [status(store, each) for each in ("gone", "failed", "queued")] == ["succeeded"] * 3
+
+
+async def test_what_is_no_orphan_is_left_alone(store: PostgresStore, tmp_path: Path) -> None:
+    made = flow(tmp_path, ASK)
+    for run_id in ("waiting", "cancelled"):
+        await submit(store, made.plan, {}, run_id=run_id)
+    await drain(store)
+    await cancel(store, "cancelled")
+    held = store.create("held")
+    held.append(store.events("waiting")[0]._replace(run_id="held"))  # type: ignore[union-attr,call-arg]
+    waiting = held.commit(True)
+    assert waiting is not None
+    await waiting
+    other = PostgresStore(store.url, "full")
+    local = other.create("local")
+    settings = {"folder": "."}
+    local.append(store.events("waiting")[0]._replace(run_id="local", settings=settings))  # type: ignore[union-attr,call-arg]
+    await local.close()
+    other.close()
+    orphans = Orphans(store)
+    assert [list(await orphans.look()) for _ in range(3)] == [[], [], []]
+    assert jobs(store) == []
+    await held.close()
+    assert [list(await orphans.look()) for _ in range(2)] == [[], ["held"]]
+
+
+async def test_a_run_that_was_put_back_and_lost_its_job_goes_on(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {"seconds": 2})
+    process = worker(store, tmp_path)
+    await anyio.to_thread.run_sync(await_node, store, run_id, "sleep")
+    await anyio.to_thread.run_sync(stop, process, signal.SIGTERM)
+    assert status(store, run_id) == "running"
+    execute(store, "DELETE FROM flowengine_queue.procrastinate_jobs")
+    process = worker(store, tmp_path)
+    await until(store, run_id, "succeeded")
+    said, _ = await anyio.to_thread.run_sync(stop, process, signal.SIGTERM)
+    assert f"run {run_id} had no job, and is put back into its queue" in said
+
+
+async def test_ended_jobs_leave_the_tables(store: PostgresStore, tmp_path: Path) -> None:
+    plan = flow(tmp_path).plan
+    await submit(store, plan, {}, run_id="cancelled")
+    await cancel(store, "cancelled")
+    assert jobs(store) == []
+    for run_id in ("old", "new"):
+        await submit(store, plan, {}, run_id=run_id)
+        await drain(store)
+        await submit(store, plan, {}, run_id=f"{run_id}-job")
+    execute(store, "UPDATE flowengine_queue.procrastinate_jobs SET status = 'failed'")
+    execute(store, "UPDATE flowengine_queue.procrastinate_events SET at = at - interval '25 hours' WHERE job_id = "
+                   "(SELECT id FROM flowengine_queue.procrastinate_jobs WHERE lock = 'old-job')")  # fmt: skip
+    await Orphans(store).look()
+    assert jobs(store) == [("new-job", "failed")]
+
+
+async def test_a_run_that_failed_leaves_no_job(store: PostgresStore, tmp_path: Path) -> None:
+    text = ASK.replace('ok: {type: approval, message: Go on?, routes: {"yes": after}}', "").replace(
+        "delay: 0", "delay: not a number"
+    )
+    run_id = await submit(store, flow(tmp_path, text).plan, {})
+    await drain(store)
+    assert (status(store, run_id), jobs(store)) == ("failed", [])
+
+
+async def test_what_has_begun_goes_before_what_has_not(store: PostgresStore, tmp_path: Path) -> None:
+    asking = await submit(store, flow(tmp_path, ASK).plan, {})
+    await drain(store)
+    plan = flow(tmp_path).plan
+    left = await submit(store, plan, {"seconds": 2})
+    process = worker(store, tmp_path)
+    await anyio.to_thread.run_sync(await_node, store, left, "sleep")
+    urgent = [await submit(store, plan, {}, priority=priority) for priority in (100, 0)]
+    await anyio.to_thread.run_sync(stop, process, signal.SIGKILL)
+    await answer(store, asking, None, "yes")
+    await requeue(store, asking)
+    await anyio.sleep(1.6)  # Until nothing was heard of the worker for long enough.
+    told = [line.split()[1] for line in await drain(store) if " begins" in line or " goes on" in line]
+    assert told == [asking, left, *urgent]
+
+
+async def test_a_priority_beyond_what_there_is_is_refused(store: PostgresStore, tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="the priority 500000 is not between -499999 and 499999"):
+        await submit(store, flow(tmp_path).plan, {}, priority=500_000)
+
+
+async def test_a_cancelled_run_takes_no_answer(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path, ASK).plan, {})
+    await drain(store)
+    await cancel(store, run_id)
+    events = store.events(run_id)
+    with pytest.raises(ApprovalError, match=f"run {run_id} was cancelled: `flowengine resume` takes it up again first"):
+        await answer(store, run_id, "ok", "yes")
+    assert store.events(run_id) == events
+    await requeue(store, run_id)
+    await drain(store)
+    assert status(store, run_id) == "waiting"
+    await answer(store, run_id, None, "yes")
+    await requeue(store, run_id)
+    await drain(store)
+    assert of(RunFinished, store.events(run_id))[-1].status == "succeeded"
+
+
+async def test_a_run_that_is_put_back_may_be_answered(store: PostgresStore, tmp_path: Path) -> None:
+    both = ASK + '  nap: {type: function, call: "naps:sleep", with: {delay: 60, result: done}}\n'
+    run_id = await submit(store, flow(tmp_path, both).plan, {})
+    process = worker(store, tmp_path)
+    await anyio.to_thread.run_sync(await_node, store, run_id, "nap")
+    await anyio.to_thread.run_sync(stop, process, signal.SIGTERM)
+    assert (await answer(store, run_id, None, "yes")).node == "ok"

@@ -1,0 +1,129 @@
+"""Spans in a real Arize Phoenix: `python -m tests.telemetry.phoenix`.
+
+It installs a pinned version into an environment of its own, which takes minutes, and is no part of the default tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flowengine.agents.agent import Agent
+from flowengine.flow import Flow
+from flowengine.llm.messages import ToolRequest
+from flowengine.llm.model import Reply, Usage
+from flowengine.llm.scripted import ScriptedModel
+from flowengine.nodes.agent import AgentNode
+from flowengine.telemetry.otel import send
+from flowengine.telemetry.spans import spans_of
+
+PINNED = "arize-phoenix==20.26.1"
+ASKED = """{ projects { edges { node { traceCount spans(first: 100) { edges { node {
+    name spanKind tokenCountTotal costSummary { total { cost } } attributes
+} } } } } } }"""
+
+
+@contextmanager
+def phoenix(folder: Path) -> Generator[str]:
+    """A server on loopback, and its address."""
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    subprocess.run([folder / "venv/bin/pip", "install", "--quiet", PINNED], check=True)
+    ports = [str(_free_port()) for _ in range(2)]
+    own = {"PHOENIX_PORT": ports[0], "PHOENIX_GRPC_PORT": ports[1], "PHOENIX_HOST": "127.0.0.1"}
+    rest = {"PHOENIX_WORKING_DIR": str(folder), "PHOENIX_TELEMETRY_ENABLED": "false"}
+    with open(folder / "log", "wb") as log:
+        command = [folder / "venv/bin/phoenix", "serve"]
+        process = subprocess.Popen(command, env={**os.environ, **own, **rest}, stdout=log, stderr=log)
+    try:
+        url = f"http://127.0.0.1:{ports[0]}"
+        _await(url, process)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
+
+
+def _await(url: str, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 180
+    while True:
+        try:
+            urllib.request.urlopen(f"{url}/healthz", timeout=5)
+            return
+        except urllib.error.URLError:
+            assert process.poll() is None, "the server ended"
+            assert time.monotonic() < end, "the server does not answer"
+            time.sleep(0.5)
+
+
+async def look(what: str) -> str:
+    """Look something up."""
+    return f"no {what}"
+
+
+def spans_of_a_run() -> Any:
+    answers = [
+        ToolRequest("call-7", "look", '{"what": "tea"}'),
+        Reply("There is no tea.", usage=Usage(120, 30), cost_usd=0.25),
+    ]
+    model = ScriptedModel(answers, name="openai/gpt-4o-mini", provider="openai")
+    agent = Agent("ask", "Be kind.", model=model, tools=[look])
+    run = Flow("tea", {"ask": AgentNode(agent, prompt=lambda _: "Is there tea?")}).run_sync()
+    assert run.status == "succeeded", run.error
+    return spans_of(run.events, content=True)
+
+
+def stored(url: str, spans: int) -> tuple[int, dict[str, Any]]:
+    """How many traces there are, and the spans by name, once so many have been taken in."""
+    request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": ASKED}).encode())
+    request.add_header("Content-Type", "application/json")
+    end = time.monotonic() + 60
+    while True:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            project = json.load(answer)["data"]["projects"]["edges"][0]["node"]
+        found = [each["node"] for each in project["spans"]["edges"]]
+        if len(found) >= spans and any(each["costSummary"] for each in found):  # Costs are reckoned a little later.
+            return project["traceCount"], {each["name"]: each for each in found}
+        assert time.monotonic() < end, f"{len(found)} of {spans} spans were taken in, or none has a cost"
+        time.sleep(0.5)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder, phoenix(Path(folder)) as url:
+        spans = spans_of_a_run()
+        for _ in range(2):
+            delivery = send([spans], url)
+            assert (delivery.arrived, delivery.problem) == (len(spans), ""), delivery
+            assert "405" in delivery.metrics_problem  # Phoenix takes no metrics.
+        traces, found = stored(url, len(spans))
+        assert (traces, len(found)) == (1, len({span.name for span in spans})), found
+        chat = found["chat gpt-4o-mini"]
+        said = json.loads(chat["attributes"])["llm"]
+        assert chat["spanKind"] == "llm"
+        assert "Be kind." in json.dumps(said["input_messages"])
+        tool = json.loads(found["execute_tool look"]["attributes"])["tool"]
+        assert (tool["name"], tool["id"], tool["parameters"]) == ("look", "call-7", {"what": "tea"})
+        priced = [each for each in found.values() if each["costSummary"]]
+        assert [each["tokenCountTotal"] for each in priced] == [150], priced
+        assert priced[0]["costSummary"]["total"]["cost"] > 0
+    print(f"{PINNED}: one trace of {len(spans)} spans with prompts, tool calls, tokens and cost, sent twice")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Mistyped arguments in Python: strict checkers see them, and at run time the nearest known name is told."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from flowengine import Agent, ApprovalNode, ConditionNode, Flow, FlowBuilder, FunctionNode, LoopNode, MapNode
+from flowengine import builder_keys as keywords
+from flowengine.errors import DefinitionError
+from flowengine.flow import FlowSettings, RunOptions
+from flowengine.nodes.node import FlowNode, NodeSettings
+from flowengine.spec.schema_containers import ApprovalNodeSpec, LoopNodeSpec, MapNodeSpec, SubflowNodeSpec
+from flowengine.spec.schema_nodes import (
+    AgentNodeSpec,
+    ConditionNodeSpec,
+    EvaluationNodeSpec,
+    FunctionNodeSpec,
+    RoutingNodeSpec,
+)
+
+ONE = FunctionNode(lambda context: 1)
+FLOW = Flow("one", {"one": ONE})
+
+MISTYPED: dict[str, tuple[Callable[..., Any], str]] = {
+    "FunctionNode": (lambda **mistyped: FunctionNode(print, **mistyped), "retries → retry"),
+    "ConditionNode": (lambda **mistyped: ConditionNode(print, **mistyped), "need → needs"),
+    "ApprovalNode": (lambda **mistyped: ApprovalNode(print, {}, **mistyped), "expire → expires"),
+    "LoopNode": (lambda **mistyped: LoopNode({"one": ONE}, max_iterations=1, **mistyped), "untill → until"),
+    "MapNode": (lambda **mistyped: MapNode({"one": ONE}, over=print, **mistyped), "time_out → timeout"),
+    "run_sync": (lambda **mistyped: FLOW.run_sync(**mistyped), "stroe → store"),
+    "Flow.sequential": (lambda **mistyped: Flow.sequential({"one": ONE}, **mistyped), "input → inputs"),
+}
+
+
+@pytest.mark.parametrize("owner", MISTYPED)
+def test_a_mistyped_argument_is_told_with_the_nearest(owner: str):
+    call, names = MISTYPED[owner]
+    wrong, meant = names.split(" → ")
+    with pytest.raises(TypeError) as caught:
+        call(**{wrong: 1})
+    assert str(caught.value) == f"{owner} has no argument '{wrong}'; did you mean '{meant}'?"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("temprature", "temperature"),
+        ("tool", "tools"),
+        ("instructions", "generation_instructions"),
+        ("retries", "max_retries"),
+        ("system_prompt", "system_message"),
+    ],
+)
+def test_a_mistyped_argument_of_an_agent_is_told_with_the_nearest(wrong: str, meant: str):
+    with pytest.raises(DefinitionError, match=f"'{wrong}'; did you mean '{meant}'"):
+        Agent("a", "Say it.", **{wrong: "x"})
+
+
+def test_options_of_a_vendor_still_reach_the_model_call():
+    options: dict[str, Any] = {"top_p": 0.5, "seed": 7, "max_completion_tokens": 9, "reasoning_effort": "low"}
+    assert Agent("a", "Say it.", **options).settings.extra == options
+
+
+@pytest.mark.parametrize(
+    ("add", "told"),
+    [
+        (
+            lambda flow: flow.agent("a", promt="x"),
+            "'a': a node of type agent has no key 'promt'; did you mean 'prompt'",
+        ),
+        (lambda flow: flow.function("a", "m:f", retries=3), "type function has no key 'retries'; did you mean 'retry'"),
+        (lambda flow: flow.condition("a", iff="x"), "type condition has no key 'iff'"),
+        (lambda flow: flow.loop("a", max_iterations=2, untill="x").__enter__(), "did you mean 'until'"),
+        (lambda flow: flow.map("a", over="x", on_item_eror="skip").__enter__(), "did you mean 'on_item_error'"),
+        (lambda flow: FlowBuilder("b", input={}), "a flow has no key 'input'; did you mean 'inputs'"),
+    ],
+)
+def test_a_mistyped_key_of_the_builder_is_told_where_it_is_written(add: Callable[[Any], Any], told: str):
+    with pytest.raises(DefinitionError) as caught:
+        add(FlowBuilder("f"))
+    assert told in str(caught.value)
+
+
+# --- what checkers see is what there is
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "given"),
+    [
+        (keywords.AgentKeywords, AgentNodeSpec, {"type"}),
+        (keywords.RoutingKeywords, RoutingNodeSpec, {"type", "instruction", "routes"}),
+        (keywords.ConditionKeywords, ConditionNodeSpec, {"type"}),
+        (keywords.EvaluationKeywords, EvaluationNodeSpec, {"type"}),
+        (keywords.FunctionKeywords, FunctionNodeSpec, {"type", "call"}),
+        (keywords.SubflowKeywords, SubflowNodeSpec, {"type", "flow"}),
+        (keywords.ApprovalKeywords, ApprovalNodeSpec, {"type", "message", "routes"}),
+        (keywords.LoopKeywords, LoopNodeSpec, {"type", "max_iterations", "nodes"}),
+        (keywords.MapKeywords, MapNodeSpec, {"type", "over", "nodes"}),
+    ],
+)
+def test_the_builders_keywords_are_those_of_the_format(kind: type[Any], spec: Any, given: set[str]):
+    assert set(get_type_hints(kind)) == set(spec.model_fields) - given
+
+
+@pytest.mark.parametrize(
+    ("declared", "function", "own"),
+    [
+        (NodeSettings, FlowNode.__init__, {"self", "unknown"}),
+        (RunOptions, Flow.run, {"self", "inputs"}),
+        (FlowSettings, Flow.__init__, {"self", "name", "nodes"}),
+    ],
+)
+def test_declared_arguments_are_those_that_are_taken(declared: type[Any], function: Any, own: set[str]):
+    assert set(declared.__annotations__) == set(inspect.signature(function).parameters) - own
+
+
+TYPOS = """
+from flowengine import Flow, FlowBuilder, FunctionNode
+
+node = FunctionNode(print, retries=3)
+Flow("f", {"one": node}).run_sync(stroe="x")
+Flow.sequential({"one": node}, input={})
+FlowBuilder("f").agent("a", promt="x")
+"""
+
+
+def test_a_strict_checker_sees_them(tmp_path: Path):
+    file = tmp_path / "typos.py"
+    file.write_text(TYPOS)
+    told = subprocess.run([sys.executable, "-m", "pyright", str(file)], capture_output=True, text=True, check=False)
+    for number, name in ((4, "retries"), (5, "stroe"), (6, "input"), (7, "promt")):
+        assert any(f":{number}:" in line and f'"{name}"' in line for line in told.stdout.splitlines()), told.stdout
