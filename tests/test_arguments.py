@@ -24,6 +24,7 @@ from flowengine.spec.schema_nodes import (
     FunctionNodeSpec,
     RoutingNodeSpec,
 )
+from tests.support.require import require
 
 ONE = FunctionNode(lambda context: 1)
 FLOW = Flow("one", {"one": ONE})
@@ -132,6 +133,7 @@ FlowBuilder("f").agent("a", promt="x")
 
 
 def test_a_strict_checker_sees_them(tmp_path: Path):
+    require("node", "apt-get install nodejs")  # Pyright is a program for it, and would load it down.
     file = tmp_path / "typos.py"
     file.write_text(TYPOS)
     told = subprocess.run([sys.executable, "-m", "pyright", str(file)], capture_output=True, text=True, check=False)

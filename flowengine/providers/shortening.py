@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
+from unicodedata import category
 
 __all__ = ["MARK", "shortened"]
 
@@ -67,11 +68,17 @@ def _boundary(text: str, end: int) -> int:
     window = text[start:end]
     seen = window + text[end : end + 1]
     ends = (start + found.end() for pattern in (_LINE_ENDS, _SENTENCE_ENDS) for found in pattern.finditer(seen))
-    best = max((each for each in ends if each <= end), default=0)
+    best = max((each for each in ends if each <= end and not _is_extended(text, each)), default=0)
     if best * 2 >= end:
         return best
     word = max((start + found.start() for found in _WORD_ENDS.finditer(window)), default=0)
     return word if word * 10 >= end * 9 else _character(text, start, end)
+
+
+def _is_extended(text: str, end: int) -> bool:
+    """Whether the character before `end` goes on with what follows, an accent or a joiner (UAX #29, `Extend`)."""
+    following = text[end : end + 1]
+    return following == "\u200d" or (following != "" and category(following).startswith("M"))
 
 
 def _character(text: str, start: int, end: int) -> int:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowengine.llm.tokens import count_tokens
@@ -48,6 +48,8 @@ def graphemes(text: str) -> list[Any]:
 
 
 @settings(max_examples=60, deadline=None)
+@example("1\n:1:1。\u03011", 8)  # An accent on the end of a sentence belongs to it.
+@example("1\n:1:1.\u200d 1 1", 9)
 @given(
     st.text(alphabet=st.sampled_from('ab .\n。、日本語한글é\u0301👩🇯🇵\u200d{}[]",:1'), max_size=400),
     st.integers(0, 60),

@@ -50,13 +50,16 @@ def _program(name: str) -> Path:
 
 
 class Server:
-    """A running server; `durable` is one that waits for its disk, as servers do.
+    """A running server, where none can be the test is skipped; `durable` is one that waits for its disk, as servers do.
 
     `disk`: so many MB are all that its tables have, on a disk of their own (root may make one, elsewhere `OSError`).
     `times`: it knows when each row was committed.
     """
 
     def __init__(self, durable: bool = False, disk: int | None = None, times: bool = False) -> None:
+        reason = why_missing()
+        if reason is not None:
+            missing(reason)
         self.folder = Path(tempfile.mkdtemp(prefix="flowengine-postgres-"))
         self._disk = disk
         self.port = _free_port()
@@ -168,10 +171,7 @@ def why_missing() -> str | None:
 
 @cache
 def server(durable: bool = False) -> Server:
-    """The session's server; a test that needs it is skipped where there is none."""
-    reason = why_missing()
-    if reason is not None:
-        missing(reason)
+    """The session's server."""
     made = Server(durable)
     atexit.register(made.stop)
     return made
