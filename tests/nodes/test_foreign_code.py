@@ -91,10 +91,8 @@ async def test_whatever_a_function_raises_is_its_nodes_failure(function: Callabl
     assert str(run.nodes["caught"].output).startswith(error)
 
 
-async def test_a_cancellation_that_a_function_awaited_is_its_failure_and_not_the_runs(anyio_backend_name: str):
-    if anyio_backend_name != "asyncio":
-        pytest.skip("only asyncio's tasks can be cancelled by anybody")
-
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # Only its tasks can be cancelled by other code.
+async def test_a_cancellation_that_a_function_awaited_is_its_failure_and_not_the_runs():
     async def wait_for_a_cancelled_task(context: Context) -> None:
         task = asyncio.ensure_future(asyncio.sleep(60))
         task.cancel()
