@@ -131,7 +131,7 @@ EXPRESSIONS = [
     "big | regex_replace('z', 'y')",
     "('z' * 99999) | regex_replace('z', big)",
     "('z' * 99999) | regex_replace('(z*)', '\\\\1' * 100)",
-    "('z' * 99999) | regex_replace('z*?')",
+    "('z' * 99999) | regex_replace('z*?', 'z') | regex_replace('z*?')",
     "('z' * 99999) | regex_replace('(z+)+b')",
     "('z' * 40) | regex_replace('(z|zz|zzz)*[^z]')",
     "('z' * 99999) | regex_replace('(?=z*b)')",
