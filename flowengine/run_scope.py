@@ -41,6 +41,7 @@ class RunScope:
         self._held: dict[Hashable, Any] = {}
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._tasks: TaskGroup
+        self._has_tasks = False
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What is held under a key, made by whoever asks first."""
@@ -55,6 +56,7 @@ class RunScope:
 
     def start_soon(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A task that lives until the run ends; then it is cancelled. What it raises ends the run."""
+        self._has_tasks = True
         self._tasks.start_soon(task)
 
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -72,7 +74,8 @@ class RunScope:
             with anyio.move_on_after(CLOSING, shield=True):
                 while self._closing:
                     await self._closing.pop()()
-        self._tasks.cancel_scope.cancel()
+        if self._has_tasks:  # A cancellation costs as much as the rest of a short run.
+            self._tasks.cancel_scope.cancel()
         if error is None or isinstance(error, anyio.get_cancelled_exc_class()):
             return await self._tasks.__aexit__(kind, error, trace)
         await self._tasks.__aexit__(None, None, None)  # Given the error, it would put a group round it.

@@ -38,6 +38,7 @@ __all__ = [
     "KEPT",
     "ROUTING",
     "Conflict",
+    "KeyRules",
     "Layer",
     "StateStore",
     "kept_key",
@@ -86,6 +87,21 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 _Found = tuple[float, Any] | None
 
 
+class KeyRules:
+    """What the declared keys ask of every run's store. Worked out once for a flow."""
+
+    __slots__ = ("checked", "defaults", "folding", "guarded", "keys")
+
+    def __init__(self, keys: Mapping[str, StateKey]) -> None:
+        self.keys = keys
+        self.defaults: Mapping[str, Any] = {name: freeze(key.default) for name, key in keys.items()}
+        self.folding = {name: FOLDS[key.merge] for name, key in keys.items() if key.merge in FOLDS}
+        """Key → its fold, for the keys that take contributions."""
+        self.folding |= {name: FOLDS[merge] for name, merge in KEPT.items()}
+        self.checked = {name: key for name, key in keys.items() if key.type or key.merge in FOLDS}
+        self.guarded = {name for name, key in keys.items() if key.merge == "error"}
+
+
 class StateStore:
     """The state of one run.
 
@@ -95,16 +111,12 @@ class StateStore:
     5
     """
 
-    def __init__(self, keys: Mapping[str, StateKey], kept: Mapping[str, Any] = EMPTY) -> None:
+    def __init__(self, keys: Mapping[str, StateKey] | KeyRules, kept: Mapping[str, Any] = EMPTY) -> None:
         """`kept`: what the run begins with of what nodes keep for one another (`NodeResult.kept`)."""
-        self.keys = keys
-        self._defaults: Mapping[str, Any] = {name: freeze(key.default) for name, key in keys.items()}
-        # Key → its fold, for the keys that take contributions.
-        self.folding = {name: FOLDS[key.merge] for name, key in keys.items() if key.merge in FOLDS}
-        self.folding |= {name: FOLDS[merge] for name, merge in KEPT.items()}
-        self._checked = {name: key for name, key in keys.items() if key.type or key.merge in FOLDS}
-        self._guarded = {name for name, key in keys.items() if key.merge == "error"}
-        self._kept: Mapping[str, Any] = {_KEPT + name: freeze(value) for name, value in kept.items()}
+        rules = keys if isinstance(keys, KeyRules) else KeyRules(keys)
+        self.keys, self._defaults, self.folding = rules.keys, rules.defaults, rules.folding
+        self._checked, self._guarded = rules.checked, rules.guarded
+        self._kept: Mapping[str, Any] = {_KEPT + name: freeze(value) for name, value in kept.items()} if kept else {}
         self._outside: tuple[StateStore, Layer] | None = None
         self._begin()
 
@@ -200,6 +212,11 @@ class StateStore:
             if found is not None and (found[1] or key not in self.folding):
                 return found[1]
         return self._kept[key]
+
+    def may_keep(self, name: str) -> bool:
+        """Whether anybody at all keeps something under a name, above whatever layer."""
+        key = _KEPT + name
+        return key in self._written or key in self._kept
 
     def kept_names(self) -> Iterator[str]:
         """Every name that somebody keeps something under."""

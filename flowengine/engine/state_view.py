@@ -27,6 +27,9 @@ class KeptView(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return self._give(self._store.kept(self._layer, name))
 
+    def __contains__(self, name: object) -> bool:
+        return self._store.may_keep(str(name)) and super().__contains__(name)
+
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._store.kept_names() if name in self)
 

@@ -71,31 +71,41 @@ def ring_owner(run_id: str) -> None:
 
 
 class Mail:
-    """What people leave for one run, for its owner: `with Mail(store, run_id) as mail`. One event loop uses it."""
+    """What people leave for one run, for its owner: `with Mail(store, run_id) as mail`. One event loop uses it.
+
+    It is listened for from the first look into it on; most runs never look.
+    """
 
     def __init__(self, store: JournalStore, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
         self._given: set[tuple[str, float]] = set()
         """Node and moment of its question, of all that was ever collected."""
-        self._post: Post
+        self._post: Post | None = None
         self._rung: Any
 
     def __enter__(self) -> Mail:
-        self._post, self._rung = event_of_this_loop()
-        with _lock:
-            _bells.setdefault(self._run_id, []).append(self)
         return self
+
+    def _listen(self) -> None:
+        """From now on whoever keeps an answer in this process rings."""
+        if self._post is None:
+            self._post, self._rung = event_of_this_loop()
+            with _lock:
+                _bells.setdefault(self._run_id, []).append(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._post is None:
+            return
         with _lock:
             _bells[self._run_id].remove(self)
             if not _bells[self._run_id]:
                 del _bells[self._run_id]
 
     def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Answered]:
+        self._listen()  # First: what is kept after the look is told by a ring.
         kept: Mapping[str, Any] = self._store.recall(_KIND, self._run_id) or {}
         fresh = {node: each for node, each in kept.items() if (node, each["asked"]) not in self._given}
         if not fresh:
@@ -104,6 +114,7 @@ class Mail:
         return _unanswered(fresh, read())
 
     async def wait(self) -> None:
+        self._listen()
         await self._rung.wait()
         self._rung = event_of_this_loop()[1]
 
@@ -114,8 +125,9 @@ class Mail:
 
     def ring(self) -> None:
         """From any thread; a loop that has ended needs no answer."""
-        with suppress(RuntimeError):
-            self._post(self._set)
+        if self._post is not None:
+            with suppress(RuntimeError):
+                self._post(self._set)
 
     def _set(self) -> None:
         self._rung.set()

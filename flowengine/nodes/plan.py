@@ -18,7 +18,7 @@ from flowengine.context import Context
 from flowengine.engine.graph import Graph
 from flowengine.engine.merging import StateKey, state_rules
 from flowengine.engine.ports import Node
-from flowengine.engine.state import ENGINE_KEYS
+from flowengine.engine.state import ENGINE_KEYS, KeyRules
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import DefinitionError, Diagnostic, FlowError, TemplateError
@@ -86,6 +86,11 @@ class Plan:
         if not self.state:
             return shape
         return freeze({**shape, "state": state_rules(self.state)})
+
+    @cached_property
+    def rules(self) -> KeyRules:
+        """Of the shared state, as each run's store keeps them."""
+        return KeyRules(self.state)
 
     @cached_property
     def caches(self) -> bool:

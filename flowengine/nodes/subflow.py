@@ -33,7 +33,7 @@ class SubflowNode(ContainerNode):
 
     async def run(self, context: Context, /) -> Ended:
         inputs = checked_inputs(self.plan.inputs, {name: value(context) for name, value in self.arguments.items()})
-        level = enter(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.state))
+        level = enter(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.rules))
         try:
             await level.run()
         except Unfinished as end:

@@ -6,10 +6,9 @@ outputs); what happens between them is the scheduler's, and which of them run is
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from math import inf
 from time import time
 from typing import Any, NamedTuple, TypeAlias
 
@@ -65,7 +64,7 @@ class _Refused(NamedTuple):
 
 def new_run_id() -> str:
     """Twelve random hex digits: short enough to type a unique prefix of."""
-    return secrets.token_hex(6)
+    return os.urandom(6).hex()
 
 
 async def start(
@@ -98,14 +97,14 @@ async def start(
         run_id=run_id or new_run_id(),
         session=session,
         reuse=reuse,
-        settings={**settings, **chosen_limits(limits, under)},
+        settings=settings if limits is under else {**settings, **chosen_limits(limits, under)},
         labels=labels,
     )
     plan.prepare()
     run_id, kept = started.run_id, started.kept
     thrifty = _thrifty(plan, store, run_id, reuse)
     journal = store.create(run_id)
-    walk = Walk(thrifty.graph, StateStore(plan.state, kept), inputs=started.inputs, env=started.env, run_id=run_id)
+    walk = Walk(thrifty.graph, StateStore(plan.rules, kept), inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
     run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live)
     return await _taken_up(plan, run, store, limits, live)
@@ -300,7 +299,7 @@ def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
     with reading_record(started.run_id):
         return Walk(
             plan.graph,
-            StateStore(plan.state, started.kept),
+            StateStore(plan.rules, started.kept),
             inputs=started.inputs,
             env=started.env,
             run_id=started.run_id,
@@ -329,17 +328,9 @@ async def _drive(
     clock, mail = run_clock(), Mail(store, run_id)
     try:
         await _committed(journal, *first)  # From here on the run can be found and resumed.
-        stop: LimitError | _Refused | None = None
-        with anyio.move_on_after(inf if limits.timeout is None else limits.timeout) as scope:
-            with mail:
-                stop = await _schedule(plan, walk, journal, limits, live, clock, fence, mail)
-        if scope.cancelled_caught:
-            stop = LimitError(
-                f"the run took longer than its limit of {limits.timeout:g} s",
-                part="",
-                on_limit=limits.on_limit,
-                limit="timeout",
-            )
+        with mail:
+            scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail)
+            stop = await (scheduled() if limits.timeout is None else _in_time(limits, limits.timeout, scheduled))
         finished = _finish(plan, walk, stop, clock())
         if finished.status == "succeeded":
             await leave(fence)
@@ -365,6 +356,20 @@ async def _committed(journal: Journal, *events: Event) -> None:
     waiting = journal.commit(True)
     if waiting is not None:
         await waiting
+
+
+async def _in_time(
+    limits: FlowLimits, seconds: float, scheduled: Callable[[], Awaitable[LimitError | _Refused | None]]
+) -> LimitError | _Refused | None:
+    """`_schedule` for as long as the run may take."""
+    stop: LimitError | _Refused | None = None
+    with anyio.move_on_after(seconds) as scope:
+        stop = await scheduled()
+    if not scope.cancelled_caught:
+        return stop
+    return LimitError(
+        f"the run took longer than its limit of {seconds:g} s", part="", on_limit=limits.on_limit, limit="timeout"
+    )
 
 
 async def _schedule(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flowengine.context import EMPTY
 from flowengine.engine.events import Event, RunResumed, RunStarted
 from flowengine.ledger import Bounds
 from flowengine.nodes.limits import FlowLimits
@@ -34,6 +35,8 @@ def limits_under(flow: FlowLimits, settings: Mapping[str, Any]) -> FlowLimits:
     >>> limits_under(FlowLimits(timeout=5.0), {"model_calls": 3, "folder": "/home"}).bounds.model_calls
     3
     """
+    if not settings:
+        return flow
     chosen = {name: settings.get(name, own) for name, own in _by_name(flow).items()}
     bounds = Bounds(*(chosen.pop(name) for name in Bounds._fields))
     return FlowLimits(bounds=bounds, **chosen)
@@ -45,6 +48,8 @@ def chosen_limits(limits: FlowLimits, before: FlowLimits) -> Mapping[str, Any]:
     >>> dict(chosen_limits(FlowLimits(bounds=Bounds(cost_usd=2.0)), FlowLimits()))
     {'cost_usd': 2.0}
     """
+    if limits is before:
+        return EMPTY
     earlier = _by_name(before)
     return {name: value for name, value in _by_name(limits).items() if value != earlier[name]}
 
