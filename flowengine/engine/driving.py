@@ -8,32 +8,47 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
+from contextlib import suppress
 from contextvars import Context
+from inspect import CORO_CLOSED, getcoroutinestate
 from math import inf
+from time import monotonic
 from types import coroutine
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
 from flowengine.foreign import ForeignExitError, describe_error
 
-__all__ = ["drive", "is_being_cancelled"]
+__all__ = ["GRACE", "drive", "is_being_cancelled", "is_on_asyncio"]
+
+GRACE: Final = 5.0
+"""Seconds that a node's code has to end in once it was cancelled."""
 
 
 @coroutine
-def drive(context: Context, steps: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+def drive(
+    context: Context, steps: Coroutine[Any, Any, Any], waits_for: Any, closes: bool = False
+) -> Generator[Any, Any, Any]:
     """The rest of a coroutine that has suspended, with context variables of its own, inside this task.
 
-    Cancel scopes and task groups in it belong to the task and are not touched.
+    Cancel scopes and task groups in it belong to the task and are not touched. `closes`: one that catches its
+    cancellation and waits for something all the same is closed after the grace.
     """
+    patience = inf
     while True:
         step: Any = steps.send
         try:
             given = yield waits_for
+            patience = inf  # Of a cancelled task every wait is cancelled, until it has ended.
         except GeneratorExit:  # The task itself is being closed.
             context.run(steps.close)
             raise
         except BaseException as error:
+            if closes and isinstance(error, anyio.get_cancelled_exc_class()):
+                if monotonic() >= patience and _has_closed(context, steps):
+                    raise
+                patience = min(patience, monotonic() + GRACE)
             step, given = steps.throw, error
         try:
             waits_for = context.run(step, given)
@@ -43,6 +58,13 @@ def drive(context: Context, steps: Coroutine[Any, Any, Any], waits_for: Any) -> 
             raise ForeignExitError(describe_error(error)) from error
 
 
+def _has_closed(context: Context, steps: Coroutine[Any, Any, Any]) -> bool:
+    """Whether closing it has ended it; it may wait for something even so."""
+    with suppress(Exception):  # It was cancelled, whatever its clean-up raises.
+        context.run(steps.close)
+    return getcoroutinestate(steps) == CORO_CLOSED
+
+
 def is_being_cancelled() -> bool:
     """Whether a cancellation is meant for this task, and not one that code in it raised or awaited."""
     try:
@@ -50,3 +72,11 @@ def is_being_cancelled() -> bool:
     except RuntimeError:
         return True  # Trio, where nobody else can raise one.
     return task is None or task.cancelling() > 0 or anyio.current_effective_deadline() == -inf
+
+
+def is_on_asyncio() -> bool:
+    """Whether the event loop is asyncio's, and not trio's."""
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False

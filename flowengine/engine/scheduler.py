@@ -290,7 +290,7 @@ class Scheduler:
             try:
                 waits_for = own.run(steps.send, None)
                 suspended = True
-                result = await drive(own, steps, waits_for)
+                result = await drive(own, steps, waits_for, not walk.graph.vertices[number].container)
             except StopIteration as stop:
                 result = stop.value  # It never suspended: there is nothing to drive.
             except GeneratorExit as error:

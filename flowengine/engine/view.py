@@ -177,6 +177,10 @@ class NodeContext(Context):
         """The same view, whose agent asks through what `around` makes of its gateway."""
         return type(self)(self._walk, self._number, self._listener, self._ledger, around)
 
+    def heard_by(self, listener: Listener) -> NodeContext:
+        """The same view, that tells somebody else what happens."""
+        return type(self)(self._walk, self._number, listener, self._ledger, self._around)
+
     @property
     def shared(self) -> NodeContext:
         return _SharedNodeContext(self._walk, self._number, self._listener, self._ledger, self._around)

@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 
 from flowengine.context import Context, NodeResult
+from flowengine.engine.driving import GRACE, is_on_asyncio
 from flowengine.engine.levels import out_of_time
 from flowengine.engine.overdue import meet_deadline
 from flowengine.engine.ports import Ended, Known, Node, Skip
@@ -23,10 +24,11 @@ from flowengine.engine.view import NodeContext
 from flowengine.errors import NodeTimeoutError, OverdueError, TemplateError
 from flowengine.foreign import describe_error
 from flowengine.ledger import Ledger, Usage
+from flowengine.nodes.leaving import Body
 from flowengine.nodes.limits import PartLimits
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.retry import Retry
-from flowengine.records import EffectDecided, ToolCall, tool_key
+from flowengine.records import EffectDecided, Notice, ToolCall, tool_key
 from flowengine.records import Retry as RetryRecord
 from flowengine.values import shown
 
@@ -39,7 +41,7 @@ def wrapped(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Nod
     if node.effect == "external":
         runnable = _Deed(runnable)
     if node.timeout is not None:
-        runnable = _Timed(runnable, node.timeout)
+        runnable = (_Timed if node.container else _TimedApart)(runnable, node.timeout)
     if node.in_thread:
         runnable = _InTurn(runnable)
     if node.retry is not None and node.retry.attempts > 1:
@@ -100,7 +102,61 @@ class _Timed:
                 await meet_deadline(error)
             if not scope.cancel_called:
                 return result
-        raise NodeTimeoutError(f"took longer than its timeout of {self._seconds:g} s")
+        raise self._overrun()
+
+    def _overrun(self, but: str = "") -> NodeTimeoutError:
+        return NodeTimeoutError(f"took longer than its timeout of {self._seconds:g} s{but}")
+
+
+class _TimedApart(_Timed):
+    """Bounds one attempt of code that may ignore that it is cancelled: on asyncio the run goes on without it.
+
+    On trio nothing ends before all that it started has ended.
+    """
+
+    async def run(self, context: Context, /) -> Ended:
+        if not is_on_asyncio():
+            return await super().run(context)
+        until = anyio.current_time() + self._seconds
+        body = Body(_Meeting(self._node), context, min(until, anyio.current_effective_deadline()))
+        try:
+            has_ended = await body.wait(until + GRACE)
+        except anyio.get_cancelled_exc_class():
+            if not await body.cancel(GRACE):
+                with anyio.CancelScope(shield=True):
+                    await self._leave_behind(body, context)
+            raise
+        if not has_ended:
+            await self._leave_behind(body, context)
+            raise self._overrun("; its code ignores that it is cancelled, and was left behind")
+        if body.overran:
+            await anyio.lowlevel.checkpoint()  # Where it is the run that was cancelled, it is told here.
+        if body.error is not None:
+            raise body.error
+        if body.result is None:
+            raise self._overrun()
+        return body.result
+
+    async def _leave_behind(self, body: Body, context: Context) -> None:
+        body.leave_behind()
+        await context.note(
+            Notice(
+                f"its code still ran {GRACE:g} s after it was cancelled: it was left behind, and its result is dropped"
+            )
+        )
+
+
+class _Meeting:
+    """A node whose evaluation that ran into the deadline waits for the cancellation."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def run(self, context: Context, /) -> Ended:
+        try:
+            return await self._node.run(context)
+        except OverdueError as error:
+            await meet_deadline(error)
 
 
 class _InTurn:

@@ -91,7 +91,7 @@ class BoundedKeys(NodeKeys):
     """What a node may say that takes time and money."""
 
     timeout: Maybe[Duration] = None
-    """Time for one attempt."""
+    """Time for one attempt. On asyncio, code that ignores its cancellation is left behind 5 s later (rule 4)."""
     effect: Effect = "none"
     """What it does outside: nothing; what may be done twice; what nobody may do twice without being asked."""
     cache: bool = False
