@@ -71,6 +71,11 @@ class PostgresJournal:
         self.listener: Callable[[Event], None] | None = None
         """Hears what is appended."""
 
+    @property
+    def epoch(self) -> int:
+        """Which of the run's writers this is, counted."""
+        return self._hold.epoch
+
     def append(self, event: Event, /) -> None:
         body = encode(event)
         is_paid = isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, ToolCall)

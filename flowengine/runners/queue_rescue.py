@@ -10,7 +10,8 @@ heartbeats are old.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Final
@@ -25,6 +26,7 @@ from flowengine.journal.postgres import PostgresStore
 from flowengine.journal.postgres_schema import VERSION
 from flowengine.runners.queue import close_run
 from flowengine.runners.queue_jobs import before_new
+from flowengine.runners.queue_turns import note_companies
 
 __all__ = ["WORKER", "Rescue"]
 
@@ -85,11 +87,15 @@ class Rescue:
             held = await anyio.to_thread.run_sync(self._store.held, WORKER, runs)
             still = {job.id for job in await self._lost(worker, in_hand)}
             hanging = {job.id for job in await self._lost(worker, in_hand, self._hanging)}
+            found: list[tuple[Job, int | None]] = []
             for job in lost:
                 epoch, is_alive = held.get(_run_of(job), (None, False))
                 if job.id in (hanging if is_alive else still):  # So whose epoch that is was lost when it was looked up.
-                    await self._replace(job, epoch)
-                    rescued.append(_run_of(job))
+                    found.append((job, epoch))
+            await anyio.to_thread.run_sync(note_companies, self._store, _companies(found))
+            for job, epoch in found:
+                await self._replace(job, epoch)
+                rescued.append(_run_of(job))
         self._looked = monotonic()
         return rescued
 
@@ -144,6 +150,12 @@ class Rescue:
             task_kwargs=job.task_kwargs,
             allow_unknown=True,
         )
+
+
+def _companies(found: Sequence[tuple[Job, int | None]]) -> Mapping[str, tuple[int, int]]:
+    """Of each run that somebody wrote, the epoch and how many runs its worker had."""
+    sizes = Counter(job.worker_id for job, _ in found)
+    return {_run_of(job): (epoch, sizes[job.worker_id]) for job, epoch in found if epoch is not None}
 
 
 def _run_of(job: Job) -> str:

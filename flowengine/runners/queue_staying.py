@@ -24,6 +24,7 @@ from flowengine.runners.notices import Notice, Tell
 from flowengine.runners.queue_orphans import Orphans
 from flowengine.runners.queue_presence import Presence
 from flowengine.runners.queue_rescue import Rescue
+from flowengine.runners.queue_sharing import Sharing
 from flowengine.runners.queue_vitals import Vitals
 
 __all__ = ["Ending", "Staying"]
@@ -59,6 +60,7 @@ class Staying:
         rescue: Rescue,
         orphans: Orphans,
         presence: Presence,
+        sharing: Sharing,
         *,
         pause: float,
         orphans_pause: float,
@@ -70,7 +72,7 @@ class Staying:
     ) -> None:
         """Seconds between two signs of life (`pause`), and between two looks for runs without a job."""
         self._app, self._rescue, self._orphans, self._presence = app, rescue, orphans, presence
-        self._in_hand = in_hand
+        self._sharing, self._in_hand = sharing, in_hand
         self._pause, self._orphans_pause = pause, orphans_pause
         self._tell, self._options, self._vitals = tell, options, vitals
         self._worker: Worker | None = None
@@ -126,8 +128,10 @@ class Staying:
         """Also while the last jobs end, when the library's worker shows none any more."""
         worker = self._worker.worker_id if self._worker else None
         await self._presence.announce(worker)
-        for run_id in await self._rescue.look(worker, self._in_hand):
+        rescued = await self._rescue.look(worker, self._in_hand)
+        for run_id in rescued:
             self._tell(Notice(f"run {run_id} was left by a worker that is gone", "rescued", run_id))
+        await self._sharing.look(worker, bool(rescued))
         if worker is not None:
             self._vitals.signed = monotonic()
 

@@ -8,10 +8,9 @@ die of is ended.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from time import time
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -45,13 +44,14 @@ from flowengine.runners import queue_loading
 from flowengine.runners.local import resume
 from flowengine.runners.notices import Notice, Tell
 from flowengine.runners.queue import TASK, close_run
-from flowengine.runners.queue_company import SUSPECT, Company, forget_suspicion, note_suspicion
-from flowengine.runners.queue_jobs import before_new, expiry_lock
+from flowengine.runners.queue_company import LeftError
+from flowengine.runners.queue_jobs import MOST_PRIORITY, before_new, expiry_lock
 from flowengine.runners.queue_lacks import forget, note
 from flowengine.runners.queue_plans import LackingError, Plans, check_versions
+from flowengine.runners.queue_turns import Turns
 from flowengine.runners.run import Run
 from flowengine.runners.run_limits import settings_of
-from flowengine.runners.takeovers import Deaths, deaths_of, is_progress
+from flowengine.runners.takeovers import deaths_of
 
 __all__ = ["RunTask"]
 
@@ -60,6 +60,8 @@ _LONGEST: Final = 30.0
 """Seconds until a run is offered again for which a worker lacked something."""
 _TRIES: Final = 20
 """Of a run on which workers stumble without knowing why."""
+_OFFERS: Final = 10
+"""Tries after which a run waits for its turn where it is, and is left to others no more."""
 
 
 class _How(NamedTuple):
@@ -111,6 +113,8 @@ class _Again(BaseRetryStrategy):
         if isinstance(exception, _PutBackError):
             priority = before_new(job.priority) if exception.has_begun else job.priority
             return RetryDecision(retry_at=datetime.now(UTC), priority=priority)
+        if isinstance(exception, LeftError):
+            return RetryDecision(retry_at=datetime.now(UTC))
         if isinstance(exception, StoreUnavailableError):  # Another writes it, or the store is away for a while.
             return RetryDecision(retry_in={"seconds": max(1, round(self._busy))})
         # Ever later, and not in step with other workers that lack the same; no job is given up whose run has not ended.
@@ -135,10 +139,11 @@ class RunTask:
         """`takeovers`: how often in a row a run is taken from writers that died. `busy`: seconds until a run is tried
         again that somebody else writes. `refuse` is called where the store is a newer FlowEngine's by now."""
         self._app, self._store, self._plans = app, store, plans
-        self._takeovers, self._tell, self._refuse = takeovers, tell, refuse
+        self._tell, self._refuse = tell, refuse
         app.task(name=TASK, pass_context=True, retry=_Again(busy))(self._job)
         self.in_hand: set[int] = set()
-        self._company = Company()
+        self.turns = Turns(store, takeovers)
+        self._loading = anyio.Lock()
 
     async def _job(self, context: JobContext, run_id: str, **how: Any) -> None:
         assert context.job.id is not None  # It comes from the queue.
@@ -160,6 +165,9 @@ class RunTask:
             return
         except LackingError as error:
             await self._lack(run_id, error)
+        except LeftError:
+            self._tell(Notice(f"run {run_id} is left to a worker that is idle", "left", run_id))
+            raise
         except anyio.get_cancelled_exc_class():
             await self._stop(run_id, context.abort_reason())
         except FlowEngineError as error:
@@ -221,11 +229,17 @@ class RunTask:
         """The run, gone on with; None where it is not this job's any more."""
         journal = await self._store.take(run_id)
         try:
-            plan, events = await self._looked_at(journal, how, job)
-            if plan is None:
+            started, events = await self._looked_at(journal, how, job)
+            if started is None:
                 return None
-            started: Any = events[0]
-            async with self._in_company(journal, deaths_of(events), run_id):
+            deaths, is_new = deaths_of(events), job.priority <= MOST_PRIORITY
+            journal.is_careful = deaths.in_a_row > 0
+            loading = 0
+            if self._plans.known(started) is None:
+                loading = await anyio.to_thread.run_sync(queue_loading.deaths_while_loading, self._store, run_id)
+            may_leave = job.attempts < _OFFERS
+            async with self.turns.turn(journal, run_id, deaths, loading, is_new=is_new, may_leave=may_leave):
+                plan = await self._planned(started, events, how, job)
                 word, event = ("begins", "begins") if len(events) == 1 else ("goes on", "goes_on")
                 self._tell(Notice(f"run {run_id} {word}: {started.flow}", event, run_id))
                 return await resume(
@@ -238,47 +252,30 @@ class RunTask:
         finally:
             await journal.close()
 
-    @asynccontextmanager
-    async def _in_company(self, journal: PostgresJournal, deaths: Deaths, run_id: str) -> AsyncGenerator[None]:
-        """Drive a run beside others, or alone where its workers may have died of it, until something of it finishes.
-
-        `RunError` where they have.
-        """
-        if deaths.in_a_row < min(SUSPECT, self._takeovers + 1):
-            async with self._company.among_others():
-                yield
-            return
-        async with self._company.alone() as clear:
-            suspicion = await anyio.to_thread.run_sync(note_suspicion, self._store, run_id, deaths.in_a_row)
-            try:
-                if suspicion.is_proven(self._takeovers):
-                    raise RunError(_given_up(deaths, self._takeovers))
-                journal.listener = partial(_clear_at_progress, clear)
-                yield
-            finally:
-                with anyio.CancelScope(shield=True), suppress(JournalError):
-                    await anyio.to_thread.run_sync(forget_suspicion, self._store, run_id)
-
-    async def _looked_at(self, journal: PostgresJournal, how: _How, job: Job) -> tuple[Plan | None, Sequence[Event]]:
-        """What the run is to go on with; None: it is not to."""
-        with only_looking():  # Its flow, and with it its classes, is loaded below.
+    async def _looked_at(
+        self, journal: PostgresJournal, how: _How, job: Job
+    ) -> tuple[RunStarted | None, Sequence[Event]]:
+        """How the run was started, and its events; None: it is not to go on."""
+        with only_looking():  # Its flow, and with it its classes, is loaded when its turn has come.
             events = await journal.read_beside()
         started, last = events[0], events[-1]
         assert isinstance(started, RunStarted)  # Stores give out no other runs.
-        started = started._replace(settings=settings_of(events))
         ended = last.status if isinstance(last, RunFinished) and last.status != "running" else None
         if how.is_done(ended, len(events)):
             if ended == "waiting":
                 await self._wake(started.run_id, events, job)
             return None, events
+        return started._replace(settings=settings_of(events)), events
+
+    async def _planned(self, started: RunStarted, events: Sequence[Event], how: _How, job: Job) -> Plan:
+        """What the run is to go on with."""
         plan = self._plans.known(started) or await self._loaded(started)
         await litellm_settled()  # Nothing of the run is at work while it is waited for, so no death is its fault.
         if not how.allow_changed:
             check_versions(plan, events)
         if job.attempts:
             await anyio.to_thread.run_sync(forget, self._store, started.run_id)
-        journal.is_careful = deaths_of(events).in_a_row > 0
-        return plan, events
+        return plan
 
     async def _stumbled(self, run_id: str, error: Exception, job: Job) -> None:
         """Others may fare better; where none does, the run is at fault."""
@@ -290,17 +287,17 @@ class RunTask:
         await self._end(run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({said})"))
 
     async def _loaded(self, started: RunStarted) -> Plan:
-        """The plan, which is noted before: its code may take the worker with it."""
-        tries = await anyio.to_thread.run_sync(queue_loading.begin, self._store, started.run_id)
-        try:
-            if tries > self._takeovers:
-                raise RunError(
-                    f"given up after {self._takeovers} takeovers: each worker that loaded the flow's code died of it"
-                )
-            return self._plans.loaded(started)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(queue_loading.end, self._store, started.run_id)
+        """The plan, which is noted before: its code may take the worker with it. One at a time, as most are of one
+        flow."""
+        async with self._loading:
+            if (plan := self._plans.known(started)) is not None:
+                return plan
+            await anyio.to_thread.run_sync(queue_loading.begin, self._store, started.run_id)
+            try:
+                return self._plans.loaded(started)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(queue_loading.end, self._store, started.run_id)
 
     async def _end(self, run_id: str, error: FlowEngineError) -> None:
         """The run could not go on at all: who looks at it is told why."""
@@ -329,15 +326,3 @@ class RunTask:
             await task.defer_async(run_id=run_id, if_waiting=True)
         except AlreadyEnqueued:
             return
-
-
-def _given_up(deaths: Deaths, takeovers: int) -> str:
-    nodes = " and ".join(f"'{each}'" for each in deaths.nodes)
-    where = f", last in node{'s' if len(deaths.nodes) > 1 else ''} {nodes}" if nodes else ""
-    return f"given up after {takeovers} takeovers{where}: each worker that had the run died, and nothing new finished"
-
-
-def _clear_at_progress(clear: Callable[[], None], event: Event) -> None:
-    """What finishes something has not killed its worker."""
-    if is_progress(event):
-        clear()

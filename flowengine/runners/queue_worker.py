@@ -28,6 +28,7 @@ from flowengine.runners.queue_orphans import Orphans
 from flowengine.runners.queue_plans import Plans
 from flowengine.runners.queue_presence import Presence
 from flowengine.runners.queue_rescue import WORKER, Rescue
+from flowengine.runners.queue_sharing import Sharing
 from flowengine.runners.queue_staying import Ending, Staying
 from flowengine.runners.queue_task import RunTask
 from flowengine.runners.queue_vitals import Vitals
@@ -119,6 +120,7 @@ async def work(
             rescue,
             Orphans(store),
             Presence(app, queue, concurrency),
+            Sharing(app, queue, task.turns.company, stalled=pace.stalled),
             pause=pace.heartbeat,
             orphans_pause=pace.orphans,
             in_hand=task.in_hand,

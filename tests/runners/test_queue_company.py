@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Set
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -14,10 +15,14 @@ import pytest
 
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import submit
-from flowengine.runners.queue_company import Company, Suspicion, forget_suspicion, note_suspicion
+from flowengine.runners import queue_loading
+from flowengine.runners.queue import cancel, submit
+from flowengine.runners.queue_company import Company, LeftError
+from flowengine.runners.queue_turns import companies_of, forget_companies, note_companies
+from flowengine.runners.queue_view import standing_of
+from flowengine.runners.queue_worker import work
 from tests.support.postgres import empty_database
-from tests.support.queue_runs import flow, status, worker
+from tests.support.queue_runs import QUICK, SLEEP, drain, flow, status, until, worker
 
 pytestmark = pytest.mark.anyio
 
@@ -53,16 +58,21 @@ class Visits:
         self.company = Company()
         self.inside: set[str] = set()
         self.clear: dict[str, Callable[[], None]] = {}
+        self.left: list[str] = []
         self._go: dict[str, anyio.Event] = {}
 
     async def stay(self, name: str) -> None:
         self._go[name] = anyio.Event()
-        async with self.company.alone() if name.startswith("suspect") else self.company.among_others() as clear:
-            if clear is not None:
-                self.clear[name] = clear
-            self.inside.add(name)
-            await self._go[name].wait()
-            self.inside.discard(name)
+        enter = self.company.alone if name.startswith("suspect") else self.company.among_others
+        try:
+            async with enter(may_leave="stays" not in name) as clear:
+                if clear is not None:
+                    self.clear[name] = clear
+                self.inside.add(name)
+                await self._go[name].wait()
+                self.inside.discard(name)
+        except LeftError:
+            self.left.append(name)
 
     async def leave(self, name: str) -> set[str]:
         self._go[name].set()
@@ -112,12 +122,33 @@ async def test_a_suspect_that_is_stopped_while_it_waits_holds_up_nobody() -> Non
         tasks.cancel_scope.cancel()
 
 
-def test_deaths_that_a_run_had_to_itself_are_counted_until_something_finishes() -> None:
+def test_the_first_word_about_a_death_counts_and_is_forgotten_with_the_run() -> None:
     store = MemoryStore()
-    assert [note_suspicion(store, "r", deaths).alone for deaths in (2, 3, 4, 4, 5)] == [0, 1, 2, 2, 3]
-    assert note_suspicion(store, "r", 2) == Suspicion(2, 0)
-    forget_suspicion(store, "r")
-    assert note_suspicion(store, "r", 6) == Suspicion(6, 0)
+    note_companies(store, {"r": (3, 60), "other": (1, 60)})
+    note_companies(store, {"r": (3, 20)})  # Somebody who came later, when others had taken the rest.
+    note_companies(store, {"r": (5, 1)})
+    assert companies_of(store, "r") == (60, 1)
+    forget_companies(store, "r", 5)
+    assert companies_of(store, "r") == (60,)
+    forget_companies(store, "r")
+    assert (companies_of(store, "r"), companies_of(store, "other")) == ((), (60,))
+
+
+async def test_of_those_that_wait_suspects_leave_first_and_only_who_may() -> None:
+    visits = Visits()
+    async with anyio.create_task_group() as tasks:
+        for name in ("a", "suspect", "b", "c", "suspect stays", "suspect too"):
+            tasks.start_soon(visits.stay, name)
+            await anyio.wait_all_tasks_blocked()
+        assert (visits.inside, visits.company.waiting) == ({"a"}, 4)
+        for count, left in ((1, ["suspect too"]), (2, ["suspect too", "suspect", "c"])):
+            visits.company.leave(count)
+            await anyio.wait_all_tasks_blocked()
+            assert sorted(visits.left) == sorted(left)
+        assert (visits.inside, visits.company.waiting) == ({"a"}, 1)
+        assert await visits.leave("a") == {"suspect stays"}
+        assert await visits.leave("suspect stays") == {"b"}
+        await visits.leave("b")
 
 
 async def test_a_suspect_holds_up_another_only_until_it_is_above_suspicion() -> None:
@@ -156,6 +187,47 @@ async def test_of_runs_whose_worker_dies_only_the_one_at_fault_is_given_up(
     assert {status(store, each) for each in innocent} == {"succeeded"}
     assert status(store, guilty) == "failed"
     assert deaths >= 4
+
+
+async def test_a_run_that_was_only_loading_when_its_workers_died_is_not_given_up(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    run_id = await submit(store, flow(tmp_path).plan, {})
+    for _ in range(7):
+        queue_loading.begin(store, run_id)  # And the worker dies, of another run.
+    assert await drain(store) == [f"run {run_id} begins: sleep", f"run {run_id} succeeded"]
+    assert store.query("SELECT count(*) FROM flowengine.beside") == [(0,)]
+
+
+async def await_event(holds: Callable[[], bool]) -> None:
+    with anyio.fail_after(60):
+        while not holds():  # noqa: ASYNC110 - another's doing
+            await anyio.sleep(0.05)
+
+
+async def test_a_suspect_in_a_worker_that_is_busy_is_left_to_one_that_is_idle(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    plan = flow(tmp_path).plan
+    busy = await submit(store, plan, {"seconds": 3_600}, run_id="busy")
+    told: list[str] = []
+    other = PostgresStore(store.url, "full")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(work, store, pace=QUICK, tell=told.append, concurrency=4))
+        await await_event(lambda: len(store.events(busy)) > 1)
+        for _ in range(2):
+            queue_loading.begin(store, "suspect")
+        plan = flow(tmp_path, SLEEP.replace("name: sleep", "name: another")).plan
+        suspect = await submit(store, plan, {}, run_id="suspect")
+        await await_event(lambda: bool((standing := standing_of(store, suspect)) and standing.is_taken))
+        tasks.start_soon(partial(work, other, pace=QUICK, tell=told.append))
+        await until(store, suspect, "succeeded")
+        assert status(store, busy) == "running"
+        assert "run suspect is left to a worker that is idle" in told
+        await cancel(store, busy)
+        await until(store, busy, "cancelled")
+        tasks.cancel_scope.cancel()
+    other.close()
 
 
 def tells_ends(process: subprocess.Popen[str], runs: Set[str]) -> bool:
