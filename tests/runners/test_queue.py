@@ -169,7 +169,7 @@ async def test_a_run_that_ended_is_not_begun_again_by_the_job_of_a_worker_that_d
     with psycopg.connect(store.url, autocommit=True) as connection:
         connection.execute("SET search_path = flowengine_queue")
         query = "SELECT queue_name, task_name, lock, queueing_lock, args FROM procrastinate_jobs"
-        (*job, given) = connection.execute(query).fetchone() or ()
+        ((*job, given),) = connection.execute(query).fetchall()
         await drain(store)
         length = len(store.events(run_id))
         columns = "(queue_name, task_name, lock, queueing_lock, args)"
