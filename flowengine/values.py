@@ -21,6 +21,7 @@ from typing import Any, Final, NoReturn, cast
 from uuid import UUID
 
 __all__ = [
+    "UNCHANGEABLE",
     "FrozenDict",
     "FrozenList",
     "MixedDict",
@@ -88,7 +89,7 @@ class MixedDict(FrozenDict):
     __slots__ = ()
 
 
-_PLAIN: Final[frozenset[type[Any]]] = frozenset(
+UNCHANGEABLE: Final[frozenset[type[Any]]] = frozenset(
     {
         *(int, str, float, bool, type(None), FrozenList, FrozenDict),
         *(bytes, complex, date, datetime, time, timedelta, timezone, Decimal, UUID),
@@ -101,13 +102,13 @@ _PLAIN: Final[frozenset[type[Any]]] = frozenset(
 def frozen_list(items: Iterable[Any]) -> FrozenList:
     """The list of items that are frozen already."""
     found = FrozenList(items)
-    return found if _PLAIN.issuperset(map(type, found)) else MixedList(found)
+    return found if UNCHANGEABLE.issuperset(map(type, found)) else MixedList(found)
 
 
 def frozen_dict(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> FrozenDict:
     """The dict of entries that are frozen already."""
     found = FrozenDict(entries)
-    return found if _PLAIN.issuperset(map(type, found.values())) else MixedDict(found)
+    return found if UNCHANGEABLE.issuperset(map(type, found.values())) else MixedDict(found)
 
 
 def freeze(value: Any) -> Any:
@@ -120,7 +121,7 @@ def freeze(value: Any) -> Any:
     [1, {'a': []}]
     """
     kind = cast(Any, type(value))
-    if kind in _PLAIN or kind is MixedList or kind is MixedDict:
+    if kind in UNCHANGEABLE or kind is MixedList or kind is MixedDict:
         return value
     if kind is list:
         return frozen_list([freeze(each) for each in value])
@@ -139,7 +140,7 @@ def copy_mutable(value: Any) -> Any:
     (False, True)
     """
     kind = cast(Any, type(value))
-    if kind in _PLAIN:
+    if kind in UNCHANGEABLE:
         return value
     if kind in _SEQUENCES:
         return kind([copy_mutable(each) for each in value])

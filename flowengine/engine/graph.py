@@ -67,7 +67,6 @@ class Graph:
         "index",
         "leaves",
         "parents",
-        "plain",
         "roots",
         "routes",
         "vertices",
@@ -90,8 +89,6 @@ class Graph:
     """Nodes without parents."""
     leaves: Sequence[int]
     """Nodes that lead nowhere."""
-    plain: bytearray
-    """Node → 1 where it has no gate and its join is `some`."""
     gates: Mapping[int, tuple[tuple[int, frozenset[str]], ...]]
     """Node → (parent, labels) of the routes that lead to it; it runs only if one was taken."""
 
@@ -152,7 +149,6 @@ class Graph:
         self.degrees = [len(each) for each in parents]
         self.roots = [node for node, each in enumerate(parents) if not each]
         self.leaves = [node for node, each in enumerate(children) if not each and node not in routes]
-        self.plain = bytearray(vertex.join == "some" and node not in gates for node, vertex in enumerate(self.vertices))
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -65,6 +65,9 @@ __all__ = ["BodyError", "OnFailure", "Scheduler", "error_info"]
 OnFailure = Literal["drain", "cancel"]
 
 
+_new: Final[Any] = vars(tuple)["__new__"]
+
+
 class BodyError(FlowEngineError):
     """A node inside a container failed, and the container with it."""
 
@@ -128,6 +131,7 @@ class Scheduler:
         self._scopes: set[anyio.CancelScope] = set()
         self._tasks: TaskGroup | None = None
         self._fatal: JournalError | None = None
+        self._fence = None if self.scope is None else self.scope.fence
 
     def inside(self, walk: Walk, nodes: Sequence[Node], ledger: Ledger | None) -> Scheduler:
         """The scheduler of a level inside one of this one's nodes: same journal, same slots, same listeners."""
@@ -277,12 +281,12 @@ class Scheduler:
         """Run a node and journal how it ended; whether it has let others run meanwhile."""
         suspended, result = False, None
         walk, journal, clock = self._walk, self._journal, self._clock
-        path = walk.path_of(number)
-        walk.start(number)
-        if self.scope is not None and self.scope.fence is not None:
-            await self.scope.fence()
+        path = walk.start(number)
+        if self._fence is not None:
+            await self._fence()
             suspended = True
-        journal.append(NodeStarted(path, clock()))
+        # Events as their classes make them, without their keyword handling: this is done for every node.
+        journal.append(_new(NodeStarted, (path, clock())))
         event: Event | None
         try:
             own = self._own.copy()
@@ -300,7 +304,9 @@ class Scheduler:
             except OverdueError as error:
                 await meet_deadline(error)
             if type(result) is NodeResult:
-                event = NodeFinished(path, clock(), walk.admit(number, result))
+                at = clock()
+                result = walk.admit(number, result)
+                event = _new(NodeFinished, (path, at, result))
             else:
                 event = self._ended(number, path, result)
             if event is not None:
@@ -327,7 +333,9 @@ class Scheduler:
             waiting = journal.commit(self._slots.used <= 1)
             if waiting is not None:
                 await waiting
-        if event is not None:
+        if type(event) is NodeFinished:
+            walk.finish(number, event.result)
+        elif event is not None:
             walk.apply(event, number)
         if self._parked is not None:
             if event is None:

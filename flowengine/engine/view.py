@@ -57,12 +57,10 @@ class Listener(Protocol):
 class NodeContext(Context):
     """The view of one node, while it runs. Of a value that could be changed each reading gives a copy."""
 
-    __slots__ = ("_around", "_ledger", "_listener", "_number", "_walk")
-    _walk: Walk
-    _number: int
-    _listener: Listener
-    _ledger: Ledger | None
-    _around: Around | None
+    __slots__ = ("_place",)
+    _place: tuple[Walk, int, Listener, Ledger | None, Around | None]
+    """All that it knows, in one: a context is made for every node."""
+    _give: Give = staticmethod(copy_mutable)
 
     def __init__(
         self,
@@ -72,14 +70,19 @@ class NodeContext(Context):
         ledger: Ledger | None = None,
         around: Around | None = None,
     ) -> None:
-        _set_walk(self, walk)
-        _set_number(self, number)
-        _set_listener(self, listener)
-        _set_ledger(self, listener.ledger if ledger is None else ledger)
-        _set_around(self, around)
+        _set_place(self, (walk, number, listener, ledger, around))
 
-    def _give(self, value: Any) -> Any:
-        return copy_mutable(value)
+    @property
+    def _walk(self) -> Walk:
+        return self._place[0]
+
+    @property
+    def _number(self) -> int:
+        return self._place[1]
+
+    @property
+    def _listener(self) -> Listener:
+        return self._place[2]
 
     @property
     def result(self) -> Any:
@@ -91,8 +94,8 @@ class NodeContext(Context):
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
-        walk = self._walk
-        return StateView(walk.store, walk.seen(self._number), self._give)
+        walk, number, _, _, _ = self._place
+        return StateView(walk.store, walk.seen(number), self._give)
 
     @property
     def routing_result(self) -> RoutingResult | None:
@@ -163,27 +166,30 @@ class NodeContext(Context):
 
     @property
     def ledger(self) -> Ledger | None:
-        return self._ledger
+        _, _, listener, ledger, _ = self._place
+        return listener.ledger if ledger is None else ledger
 
     def charging(self, ledger: Ledger) -> NodeContext:
         """The same view, whose calls are reserved and settled in another ledger."""
-        return type(self)(self._walk, self._number, self._listener, ledger, self._around)
+        walk, number, listener, _, around = self._place
+        return type(self)(walk, number, listener, ledger, around)
 
     @property
     def around(self) -> Around | None:
-        return self._around
+        return self._place[4]
 
     def asking_through(self, around: Around) -> NodeContext:
         """The same view, whose agent asks through what `around` makes of its gateway."""
-        return type(self)(self._walk, self._number, self._listener, self._ledger, around)
+        walk, number, listener, ledger, _ = self._place
+        return type(self)(walk, number, listener, ledger, around)
 
     def heard_by(self, listener: Listener) -> NodeContext:
         """The same view, that tells somebody else what happens."""
-        return type(self)(self._walk, self._number, listener, self._ledger, self._around)
+        return type(self)(self._walk, self._number, listener, self.ledger, self.around)
 
     @property
     def shared(self) -> NodeContext:
-        return _SharedNodeContext(self._walk, self._number, self._listener, self._ledger, self._around)
+        return _SharedNodeContext(*self._place)
 
     @property
     def walk(self) -> Walk:
@@ -199,18 +205,18 @@ class NodeContext(Context):
         return self._listener
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
 class _SharedNodeContext(NodeContext):
     __slots__ = ()
-
-    def _give(self, value: Any) -> Any:
-        return value
+    _give = staticmethod(_as_it_is)
 
 
-# The slots' own setters: a Context refuses attribute assignment, and only this module fills one.
+# The slot's own setter: a Context refuses attribute assignment, and only this module fills one.
 _slots: dict[str, Any] = dict(vars(NodeContext))
-_set_walk, _set_number, _set_listener, _set_ledger, _set_around = (
-    _slots[name].__set__ for name in ("_walk", "_number", "_listener", "_ledger", "_around")
-)
+_set_place = _slots["_place"].__set__
 
 
 class _Outputs(Mapping[str, Any]):

@@ -40,7 +40,7 @@ from flowengine.engine.passing import NOTHING, Passing
 from flowengine.engine.restoring import TOP, History, Past, past_of
 from flowengine.engine.state import ENGINE_OWNED, EVALUATION, Conflict, Layer, StateStore, kept_key
 from flowengine.errors import StateConflictError
-from flowengine.values import freeze
+from flowengine.values import UNCHANGEABLE, freeze
 
 __all__ = ["Decision", "Walk"]
 
@@ -141,7 +141,12 @@ class Walk:
         self._unsettled = size
         self._halted = self._stopped = False
         # Bound once: these are read for every node.
-        self._parents, self._children, self._plain = graph.parents, graph.children, graph.plain
+        self._parents, self._children, self._routed, self._gates = (
+            graph.parents,
+            graph.children,
+            graph.routes,
+            graph.gates,
+        )
         for number in graph.roots:
             self._decide(number, [])
         if past.settled or past.told or past.begun or past.stale:
@@ -151,11 +156,12 @@ class Walk:
 
     # --- what runs next -------------------------------------------------------------------------
 
-    def start(self, number: int) -> None:
-        """A ready node was taken."""
+    def start(self, number: int) -> str:
+        """A ready node was taken; its path."""
         self._statuses[number] = RUNNING
         if number in self.patches:
             self._patch(number)
+        return self.prefix + self.graph.ids[number]
 
     def _patch(self, number: int) -> None:
         if number in self._patched:  # It parked meanwhile.
@@ -223,12 +229,16 @@ class Walk:
             except Conflict as conflict:
                 self._conflicts.append(conflict)
                 raise self._named(conflict) from None
-        # As NodeResult(...) does, without its keyword handling: this is done for every node.
+        if number in self._id_readers:
+            given = OF_THIS_RUN
+        if type(output) not in UNCHANGEABLE:
+            output = freeze(output)
         if passed is not None or routing is not None or evaluation is not None:
             passed, routing, evaluation = freeze(passed), freeze(routing), freeze(evaluation)
-        owned = routing, evaluation, prompt, freeze(generation), freeze(kept)
-        given = OF_THIS_RUN if number in self._id_readers else given
-        return _new(NodeResult, (freeze(output), state, route, passed, *owned, given))
+        if generation is not None or kept is not None:
+            generation, kept = freeze(generation), freeze(kept)
+        # As NodeResult(...) does, without its keyword handling: this is done for every node.
+        return _new(NodeResult, (output, state, route, passed, routing, evaluation, prompt, generation, kept, given))
 
     def apply(self, event: Event, number: int | None = None) -> None:
         """Settle the node that an event is about, and decide what that makes decidable.
@@ -236,9 +246,7 @@ class Walk:
         `number`: the node's, where the caller knows it.
         """
         if type(event) is NodeFinished:
-            number = self._number(event.node) if number is None else number
-            self._finish(number, event.result)
-            self._settle(number, SUCCEEDED)
+            self.finish(self._number(event.node) if number is None else number, event.result)
         elif type(event) is NodeFailed:
             self._fail(self._number(event.node), event.error)
         elif type(event) is NodeSkipped:
@@ -251,7 +259,8 @@ class Walk:
             self._left[number] = self._seen[number]
             self._settle(number, CANCELLED)
 
-    def _finish(self, number: int, result: NodeResult) -> None:
+    def finish(self, number: int, result: NodeResult) -> None:
+        """`apply` of a node's success; the result is admitted."""
         self._results[number] = result
         _, state, route, _, routing, evaluation, prompt, generation, kept, _ = result
         if route is not None:
@@ -263,6 +272,7 @@ class Walk:
             state = {**(state or EMPTY), **{kept_key(name): value for name, value in kept.items()}}
         seen = self._seen[number]
         self._left[number] = self.store.write(number, seen, state) if state else seen
+        self._settle(number, SUCCEEDED)
 
     def _fail(self, number: int, error: ErrorInfo) -> None:
         self._errors[number] = error
@@ -307,18 +317,18 @@ class Walk:
     def _settle(self, number: int, status: int) -> None:
         self._statuses[number] = status
         stack = [number]
-        waiting, routes = self._waiting, self.graph.routes
+        waiting, children, routed = self._waiting, self._children, self._routed
         while stack:
             number = stack.pop()
             self._unsettled -= 1
-            for child in self._children[number]:
-                waiting[child] -= 1
-                if not waiting[child]:
+            for child in children[number]:
+                waiting[child] = left = waiting[child] - 1
+                if not left:
                     self._decide(child, stack)
-            if number in routes:
-                for child, _ in routes[number]:
-                    waiting[child] -= 1
-                    if not waiting[child]:
+            if number in routed:
+                for child, _ in routed[number]:
+                    waiting[child] = left = waiting[child] - 1
+                    if not left:
                         self._decide(child, stack)
 
     def _decide(self, number: int, settled: list[int]) -> None:
@@ -328,11 +338,14 @@ class Walk:
         if len(parents) == 1:
             parent = parents[0]
             self._seen[number] = self._left[parent]
-            if self._plain[number] and statuses[parent] == SUCCEEDED and not self._halted:
-                statuses[number] = READY
-                if not self._stopped:
-                    self.ready.append(number)
-                return
+            if statuses[parent] == SUCCEEDED and not self._halted:
+                # One parent has but one gate, and whatever the join is: it is met.
+                gate = self._gates.get(number)
+                if gate is None or self._routes.get(parent) in gate[0][1]:
+                    statuses[number] = READY
+                    if not self._stopped:
+                        self.ready.append(number)
+                    return
         elif parents:
             left = self._left
             self._seen[number] = self.store.meet(number, [left[parent] for parent in parents])

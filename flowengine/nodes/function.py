@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 from flowengine.context import EMPTY, Context, NodeResult
 from flowengine.foreign import call_in_thread
@@ -15,6 +15,10 @@ from flowengine.nodes.digests import digest_handed
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 
 __all__ = ["FunctionNode", "is_async"]
+
+
+_new: Final[Any] = vars(tuple)["__new__"]
+_NOTHING_ELSE: Final = tuple(NodeResult()[1:])
 
 
 class FunctionNode(FlowNode):
@@ -62,7 +66,7 @@ class FunctionNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         if self.arguments is None and self.wants_context:
             value = await self._call(context)
-            return value if type(value) is NodeResult else NodeResult(value)
+            return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
         handed = self.handed(context) or EMPTY
         given = digest_handed(context, handed)  # Before the function can change what it is handed.
         value = await self._call(context, handed)
