@@ -5,6 +5,7 @@ Source of the rules: rules 7, 10 and 11 of the flow format.
 
 from __future__ import annotations
 
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.known import over_shape
 from flowengine.spec.levels import Level, home_of, key_path, levels_of
 from flowengine.spec.names import LOOP_OUTPUT, RESERVED, ROUND, holders_of
@@ -18,6 +19,8 @@ __all__ = ["check_bodies"]
 
 def check_bodies(spec: FlowSpec, report: Report) -> None:
     """Ids, items and variables that hide others; variables that nobody declared; results that nobody chose."""
+    gaps = gaps_of(spec)
+    touched = gaps.touched()
     for level in levels_of(spec).values():
         if level.holder is None:
             continue
@@ -25,10 +28,12 @@ def check_bodies(spec: FlowSpec, report: Report) -> None:
         if isinstance(level.holder, MapNodeSpec):
             _check_item(spec, level, level.holder, report)
             _check_over(spec, level, level.holder, report)
-            _check_result(spec, level, level.holder, report)
+            if level.path not in touched | gaps.gives:
+                _check_result(spec, level, level.holder, report)
         else:
             _check_variables(spec, level, level.holder, report)
-            _check_carry(level, level.holder, report)
+            if level.path not in gaps.variables:
+                _check_carry(level, level.holder, report)
 
 
 def _check_ids(spec: FlowSpec, level: Level, report: Report) -> None:

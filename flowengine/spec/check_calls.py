@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flowengine.spec.code_names import code_name
 from flowengine.spec.defined import Parameters, parameters_in
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import key_path, nodes_of
 from flowengine.spec.schema_nodes import FunctionNodeSpec
 
@@ -20,6 +21,7 @@ __all__ = ["check_calls"]
 
 def check_calls(spec: FlowSpec, project: Project, report: Report) -> None:
     """Each argument that a function needs and is not given, or is given and does not take."""
+    unknown = gaps_of(spec).arguments
     for path, node in nodes_of(spec):
         if report.is_enough:
             return
@@ -27,7 +29,7 @@ def check_calls(spec: FlowSpec, project: Project, report: Report) -> None:
             said = code_name(node.call)
             file = None if said is None else project.module_file(said.module)
             taken = None if said is None or file is None else parameters_in(file, said.name)
-            if taken is not None:
+            if taken is not None and path not in unknown:
                 _check_arguments(node, taken, key_path(path), report)
 
 
@@ -36,6 +38,8 @@ def _check_arguments(node: FunctionNodeSpec, taken: Parameters, path: KeyPath, r
         missing = taken.required if len(taken.required) > 1 or taken.by_name_only else ()
     else:
         missing = tuple(name for name in taken.required if name not in node.with_ and name != "context")
+    misspelt = {report.nearest.of(name, taken.known) for name in node.with_ if name not in taken.known}
+    missing = [name for name in missing if taken.takes_any or name not in misspelt]
     if missing:
         names = ", ".join(f"'{name}'" for name in missing)
         report.at_value("FE512", f"the function needs {names}: give it in 'with'", (*path, "call"))

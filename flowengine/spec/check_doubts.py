@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import NodePath, home_of, key_path
 from flowengine.spec.references import Use, reads_of
 from flowengine.spec.report import Report
@@ -31,11 +32,12 @@ def warn_of_absent_values(spec: FlowSpec, runs: Runs, report: Report) -> None:
             reader, name = _reader(use, path), use.reference.path[1]
             if not any((reader[:depth], name) in tested for depth in range(len(reader) + 1)):
                 _warn_if_absent(use, runs, number, report)
+    unclear = runs.level.path in gaps_of(spec).waits  # What `until` reads decides on what `carry` sees.
     excused = _excused(spec, runs) if isinstance(runs.level.holder, LoopNodeSpec) else ()
     for use in reads_of(spec).at_end.get(runs.level.path, ()):
         path, key = use.reference.path, use.text.path[len(key_path(runs.level.path))]
         inside = path[0] == "nodes" and home_of(spec, runs.level.path, path[1]) == runs.level.path
-        if inside and key != "best_by" and not (key == "carry" and path[1] in excused):
+        if inside and key != "best_by" and not (key == "carry" and (path[1] in excused or unclear)):
             _warn_if_absent(use, runs, None, report)
 
 
@@ -49,12 +51,15 @@ def _warn_if_absent(use: Use, runs: Runs, reader: int | None, report: Report) ->
     if len(path) < 3 or not use.reference.printed or use.reference.guarded:
         return
     _, node, field, *_ = path
-    if field not in ("output", "result"):
+    if field not in ("output", "result") or node not in runs.graph:
+        return
+    number = runs.graph.index[node]
+    if not runs.is_sure(number if reader is None else reader):
         return
     if reader is not None and runs.nodes[reader].join == "always":
         text = f"'{node}' may have failed when this runs, and then it has no {field} to print"
         report.at_use("FE903", text, use, "; add `| default(…)`")
-    elif not runs.live.certain(reader, runs.graph.index[node]):
+    elif not runs.live.certain(reader, number):
         text = f"'{node}' may be skipped, and then it has no {field} to print"
         report.at_use("FE903", text, use, "; add `| default(…)`")
 
@@ -104,7 +109,7 @@ def warn_of_targets_behind_siblings(runs: Runs, report: Report) -> None:
             gated = {gate for gate, _ in graph.gates[target]}
             plain = [parent for parent in graph.parents[target] if parent not in gated]
             sibling = _sibling_above(runs, plain, [each for each in targets if each != target])
-            if sibling is not None:
+            if sibling is not None and runs.is_sure(target):
                 name, chooser, other = graph.ids[target], graph.ids[number], graph.ids[sibling]
                 text = f"'{name}' is a route of '{chooser}' and also comes after its sibling '{other}'"
                 report.at_key("FE901", text, key_path(runs.path_of(target)))
@@ -121,6 +126,6 @@ def _sibling_above(runs: Runs, parents: list[int], siblings: list[int]) -> int |
 
 def warn_of_dead_nodes(runs: Runs, report: Report) -> None:
     """A node whose predecessors can never be live together."""
-    for number in runs.live.dead:
+    for number in filter(runs.is_reached_surely, runs.live.dead):
         text = "no run can reach this node: what it waits for excludes itself"
         report.at_key("FE902", text, key_path(runs.path_of(number)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.known import NODE_FIELDS, Shape, input_shape, node_shape, shape_of, unknown_field
 from flowengine.spec.levels import NodePath, home_of, level_of, levels_of, places_of
 from flowengine.spec.names import ENGINE_KEYS, holders_of, visible
@@ -38,6 +39,7 @@ def check_names(spec: FlowSpec, allow_env: Collection[str], report: Report) -> N
 class _Names:
     def __init__(self, spec: FlowSpec, allow_env: Collection[str], report: Report) -> None:
         self._spec = spec
+        self._gaps = gaps_of(spec)
         self._allow_env = allow_env
         self._report = report
         self._level: NodePath = ()
@@ -84,12 +86,18 @@ class _Names:
             self._report.at_use("FE308", "`nodes` needs a literal id: nodes.<id>.output", use)
 
     def _refuse_root(self, use: Use, root: str, known: Collection[str]) -> None:
+        if root in self._gaps.words or self._has_unknown_item():
+            return
         reason = self._item_here() if root == "item" else self._items.get(root)
         reason = reason or _ELSEWHERE.get(root)
         if reason is not None:
             self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
         else:
             self._report.at_use("FE302", f"unknown name '{root}'", use, self._report.nearest(root, known))
+
+    def _has_unknown_item(self) -> bool:
+        """Whether the item of a map round this level may have any name."""
+        return any(each.path in self._gaps.variables for each in holders_of(self._spec, self._level))
 
     def _item_here(self) -> str | None:
         holders = (level.holder for level in holders_of(self._spec, self._level))
@@ -98,13 +106,19 @@ class _Names:
 
     def _input(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         declared = self._spec.inputs.get(name)
+        if declared is None and self._gaps.may_be("inputs", name):
+            return
         if declared is None:
             self._report.at_use("FE303", f"unknown input '{name}'", use, self._report.nearest(name, self._spec.inputs))
         else:
             self._fields(use, f"the input '{name}'", input_shape(declared), fields)
 
     def _state(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
-        if name not in self._spec.shared_state and name not in ENGINE_KEYS:
+        if (
+            name not in self._spec.shared_state
+            and name not in ENGINE_KEYS
+            and not self._gaps.may_be("shared_state", name)
+        ):
             known = [*self._spec.shared_state, *ENGINE_KEYS]
             self._report.at_use("FE304", f"shared state has no key '{name}'", use, self._report.nearest(name, known))
 
@@ -126,7 +140,7 @@ class _Names:
     def _home(self, use: Use, name: str) -> NodePath | None:
         """The level of a node that is read; None, and a finding, where nobody here sees such a node."""
         home = home_of(self._spec, self._level, name)
-        if home is None:
+        if home is None and not self._may_be_node(name):
             inside = places_of(self._spec).get(name)
             if inside is None:
                 self._report.at_use("FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._seen()))
@@ -134,6 +148,10 @@ class _Names:
                 hint = f"; what a body gives is read as nodes.{inside[0][0]}.output"
                 self._report.at_use("FE305", f"'{name}' is inside '{'.'.join(inside[0])}'", use, hint)
         return home
+
+    def _may_be_node(self, name: str) -> bool:
+        levels = {self._level[:depth] for depth in range(len(self._level) + 1)}
+        return name in self._gaps.words or not levels.isdisjoint(self._gaps.bodies)
 
     def _seen(self) -> list[str]:
         """The ids of the nodes that are seen from this level."""
@@ -164,7 +182,7 @@ class _Names:
 
     def _fields(self, use: Use, what: str, shape: Shape | None, fields: tuple[str, ...]) -> None:
         unknown = unknown_field(shape, fields)
-        if unknown is None:
+        if unknown is None or unknown[0] in self._gaps.words:
             return
         field, known = unknown
         if isinstance(known, str):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import key_path
 from flowengine.spec.references import reads_of
 from flowengine.spec.report import Report
@@ -28,9 +29,9 @@ def check_results(spec: FlowSpec, runs: Runs, report: Report) -> None:
         node, path = runs.nodes[number], runs.path_of(number)
         uses = [use for use in reads_of(spec).of_node[path] if use.reference.path[0] == "result"]
         unprompted = _takes_result(runs, number)
-        if unprompted:
+        if unprompted and runs.is_reached_surely(number):
             _check_first(spec, runs, number, report)
-        if not uses and not unprompted:
+        if not runs.is_sure(number) or not (uses or unprompted):
             continue
         pair = speakers.two_before(number)
         if pair is None:
@@ -51,7 +52,7 @@ def _takes_result(runs: Runs, number: int) -> bool:
     if isinstance(node, AgentNodeSpec):
         return node.prompt is None
     if isinstance(node, RoutingNodeSpec | EvaluationNodeSpec):
-        return node.target is None and not runs.any_before(number, LAST)
+        return node.target is None and runs.sees_surely(number) and not runs.any_before(number, LAST)
     return False
 
 
@@ -63,8 +64,12 @@ def _check_first(spec: FlowSpec, runs: Runs, number: int, report: Report) -> Non
             key = "prompt" if isinstance(node, AgentNodeSpec) else "target"
             text = f"a first node of a loop has nobody's result to work on: give '{key}'"
             report.at_key("FE219", text, path)
-    elif runs.level.holder is None and not runs.graph.parents[number] and not spec.inputs:
+    elif runs.level.holder is None and not runs.graph.parents[number] and not _has_inputs(spec):
         _ask_for_something(spec, runs, number, report)
+
+
+def _has_inputs(spec: FlowSpec) -> bool:
+    return bool(spec.inputs) or "inputs" in gaps_of(spec).roots
 
 
 def _is_first(runs: Runs, number: int) -> bool:

@@ -6,6 +6,7 @@ from flowengine.spec.check_doubts import warn_of_absent_values, warn_of_dead_nod
 from flowengine.spec.check_results import check_results
 from flowengine.spec.check_until import warn_of_endless_loop
 from flowengine.spec.check_writers import check_engine_values, check_writers
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.report import Report
 from flowengine.spec.runs import runs_of
 from flowengine.spec.schema import FlowSpec
@@ -15,12 +16,14 @@ __all__ = ["check_runs"]
 
 def check_runs(spec: FlowSpec, report: Report, *, warnings: bool) -> None:
     """Ambiguous values and unordered writers; with `warnings` also what is merely doubtful."""
+    if gaps_of(spec).everything:
+        return
     every = runs_of(spec)
     for runs in every.values():
         check_results(spec, runs, report)
         check_engine_values(spec, runs, report)
         check_writers(spec, runs, report)
-    for runs in every.values() if warnings and not report.failed else ():
+    for runs in every.values() if warnings else ():
         warn_of_absent_values(spec, runs, report)
         warn_of_targets_behind_siblings(runs, report)
         warn_of_dead_nodes(runs, report)

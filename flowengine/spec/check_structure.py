@@ -6,6 +6,7 @@ from collections import Counter
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR
 from flowengine.engine.order import cycles_of
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import Level, key_path, levels_of, nodes_of, places_of
 from flowengine.spec.positions import KeyPath
 from flowengine.spec.references import Cause, causes_of
@@ -28,13 +29,15 @@ def check_structure(spec: FlowSpec, report: Report) -> None:
 
 
 def _check_ends(spec: FlowSpec, level: Level, report: Report) -> None:
+    gaps = gaps_of(spec)
     for cause in causes_of(spec, level.path):
         (source, target, label), path, use = cause
         if source == target:
             _refuse_self(level, cause, report)
         elif use is None:
             other = source if label is None else target
-            if other not in level.nodes:
+            # A fallback may be one of the labels that are not known.
+            if other not in level.nodes and (label != FALLBACK or (*level.path, source) not in gaps.labels):
                 _refuse_end(spec, level, other, path, report)
 
 
@@ -49,7 +52,9 @@ def _refuse_self(level: Level, cause: Cause, report: Report) -> None:
 
 
 def _refuse_end(spec: FlowSpec, level: Level, other: str, path: KeyPath, report: Report) -> None:
-    elsewhere = places_of(spec).get(other)
+    elsewhere, gaps = places_of(spec).get(other), gaps_of(spec)
+    if other in gaps.words or level.path in gaps.bodies:
+        return
     if elsewhere is None:
         report.at_value("FE203", f"unknown target '{other}'", path, report.nearest(other, level.nodes))
         return
@@ -64,13 +69,14 @@ def _refuse_end(spec: FlowSpec, level: Level, other: str, path: KeyPath, report:
 
 def _check_agents(spec: FlowSpec, report: Report) -> None:
     named: list[tuple[str, KeyPath]] = []
+    gaps = gaps_of(spec)
     if isinstance(spec.defaults.agent, str):
         named.append((spec.defaults.agent, ("defaults", "agent")))
     for path, node in nodes_of(spec):
         if isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec) and isinstance(node.agent, str):
             named.append((node.agent, (*key_path(path), "agent")))
     for agent, at in named:
-        if agent not in spec.agents:
+        if agent not in spec.agents and not gaps.may_be("agents", agent):
             report.at_value("FE213", f"unknown agent '{agent}'", at, report.nearest(agent, spec.agents))
 
 
@@ -79,7 +85,7 @@ def _check_labels(spec: FlowSpec, level: Level, report: Report) -> None:
         leads = routes_of(spec, name, level.path)
         targets: dict[str, str | None] = {}
         for each in leads:
-            if each.label in targets and targets[each.label] != each.target:
+            if targets.get(each.label, each.target) != each.target and each.path[-1] != FALLBACK:
                 report.at_value("FE212", f"the label '{each.label}' leads to two places", each.path)
             targets.setdefault(each.label, each.target)
         if node.on_error.then is not None and ON_ERROR in targets:
@@ -98,9 +104,10 @@ def _check_fallback(leads: list[Leads], report: Report) -> None:
 
 
 def _check_writes(spec: FlowSpec, report: Report) -> None:
+    gaps = gaps_of(spec)
     for path, node in nodes_of(spec):
         for key in node.set:
-            if key not in spec.shared_state:
+            if key not in spec.shared_state and not gaps.may_be("shared_state", key):
                 hint = report.nearest(key, spec.shared_state)
                 report.at_key("FE218", f"shared state has no key '{key}'", (*key_path(path), "set", key), hint)
 

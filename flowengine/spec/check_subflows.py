@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flowengine.spec.fields import found
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import NodePath, key_path, nodes_of
 from flowengine.spec.mending import STAND_IN_FLOW
 from flowengine.spec.project import Problem, Project
@@ -40,12 +41,12 @@ def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report:
         if isinstance(inner, Problem):
             report.at_value(inner.code, inner.message, (*key_path(path), "flow"), inner.hint)
         elif inner is not None:
-            _check_inputs(path, node, inner, report)
+            _check_inputs(spec, path, node, inner, report)
     spec.joined({flow: inner for flow, inner in opened.items() if isinstance(inner, FlowSpec)})
 
 
-def _check_inputs(path: NodePath, node: SubflowNodeSpec, inner: FlowSpec, report: Report) -> None:
-    at = key_path(path)
+def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: FlowSpec, report: Report) -> None:
+    at, gaps = key_path(path), gaps_of(spec)
     for name, value in node.with_.items():
         declared = inner.inputs.get(name)
         if declared is None:
@@ -56,8 +57,10 @@ def _check_inputs(path: NodePath, node: SubflowNodeSpec, inner: FlowSpec, report
             if problem is not None:
                 text = f"the input '{name}' of '{inner.name}' is {problem}, found {found(value)}"
                 report.at_value("FE228", text, (*at, "with", name))
-    missing = [name for name, each in inner.inputs.items() if each.required and name not in node.with_]
-    if missing:
+    misspelt = {report.nearest.of(name, inner.inputs) for name in node.with_ if name not in inner.inputs}
+    required = (name for name, each in inner.inputs.items() if each.required)
+    missing = [name for name in required if name not in node.with_ and name not in misspelt]
+    if missing and path not in gaps.arguments:
         names = ", ".join(f"'{name}'" for name in missing)
         report.at_key("FE228", f"the flow '{inner.name}' needs {names}: give it in 'with'", (*at, "with"))
 

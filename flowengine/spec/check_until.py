@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import Level, key_path, levels_of
 from flowengine.spec.names import ENGINE_KEYS, ROUND
 from flowengine.spec.references import Use, reads_of
@@ -27,9 +28,18 @@ def warn_of_endless_loop(spec: FlowSpec, level: Level, report: Report) -> None:
         return
     at = (*key_path(level.path), "until")
     uses = [use for use in reads_of(spec).at_end.get(level.path, ()) if use.text.path == at]
-    if not any(_changes(spec, level, holder, use) for use in uses):
+    if not any(_changes(spec, level, holder, use) for use in uses) and _is_known(spec, level, report):
         text = "nothing that `until` reads changes from round to round, so it ends the first round or none"
         report.at_value("FE907", text, at)
+
+
+def _is_known(spec: FlowSpec, level: Level, report: Report) -> bool:
+    """Whether there is no mistake in the loop, be it that what `until` reads or what the body does is not as meant."""
+    gaps, name = gaps_of(spec), ".".join(level.path)
+    if level.path in gaps.touched() or level.path in gaps.waits | gaps.gives | gaps.variables:
+        return False
+    wrong = (f"{each.node}." for each in report.found if each.severity == "error")
+    return not any(node.startswith(f"{name}.") for node in wrong)
 
 
 def _changes(spec: FlowSpec, level: Level, holder: LoopNodeSpec, use: Use) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flowengine.spec.check_code import code_of
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import nodes_of
 from flowengine.spec.references import causes_of, reads_of
 from flowengine.spec.report import Report
@@ -20,8 +21,12 @@ __all__ = ["check_unused"]
 
 def check_unused(spec: FlowSpec, report: Report) -> None:
     """Inputs, state keys and agents that nobody names."""
-    if not any(True for _ in code_of(spec)):
+    gaps = gaps_of(spec)
+    lost = gaps.reads_lost or report.errors & {"FE302", "FE305", "FE308"}
+    if not lost and not any(True for _ in code_of(spec)):
         _check_reads(spec, report)
+    if gaps.agents_lost or "FE213" in report.errors:
+        return
     given: list[Any] = [spec.defaults.agent, *(getattr(node, "agent", None) for _, node in nodes_of(spec))]
     named = {each for each in given if isinstance(each, str)}
     for name in spec.agents:
@@ -31,9 +36,9 @@ def check_unused(spec: FlowSpec, report: Report) -> None:
 
 def _check_reads(spec: FlowSpec, report: Report) -> None:
     paths = [use.reference.path for use in reads_of(spec).uses]
-    for name in _unread("shared_state", spec.shared_state, paths):
+    for name in () if "FE304" in report.errors else _unread("shared_state", spec.shared_state, paths):
         report.at_key("FE904", f"nobody reads the state key '{name}'", ("shared_state", name))
-    if not _takes_inputs_unnamed(spec):
+    if not _takes_inputs_unnamed(spec) and "FE303" not in report.errors:
         for name in _unread("inputs", spec.inputs, paths):
             report.at_key("FE905", f"nobody reads the input '{name}'", ("inputs", name))
 

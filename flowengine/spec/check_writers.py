@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.last import masks_of
 from flowengine.spec.levels import key_path, node_at
 from flowengine.spec.names import ENGINE_KEYS, holders_of
@@ -33,6 +34,8 @@ def check_engine_values(spec: FlowSpec, runs: Runs, report: Report) -> None:
     """A value of the engine read where two ancestors without an order could have set it."""
     for number, node in enumerate(runs.nodes):
         path = runs.path_of(number)
+        if not runs.sees_surely(number):
+            continue
         if isinstance(node, RoutingNodeSpec | EvaluationNodeSpec) and node.target is None:
             pair = runs.two_before(number, LAST)
             if pair is not None:
@@ -40,7 +43,7 @@ def check_engine_values(spec: FlowSpec, runs: Runs, report: Report) -> None:
                 report.at_key("FE216", text, key_path(path))
         for use in reads_of(spec).of_node[path]:
             _check_use(runs, use, number, report)
-    for use in reads_of(spec).at_end.get(runs.level.path, ()):
+    for use in reads_of(spec).at_end.get(runs.level.path, ()) if runs.sees_surely(None) else ():
         _check_use(runs, use, None, report)
 
 
@@ -65,9 +68,10 @@ def _names(pair: tuple[str, str]) -> str:
 def check_writers(spec: FlowSpec, runs: Runs, report: Report) -> None:
     """Nodes without an order that write one key with `set`, where the key has no merge rule."""
     writers: dict[str, list[tuple[int, KeyPath]]] = {}
+    unknown = gaps_of(spec).keys
     for number, node in enumerate(runs.nodes):
         for key, at in writes_of(node, runs.path_of(number)).items():
-            if spec.shared_state[key].merge == "error":
+            if key in spec.shared_state and key not in unknown and spec.shared_state[key].merge == "error":
                 writers.setdefault(key, []).append((number, at))
     if isinstance(runs.level.holder, MapNodeSpec):
         _refuse_items(spec, runs, writers, report)
@@ -75,7 +79,7 @@ def check_writers(spec: FlowSpec, runs: Runs, report: Report) -> None:
     masks = masks_of(runs.graph, {number for each in shared.values() for number, _ in each}) if shared else {}
     for key, each in shared.items():
         places = dict(each)
-        for one, other in _racing(runs, list(places), masks):
+        for one, other in _racing(runs, [number for number in places if runs.is_sure(number)], masks):
             ids = runs.graph.ids
             text = f"'{ids[one]}' writes '{key}' too, and neither node comes before the other"
             hint = "; order them with `needs`, or give the key a `merge` rule"

@@ -1,14 +1,13 @@
 """The order of the checks on a spec: names, structure, code, and then the runs that the graph allows.
 
-The last stage looks only at flows whose graph is known, since an edge that is missing would make it see what is not
-there: a name that is wrong in a way that changes no edge is no reason to leave it out.
+All of them look at every flow. What they would say because of another mistake (an edge that a wrong name hides, a key
+of a node that was left out) they keep to themselves: that is known from `Gaps`.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from flowengine.errors import Diagnostic
+from flowengine.spec.adrift import note_adrift
 from flowengine.spec.check_bodies import check_bodies
 from flowengine.spec.check_calls import check_calls
 from flowengine.spec.check_code import check_code, code_of
@@ -19,6 +18,7 @@ from flowengine.spec.check_servers import check_servers, servers_of
 from flowengine.spec.check_structure import check_structure
 from flowengine.spec.check_subflows import check_subflows, subflows_of
 from flowengine.spec.check_unused import check_unused
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import key_path
 from flowengine.spec.project import Project, project_of
 from flowengine.spec.references import reads_of
@@ -30,12 +30,6 @@ from flowengine.spec.texts import Text, texts_of
 __all__ = ["check"]
 
 
-_OUTSIDE_OF_THE_GRAPH: Final = frozenset(
-    {"FE221", "FE222", "FE302", "FE303", "FE304", "FE306", "FE307", "FE309", "FE310", "FE311"}
-)
-"""Codes of mistakes that hide no edge, no writer and no prompt."""
-
-
 def check(
     spec: FlowSpec, project: Project | None, subflows: Subflows, *, whole: bool, warnings: bool
 ) -> list[Diagnostic]:
@@ -44,6 +38,7 @@ def check(
         Report(spec),
         Report(spec),
     )  # Of the file itself, and of what lies beside it: no matter of the graph.
+    note_adrift(spec, gaps_of(spec))
     _check_texts(spec, report)
     check_structure(spec, report)
     problems: list[Diagnostic] = []
@@ -57,11 +52,9 @@ def check(
         check_subflows(spec, project, subflows, beside, whole=whole)
     check_bodies(spec, report)
     check_names(spec, () if project is None else project.allow_env, report)
-    sound = not report.failed
-    if whole and report.errors <= _OUTSIDE_OF_THE_GRAPH:
-        check_runs(spec, report, warnings=warnings and sound)
-        if warnings and sound:
-            check_unused(spec, report)
+    check_runs(spec, report, warnings=warnings)
+    if warnings:
+        check_unused(spec, report)
     return [*problems, *report.found, *beside.found]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from flowengine.context import EvaluationResult, LLMResult, RoutingResult
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.levels import NodePath, home_of, level_of
 from flowengine.spec.names import EACH, LOOP_OUTPUT, ROUND, holders_of
 from flowengine.spec.references import last_of
@@ -68,6 +69,8 @@ def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape 
     node = level_of(spec, level)[name]
     if field in ("status", "error"):
         return TEXT
+    if (*level, name) in gaps_of(spec).gives:
+        return None
     if isinstance(node, AgentNodeSpec):
         shape = _agent_output(spec, node)
         return shape if field == "output" else _model(LLMResult, content=shape or {})
@@ -106,7 +109,7 @@ _OF_TYPE: Final[Mapping[str, Shape]] = {
 def _result_shape(spec: FlowSpec, path: NodePath, node: MapNodeSpec) -> Shape | None:
     """What is known of what an item gives."""
     in_work = spec.remembered("maps whose result is looked at", lambda _: set[NodePath]())
-    if node.on_item_error == "collect" or path in in_work:
+    if node.on_item_error == "collect" or path in in_work or path in gaps_of(spec).touched():
         return None  # A failed item is something else; a map that goes over itself is refused elsewhere.
     in_work.add(path)
     try:
@@ -163,7 +166,9 @@ def _round(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
     return None
 
 
-def _variables(spec: FlowSpec, level: NodePath, holder: LoopNodeSpec) -> Shape:
+def _variables(spec: FlowSpec, level: NodePath, holder: LoopNodeSpec) -> Shape | None:
+    if level in gaps_of(spec).variables:
+        return None
     return spec.remembered(
         f"round of {'.'.join(level)}",
         lambda _: _object((*holder.initial, *ROUND), index=_NUMBER, last=_BOOLEAN),

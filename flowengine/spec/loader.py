@@ -19,14 +19,15 @@ from flowengine.errors import Diagnostic, FlowError
 from flowengine.spec.check_models import check_models
 from flowengine.spec.checks import check
 from flowengine.spec.files import DISK, FlowFiles
-from flowengine.spec.mending import mend
+from flowengine.spec.gaps import Gaps
+from flowengine.spec.mending import Mending
 from flowengine.spec.positions import SourceText
 from flowengine.spec.project import Project, project_of
 from flowengine.spec.schema import FlowSpec
 from flowengine.spec.shapes import is_map
 from flowengine.spec.subflows import Subflows
 from flowengine.spec.text_files import names_text_files, read_text_files, with_texts
-from flowengine.spec.translate import Problem, problems_of
+from flowengine.spec.translate import problems_of
 from flowengine.spec.yaml_text import decode, parse_yaml
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def _load_one(
     source = SourceText(read, where, parsed.place)
     data = parsed.data
     beside: set[str | None] = set()
+    gaps = Gaps()
     if names_text_files(data):
         if project is None:
             project, found = project_of(where)
@@ -149,8 +151,10 @@ def _load_one(
         source.take(brought.files, brought.places)
         data = brought.data
         problems += brought.problems
+        for path in brought.lost:
+            gaps.note(path, None)
         beside = {*map(str, brought.files), *(each.file for each in brought.problems)}
-    spec, structural = _structure(data, source)
+    spec, structural = _structure(data, source, gaps)
     problems += structural
     if spec is not None:
         placed = spec.placed(source)
@@ -168,27 +172,29 @@ def _text_of(path: Path | None, text: str | None, files: FlowFiles) -> str | Dia
     return files.text(path)
 
 
-_ROUNDS: Final = 4
-_CONSEQUENCES: Final = frozenset({"FE202", "FE208", "FE214"})
-"""Codes that mending itself can cause; after the first round they are not news."""
+_ROUNDS: Final = 8
+_PATIENCE: Final = 5
+"""Rounds after which nodes that are still wrong are left out as a whole."""
 
 
-def _structure(data: dict[str, Any], source: SourceText) -> tuple[FlowSpec | None, list[Diagnostic]]:
+def _structure(data: dict[str, Any], source: SourceText, gaps: Gaps) -> tuple[FlowSpec | None, list[Diagnostic]]:
     """The spec, of the mended data where it must be, and what is wrong with the structure."""
     reported: dict[tuple[Any, ...], Diagnostic] = {}
+    mending = Mending(data, source, gaps)
+    for each in mending.supply_types():
+        reported[each.code, each.line, each.column, each.message] = each
     for number in range(_ROUNDS):
         try:
-            return FlowSpec.model_validate(data), list(reported.values())
+            spec = FlowSpec.model_validate(mending.data)
         except ValidationError as error:
             found = problems_of(error, source)
-        for each in _news(found, number):
+        else:
+            spec.remembered("gaps", lambda _: gaps)
+            return spec, list(reported.values())
+        for each in (problem.diagnostic for problem in mending.news(found)):
             reported.setdefault((each.code, each.line, each.column, each.message), each)
-        data = mend(data, found, drop_nodes=number > 1)
+        mending.mend(found, drop_nodes=number >= _PATIENCE)
     return None, list(reported.values())
-
-
-def _news(found: Sequence[Problem], number: int) -> list[Diagnostic]:
-    return [each.diagnostic for each in found if number == 0 or each.diagnostic.code not in _CONSEQUENCES]
 
 
 def _sorted(problems: Sequence[Diagnostic], beside: Collection[str | None] = ()) -> list[Diagnostic]:

@@ -30,3 +30,8 @@ class Nearest:
     def __call__(self, name: str, known: Collection[str]) -> str:
         self._left -= len(known)
         return did_you_mean(name, known) if self._left >= 0 and len(name) <= _LONGEST else ""
+
+    def of(self, name: str, known: Collection[str]) -> str | None:
+        """The nearest name itself."""
+        hint = self(name, known)
+        return hint.split("'")[1] if hint else None

@@ -51,6 +51,12 @@ class SourceText:
             at = inner
         return at
 
+    def call(self, path: KeyPath, name: str) -> None:
+        """From here on what stands at a path is found under another name too."""
+        holder, place = self.find(path[:-1]), self.find(path)
+        if holder is not None and place is not None and isinstance(holder.children, dict):
+            holder.children.setdefault(name, place)
+
     def position(self, path: str | KeyPath) -> tuple[int, int]:
         """Line and column of a value."""
         place = self.find(path)

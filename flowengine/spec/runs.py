@@ -9,11 +9,14 @@ Source of the rules: rules 6, 8, 10 and 11 of the flow format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from flowengine.engine.exclusion import Liveness
-from flowengine.engine.graph import ON_ERROR, Graph
+from flowengine.engine.graph import ON_ERROR, Edge, Graph
+from flowengine.engine.order import topological
+from flowengine.spec.gaps import gaps_of
 from flowengine.spec.last import Lasts
 from flowengine.spec.levels import Level, NodePath, key_path, levels_of
 from flowengine.spec.positions import KeyPath
@@ -40,11 +43,38 @@ AllRuns: TypeAlias = "Mapping[NodePath, Runs]"
 
 
 def runs_of(spec: FlowSpec) -> AllRuns:
-    """For each level what is known of its runs; the graph has no cycles and no unknown ends."""
+    """For each level what is known of its runs; unknown ends and edges of cycles are left out."""
     made: dict[NodePath, Runs] = {}
     for level in reversed(tuple(levels_of(spec).values())):
         made[level.path] = Runs(spec, level, made)
     return dict(reversed(made.items()))
+
+
+def _without_cycles(nodes: Iterable[str], edges: list[Edge]) -> tuple[list[Edge], frozenset[str]]:
+    """The edges but for those among nodes that wait for each other, and these nodes."""
+    left = {(edge.source, edge.target) for edge in edges}
+    if topological(list(nodes), left) is not None:
+        return edges, frozenset()
+    circling = _core(left) & _core({(target, source) for source, target in left})
+    kept = [edge for edge in edges if not (edge.source in circling and edge.target in circling)]
+    return kept, frozenset(circling)
+
+
+def _core(edges: Collection[tuple[str, str]]) -> set[str]:
+    """What is left of a graph when nodes without predecessors go, one after the other."""
+    waiting, after = Counter(target for _, target in edges), dict[str, list[str]]()
+    for source, target in edges:
+        after.setdefault(source, []).append(target)
+    core = {*waiting, *after}
+    todo = [name for name in core if not waiting[name]]
+    while todo:
+        gone = todo.pop()
+        core.discard(gone)
+        for target in after.get(gone, ()):
+            waiting[target] -= 1
+            if not waiting[target]:
+                todo.append(target)
+    return core
 
 
 class Runs:
@@ -53,7 +83,13 @@ class Runs:
     def __init__(self, spec: FlowSpec, level: Level, every: AllRuns) -> None:
         """`every`: the runs of all levels, those inside this one known already."""
         self.level = level
-        self.graph = graph = Graph(vertices_of(spec, level.path), edges_of(spec, level.path))
+        edges, circling = _without_cycles(level.nodes, edges_of(spec, level.path))
+        self.graph = graph = Graph(vertices_of(spec, level.path), edges)
+        gaps = gaps_of(spec)
+        for name in circling:
+            gaps.waits.add((*level.path, name))
+        self._unsure = gaps.unsure(level.path, level.nodes, [(edge.source, edge.target) for edge in edges])
+        self._may_lead = any(to is None and path[:-1] == level.path for path, to in gaps.leads.items())
         self.nodes = [level.nodes[name] for name in graph.ids]
         self._spec = spec
         self._every = every
@@ -61,6 +97,21 @@ class Runs:
         optional = {number for number, node in enumerate(self.nodes) if can_skip(node)}
         self.live = Liveness(graph, labels, optional)
         self._lasts = Lasts(graph, self.live, {what: self._setters(what) for what in (LAST, ROUTING, EVALUATION)})
+
+    def is_sure(self, number: int) -> bool:
+        """Whether no mistake of the file could change what comes before a node on its level."""
+        return self.graph.ids[number] not in self._unsure
+
+    def is_reached_surely(self, number: int) -> bool:
+        """Whether no mistake of the file could make another node lead to this one."""
+        return self.is_sure(number) and not self._may_lead
+
+    def sees_surely(self, number: int | None) -> bool:
+        """Whether no mistake of the file could change what comes before a node (or the end), also outside."""
+        if self._unsure if number is None else not self.is_sure(number):
+            return False
+        outside = self._outside()
+        return outside is None or outside[0].sees_surely(outside[1])
 
     def path_of(self, number: int) -> NodePath:
         return (*self.level.path, self.graph.ids[number])

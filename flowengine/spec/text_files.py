@@ -40,6 +40,8 @@ class BroughtTexts(NamedTuple):
     """Each file that was read, by the name that is shown of it, and its text."""
     places: Mapping[KeyPath, Path]
     problems: list[Diagnostic]
+    lost: list[KeyPath]
+    """Places whose text is not known."""
 
 
 def with_texts(data: Mapping[str, Any], read: Read = lambda file, path: STAND_IN_TEXT) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def names_text_files(data: Mapping[str, Any]) -> bool:
 def read_text_files(data: Mapping[str, Any], source: SourceText, project: Project, files: FlowFiles) -> BroughtTexts:
     """The texts of all files that a flow names, each read once."""
     reader = _Reader(source, project, files)
-    return BroughtTexts(with_texts(data, reader.read), reader.texts, reader.places, reader.problems)
+    return BroughtTexts(with_texts(data, reader.read), reader.texts, reader.places, reader.problems, reader.lost)
 
 
 def _filled(value: Mapping[str, Any], path: KeyPath, read: Read) -> dict[str, Any]:
@@ -91,6 +93,7 @@ class _Reader:
         self.texts: dict[Path, str] = {}
         self.places: dict[KeyPath, Path] = {}
         self.problems: list[Diagnostic] = []
+        self.lost: list[KeyPath] = []
         self._source = source
         self._project = project
         self._files = files
@@ -115,6 +118,7 @@ class _Reader:
                 return text
             told = f"the texts that the flow takes from files have more than {MAX_BYTES:,} characters together"
             self._tell(Problem("FE102", told), path)
+        self.lost.append(path)
         return STAND_IN_TEXT
 
     def _opened(self, file: str) -> tuple[Path, str] | Problem | Diagnostic:
