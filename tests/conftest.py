@@ -14,6 +14,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP servers have a fifth of a second to end in, and wait a hundredth before their first new start."""
+    monkeypatch.setattr("flowengine.tools.mcp_pipe._GRACE", 0.2)
+    monkeypatch.setattr("flowengine.tools.mcp_owner._FIRST_PAUSE", 0.01)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collects tests without the garbage collector: what a collection makes lives to the end."""
@@ -28,5 +35,5 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means: half as many again as there are cores, as many tests wait for other processes."""
-    return -(-len(os.sched_getaffinity(0)) * 3 // 2)
+    """What `-n auto` means: three more than there are cores, as half of the time tests wait for other processes."""
+    return len(os.sched_getaffinity(0)) + 3

@@ -156,6 +156,7 @@ async def test_a_run_that_fails_ends_its_server_and_raises_no_group(
     assert not is_running(told(model.requests[1])[0])
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_cancelling_a_run_while_a_server_works_leaves_no_process(settings: dict[str, Any]) -> None:
     asked = anyio.Event()
 

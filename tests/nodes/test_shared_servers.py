@@ -118,6 +118,7 @@ async def test_servers_that_differ_are_not_shared(server: Settings, starts: Path
     assert len({each.output for each in run.nodes.values()}) == started(starts) == 4
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_each_agent_keeps_its_own_allow_list_and_time_limit(server: Settings, starts: Path) -> None:
     models = asking(ToolRequest("1", "test_echo", "{}")), asking(ToolRequest("1", "test_hang", "{}"))
     nodes = {
@@ -147,10 +148,10 @@ async def test_the_process_is_gone_when_the_run_fails(server: Settings, starts: 
 async def test_the_process_is_gone_when_the_run_is_cancelled(server: Settings, starts: Path) -> None:
     pids: list[str] = []
 
-    async def wait(context: Context) -> NodeResult:
+    async def wait(context: Context) -> None:
         pids.append(context.prev_outputs["a"])
         outer.cancel()
-        return await anyio.sleep_forever()
+        await anyio.sleep_forever()
 
     with anyio.move_on_after(20) as outer:
         await Flow("f", {"a": node(server()), "b": FunctionNode(wait, needs=["a"])}).run()
@@ -158,6 +159,7 @@ async def test_the_process_is_gone_when_the_run_is_cancelled(server: Settings, s
     assert not is_running(pids[0])
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_run_cancelled_while_a_server_starts_leaves_nothing(server: Settings, tmp_path: Path) -> None:
     with anyio.move_on_after(1):
         await Flow("f", {"a": node(server("hang_at_start")), "b": node(server("hang_at_start"))}).run()
@@ -184,6 +186,7 @@ async def test_an_agent_that_is_given_up_leaves_the_start_to_the_others(server: 
     assert started(starts) == 1
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_server_that_died_between_two_nodes_is_started_again(server: Settings, starts: Path) -> None:
     async def kill(context: Context) -> NodeResult:
         os.kill(int(context.prev_outputs["a"]), signal.SIGKILL)
@@ -314,7 +317,11 @@ async def test_a_refusal_inside_a_container_comes_before_the_first_model_call_to
 
 async def test_a_server_that_does_not_start_is_told_by_its_node_and_only_if_that_runs() -> None:
     broken = {"name": "test", "command": "no-such-command-anywhere"}
-    never = node(broken, retry=RETRY, when=lambda context: False)
+
+    def refuse(context: Context) -> bool:
+        return False
+
+    never = node(broken, retry=RETRY, when=refuse)
     assert (await Flow("f", {"never": never}).run()).status == "succeeded"
     run = await Flow("f", {"write": node(broken, retry=RETRY)}).run()
     assert (run.status, run.failed_node) == ("failed", "write")

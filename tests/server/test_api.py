@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from flowengine.context import Context
 from flowengine.flow import Flow
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
@@ -274,18 +275,24 @@ def test_a_store_that_is_none_is_told(folder: Path):
 
 def test_an_answer_reaches_a_run_that_this_server_drives(folder: Path):
     published, done = threading.Event(), threading.Event()
+
+    def publish(context: Context) -> None:
+        published.set()
+
+    def wait(context: Context) -> bool:
+        return done.wait(60)
+
     nodes: dict[str, FlowNode] = {
         "ask": ApprovalNode(lambda context: "Ship it?", {"yes": "publish"}),
-        "publish": FunctionNode(lambda context: published.set()),
-        "beside": FunctionNode(lambda context: done.wait(20)),
+        "publish": FunctionNode(publish),
+        "beside": FunctionNode(wait),
     }
     with served(make_app("sqlite:///runs.db", [Flow("both", nodes)], durability="process")) as server:
         run_id = server.post("/api/runs", {"flow": "both"}, 201)["run_id"]
-        while "ask" not in server.get(f"/api/runs/{run_id}")["questions"]:
+        while server.get(f"/api/runs/{run_id}")["nodes"].get("ask", {}).get("status") != "waiting":
             time.sleep(0.02)
         answered = server.post(f"/api/runs/{run_id}/approve", {"choice": "yes"})
         assert answered == {"run_id": run_id, "node": "ask", "resumed": True}
         assert published.wait(20)
-        assert not done.is_set()
         done.set()
-        server.until(run_id, "succeeded")
+        assert server.until(run_id, "succeeded")["nodes"]["beside"]["output"] is True

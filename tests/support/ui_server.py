@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import httpx
 import uvicorn
@@ -63,6 +65,17 @@ class Served:
             time.sleep(0.02)
 
 
+class _QuickAsyncio:
+    """The library as uvicorn's server sees it: what it looks at ten times a second it looks at a hundred times."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    @staticmethod
+    def sleep(delay: float) -> Awaitable[None]:
+        return asyncio.sleep(delay / 10)
+
+
 @contextmanager
 def served(app: Starlette, port: int = 0, limits: Limits | None = None) -> Generator[Served]:
     """Serve the app for as long as the block lasts; it ends as with Ctrl-C."""
@@ -77,15 +90,16 @@ def served(app: Starlette, port: int = 0, limits: Limits | None = None) -> Gener
     server.shutdown = shutdown  # type: ignore[method-assign]  # as `flowengine.server.serving` does it
     port = listening.getsockname()[1]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.005)
-    found = Served(app, port)
-    try:
-        yield found
-    finally:
-        found.client.close()
-        server.should_exit = True
-        thread.join(20)
-        assert not thread.is_alive()
+    with mock.patch("uvicorn.server.asyncio", _QuickAsyncio()):
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.005)
+        found = Served(app, port)
+        try:
+            yield found
+        finally:
+            found.client.close()
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()

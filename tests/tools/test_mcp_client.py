@@ -149,6 +149,7 @@ async def test_a_server_that_crashes_at_the_start_is_named_with_its_last_words(s
     )
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_server_that_hangs_at_the_start_is_given_up_and_killed(server: Settings) -> None:
     start = time.perf_counter()
     message = await refusal(server("hang_at_start", start_timeout=0.5))
@@ -237,6 +238,7 @@ async def test_a_harmless_call_is_repeated_once_only(server: Settings, calls: Pa
     assert counted(calls) == 2
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_server_that_died_between_calls_is_started_again(server: Settings) -> None:
     async with open_mcp([server()]) as sets:
         first = (await call(sets, "pid")).text
@@ -246,6 +248,7 @@ async def test_a_server_that_died_between_calls_is_started_again(server: Setting
     assert second.text != first
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_server_that_cannot_be_started_again_is_given_up(server: Settings, calls: Path) -> None:
     async with open_mcp([server("starts_once")]) as sets:
         os.kill(int((await call(sets, "pid")).text), 9)
@@ -260,6 +263,7 @@ async def test_a_server_that_cannot_be_started_again_is_given_up(server: Setting
     assert counted(calls) == 4
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_call_that_hangs_ends_at_its_timeout_and_the_server_is_killed(server: Settings) -> None:
     start = time.perf_counter()
     async with open_mcp([server(timeout=0.3)]) as sets:
@@ -277,6 +281,7 @@ async def test_a_line_without_end_ends_the_connection_and_not_the_run(server: Se
         assert not (await call(sets, "echo")).is_error
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_server_that_ignores_every_request_to_end_is_killed(server: Settings) -> None:
     start = time.perf_counter()
     async with open_mcp([server("stubborn")]) as sets:
@@ -286,6 +291,7 @@ async def test_a_server_that_ignores_every_request_to_end_is_killed(server: Sett
     assert not is_running(pid)
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("anyio_backend", ["trio"])  # it takes 6 s, which the library waits for
 async def test_a_server_that_reads_no_more_holds_nobody_up(server: Settings) -> None:
     start = time.perf_counter()
@@ -328,6 +334,7 @@ async def test_cancelling_the_block_ends_the_server(server: Settings) -> None:
     assert not is_running(pid)
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_cancelling_the_start_ends_the_server(server: Settings) -> None:
     start = time.perf_counter()
     with anyio.move_on_after(0.5) as scope:
