@@ -24,6 +24,7 @@ __all__ = [
     "Context",
     "EvaluationResult",
     "FailedEvaluation",
+    "FailedRouting",
     "Fragment",
     "LLMResult",
     "NodeResult",
@@ -32,6 +33,7 @@ __all__ = [
     "RoutingResult",
     "RunStatus",
     "Tell",
+    "readable",
     "unheard",
 ]
 
@@ -124,6 +126,28 @@ class FailedEvaluation(NamedTuple):
         )
 
 
+class FailedRouting(NamedTuple):
+    """Stands in the place of a routing's result where the routing failed: an earlier one does not count."""
+
+    node: str
+    """Path of the node whose routing failed."""
+    message: str
+
+    def error(self) -> RunError:
+        """The error of reading the result."""
+        return RunError(
+            f"there is no routing_result: the routing in node '{self.node}' failed ({self.message}), and an "
+            f"earlier one does not count in its place; handle its failure, or look at its status first"
+        )
+
+
+def readable(found: Any) -> Any:
+    """The result of an evaluation or a routing as it is read; raises `RunError` where that failed."""
+    if isinstance(found, FailedEvaluation | FailedRouting):
+        raise found.error()
+    return found
+
+
 class NodeResult(NamedTuple):
     """What a node hands back: its output, and everything it wants changed. Only the walk applies it.
 
@@ -139,7 +163,8 @@ class NodeResult(NamedTuple):
     """The label taken, for nodes that have routes."""
     result: Any = None
     """What successors see as `result`, where it is more than the output (an `LLMResult`)."""
-    routing: RoutingResult | None = None
+    routing: RoutingResult | FailedRouting | None = None
+    """A `FailedRouting` only from a container whose last routing inside failed."""
     evaluation: EvaluationResult | FailedEvaluation | None = None
     """A `FailedEvaluation` only from a container whose last evaluation inside failed."""
     prompt: str | None = None
@@ -326,12 +351,12 @@ class Context:
     @property
     def routing_result(self) -> RoutingResult | None:
         """The routing of the topologically last live ancestor that made one."""
-        return self._given["routing_result"]
+        return readable(self._given["routing_result"])
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
         """The evaluation of the topologically last ancestor that made one; a `RunError` where that one failed."""
-        return self._given["evaluation_result"]
+        return readable(self._given["evaluation_result"])
 
     @property
     def prev_outputs(self) -> Mapping[str, Any]:
@@ -428,7 +453,11 @@ class Context:
         unknown = set(changes) - set(FIELDS)
         if unknown:
             raise TypeError(f"Context has no attribute {sorted(unknown)[0]!r}")
-        return Context(**{name: changes[name] if name in changes else getattr(self, name) for name in FIELDS})
+        return Context(**{name: changes[name] if name in changes else self._carried(name) for name in FIELDS})
+
+    def _carried(self, name: str) -> Any:
+        """An attribute as another context takes it over; a result that failed is not read here."""
+        return self._given[name] if name in RESULTS else getattr(self, name)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a Context is read-only: return NodeResult(state=...) instead of setting {name!r}")
@@ -437,6 +466,8 @@ class Context:
         return f"<Context of {self.current_node!r}>"
 
 
+RESULTS: Final = frozenset({"routing_result", "evaluation_result"})
+"""Attributes that may stand for something that failed."""
 FIELDS: Final = (
     "result",
     "shared_state",

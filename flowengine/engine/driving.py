@@ -40,7 +40,6 @@ def drive(
         step: Any = steps.send
         try:
             given = yield waits_for
-            patience = inf  # Of a cancelled task every wait is cancelled, until it has ended.
         except GeneratorExit:  # The task itself is being closed.
             context.run(steps.close)
             raise
@@ -52,6 +51,8 @@ def drive(
             step, given = steps.throw, error
         try:
             waits_for = context.run(step, given)
+            if patience < inf and anyio.current_effective_deadline() > -inf:
+                patience = inf  # It was a time limit of its own that was over.
         except StopIteration as stop:
             return stop.value
         except GeneratorExit as error:

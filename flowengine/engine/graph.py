@@ -38,6 +38,8 @@ class Vertex(NamedTuple):
     """Runs a level of its own inside (map, loop, subflow)."""
     evaluates: bool = False
     """Sets the engine's `evaluation_result`: an evaluation, an agent that is judged, a loop with one of them inside."""
+    chooses: bool = False
+    """Sets the engine's `routing_result`: a routing, an agent with routes, a loop with one of them inside."""
 
 
 class Edge(NamedTuple):

@@ -7,18 +7,18 @@ else, so that live, resumed and distributed runs give the same view.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from flowengine.context import (
     Around,
     Context,
     EvaluationResult,
-    FailedEvaluation,
     NodeView,
     NoOutputError,
     Note,
     RoutingResult,
     Tell,
+    readable,
     unheard,
 )
 from flowengine.engine.state import EVALUATION, ROUTING, Layer
@@ -30,6 +30,8 @@ from flowengine.run_scope import RunScope
 from flowengine.values import copy_mutable
 
 __all__ = ["FinalContext", "Listener", "NodeContext"]
+
+_RESULTS: Final = {"routing_result": ROUTING, "evaluation_result": EVALUATION}
 
 
 class Listener(Protocol):
@@ -100,12 +102,17 @@ class NodeContext(Context):
     @property
     def routing_result(self) -> RoutingResult | None:
         walk = self._walk
-        return self._give(walk.store.owned(walk.seen(self._number), ROUTING))
+        return self._give(readable(walk.store.owned(walk.seen(self._number), ROUTING)))
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
         walk = self._walk
-        return self._give(_evaluation(walk.store.owned(walk.seen(self._number), EVALUATION)))
+        return self._give(readable(walk.store.owned(walk.seen(self._number), EVALUATION)))
+
+    def _carried(self, name: str) -> Any:
+        walk = self._walk
+        key = _RESULTS.get(name)
+        return getattr(self, name) if key is None else self._give(walk.store.owned(walk.seen(self._number), key))
 
     @property
     def prev_outputs(self) -> Mapping[str, Any]:
@@ -301,12 +308,6 @@ class _Nodes(Mapping[str, NodeView]):
         return sum(1 for _ in self)
 
 
-def _evaluation(found: Any) -> EvaluationResult | None:
-    if type(found) is FailedEvaluation:
-        raise found.error()
-    return found
-
-
 def _unseen(walk: Walk, number: int, node: str) -> str:
     if node in walk.graph:
         return f"node '{node}' is not an ancestor of '{walk.graph.ids[number]}': add it to `needs` to read it"
@@ -366,11 +367,15 @@ class FinalContext(Context):
 
     @property
     def routing_result(self) -> RoutingResult | None:
-        return self._give(self._walk.store.owned(self._final, ROUTING))
+        return self._give(readable(self._walk.store.owned(self._final, ROUTING)))
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
-        return self._give(_evaluation(self._walk.store.owned(self._final, EVALUATION)))
+        return self._give(readable(self._walk.store.owned(self._final, EVALUATION)))
+
+    def _carried(self, name: str) -> Any:
+        key = _RESULTS.get(name)
+        return getattr(self, name) if key is None else self._give(self._walk.store.owned(self._final, key))
 
     @property
     def prev_outputs(self) -> Mapping[str, Any]:

@@ -33,12 +33,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.context import EMPTY, OF_THIS_RUN, FailedEvaluation, NodeResult, NodeStatus, SkipCause
+from flowengine.context import EMPTY, OF_THIS_RUN, FailedEvaluation, FailedRouting, NodeResult, NodeStatus, SkipCause
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph, OnError
 from flowengine.engine.passing import NOTHING, Passing
 from flowengine.engine.restoring import TOP, History, Past, past_of
-from flowengine.engine.state import ENGINE_OWNED, EVALUATION, Conflict, Layer, StateStore, kept_key
+from flowengine.engine.state import ENGINE_OWNED, EVALUATION, ROUTING, Conflict, Layer, StateStore, kept_key
 from flowengine.errors import StateConflictError
 from flowengine.values import UNCHANGEABLE, freeze
 
@@ -278,9 +278,11 @@ class Walk:
         self._errors[number] = error
         on_error, seen = self.answer_to(number, error), self._seen[number]
         self._left[number] = seen
-        if self.graph.vertices[number].evaluates:  # The nearest evaluation decides, not one before it (rule 8).
-            failed = FailedEvaluation(error.node or self.path_of(number), error.message)
-            self._left[number] = self.store.write(number, seen, {EVALUATION: failed})
+        vertex, failed = self.graph.vertices[number], (error.node or self.path_of(number), error.message)
+        if vertex.evaluates or vertex.chooses:  # The nearest one decides, and not one before it (rule 8).
+            judged = {EVALUATION: FailedEvaluation(*failed)} if vertex.evaluates else {}
+            chosen = {ROUTING: FailedRouting(*failed)} if vertex.chooses else {}
+            self._left[number] = self.store.write(number, seen, {**judged, **chosen})
         if on_error == "fail":
             self._halt()
             self._settle(number, FAILED)

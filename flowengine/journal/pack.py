@@ -30,7 +30,15 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from pydantic_core import TzInfo
 
-from flowengine.context import EMPTY, EvaluationResult, FailedEvaluation, LLMResult, NodeResult, RoutingResult
+from flowengine.context import (
+    EMPTY,
+    EvaluationResult,
+    FailedEvaluation,
+    FailedRouting,
+    LLMResult,
+    NodeResult,
+    RoutingResult,
+)
 from flowengine.engine.events import EVENTS, ErrorInfo
 from flowengine.journal.classes import class_name
 from flowengine.records import RECORDS
@@ -44,7 +52,7 @@ _HUGE: Final = 10**4000
 """Python reads and writes decimal integers up to 4,300 digits."""
 
 TUPLES: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (NodeResult, FailedEvaluation, ErrorInfo)
+    kind.__name__: kind for kind in (NodeResult, FailedEvaluation, FailedRouting, ErrorInfo)
 } | RECORDS
 """Named tuples of the engine that values may hold, by the tag's name."""
 _ABSENT: Final = object()

@@ -115,6 +115,11 @@ class AgentNode(FlowNode):
         agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
         return agent.evaluator is not None
 
+    @property
+    def chooses(self) -> bool:
+        agent = self.agent.prototype if isinstance(self.agent, Templated) else self.agent
+        return agent.router is not None
+
     def prepare(self) -> None:
         _prepare(self.agent)
 
@@ -206,6 +211,10 @@ class RoutingNode(FlowNode):
     @property
     def routes(self) -> Mapping[str, str | None]:
         return self._routes
+
+    @property
+    def chooses(self) -> bool:
+        return True
 
     def prepare(self) -> None:
         _prepare(self.agent)

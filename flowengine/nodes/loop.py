@@ -64,6 +64,10 @@ class LoopNode(ContainerNode):
     def evaluates(self) -> bool:
         return any(each.evaluates for each in self.body.graph.vertices)
 
+    @property
+    def chooses(self) -> bool:
+        return any(each.chooses for each in self.body.graph.vertices)
+
     async def run(self, context: Context, /) -> Ended:
         told = {record.number: record for record in context.recorded if type(record) is RoundEnded}
         variables: Mapping[str, Any] = freeze({name: value(context) for name, value in self.initial.items()})

@@ -115,6 +115,11 @@ class FlowNode(ABC):
         """Whether it sets the engine's `evaluation_result`."""
         return False
 
+    @property
+    def chooses(self) -> bool:
+        """Whether it sets the engine's `routing_result`."""
+        return False
+
     @abstractmethod
     async def run(self, context: Context, /) -> Ended:
         """Do the node's work; raising is failing."""
@@ -146,7 +151,8 @@ class FlowNode(ABC):
 
     def vertex(self, name: str) -> Vertex:
         on_error = self.on_error if self.on_error in ("fail", "skip") else "then"
-        return Vertex(name, self.kind, self.join, on_error, self.transparent, self.container, self.evaluates)
+        sets = self.evaluates, self.chooses
+        return Vertex(name, self.kind, self.join, on_error, self.transparent, self.container, *sets)
 
     def edges(self, name: str) -> Iterator[Edge]:
         for source in (*self.needs, *self.reads):

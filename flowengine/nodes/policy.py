@@ -120,7 +120,7 @@ class _TimedApart(_Timed):
         until = anyio.current_time() + self._seconds
         body = Body(_Meeting(self._node), context, min(until, anyio.current_effective_deadline()))
         try:
-            has_ended = await body.wait(until + GRACE)
+            has_ended = await body.wait(until) or await body.cancel(GRACE)
         except anyio.get_cancelled_exc_class():
             if not await body.cancel(GRACE):
                 with anyio.CancelScope(shield=True):

@@ -147,7 +147,8 @@ CODES: Final[Mapping[str, Code]] = {
     "FE216": Code(
         "an engine's value is ambiguous",
         "`routing_result`, `evaluation_result`, `_last_prompt` and `_last_generation` hold the last ancestor's "
-        "value; here two ancestors without an order could have set it. Name the node, or give `target`.",
+        "value, and reading is an error where that one failed; here two ancestors without an order could have set it. "
+        "Name the node, or give `target`.",
         "pick: {type: routing, needs: [a, b]}",
     ),
     "FE217": Code(

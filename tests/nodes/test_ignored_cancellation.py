@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flowengine.nodes.policy.GRACE", 0.0)
+    monkeypatch.setattr("flowengine.nodes.policy.GRACE", 0.01)
     monkeypatch.setattr("flowengine.engine.driving.GRACE", 0.0)
 
 
@@ -114,7 +114,7 @@ async def test_a_run_goes_on_without_a_node_that_ignores_its_timeout(way: Callab
         before = store.events(run.id)
         notices = [each.record.text for each in before if type(each) is NodeRecorded and type(each.record) is Notice]
         assert notices == [
-            "its code still ran 0 s after it was cancelled: it was left behind, and its result is dropped"
+            "its code still ran 0.01 s after it was cancelled: it was left behind, and its result is dropped"
         ]
         stubborn.free.set()
         with anyio.fail_after(30):
@@ -216,6 +216,17 @@ async def test_the_timeout_of_a_map_closes_a_node_inside_that_swallows_its_cance
         with anyio.fail_after(30):
             run = await Flow("f", {"m": inside}).run()
         assert run.nodes["m"].error == "took longer than its timeout of 0.01 s"
+
+
+async def test_time_limits_in_the_code_of_a_node_are_not_taken_for_its_cancellation():
+    async def poll(context: Context) -> str:
+        for _ in range(5):
+            with anyio.move_on_after(0.001):
+                await anyio.sleep_forever()
+        return "polled"
+
+    run = await Flow("f", {"poll": FunctionNode(poll), "timed": FunctionNode(poll, timeout=3600)}).run()
+    assert [run.nodes[each].output for each in ("poll", "timed")] == ["polled", "polled"], run.error
 
 
 async def test_a_node_that_ends_within_the_grace_keeps_its_clean_up(monkeypatch: pytest.MonkeyPatch):

@@ -38,7 +38,7 @@ class Outcome:
     generation: Any = None
     taken: str | None = None
     """The node that its route leads to."""
-    writes: Writes = dataclasses.field(default_factory=dict)
+    writes: Writes = dataclasses.field(default_factory=dict[str, Any])
     undecided: bool = False
     """Not selected by nodes none of which came to a decision: the format leaves open whether that is the cause."""
     failed_behind: bool = False
@@ -80,16 +80,20 @@ class Scope:
     def writes(self) -> Writes:
         """What the nodes that are seen wrote, in the levels around first."""
         here = joined(self.level.outcomes[each].writes for each in self.seen)
-        around = self.level.outer.writes if self.level.outer else {}
+        around: Writes = self.level.outer.writes if self.level.outer else {}
         return joined([around, self.level.before, here])
 
     @property
     def state(self) -> dict[str, Any]:
         return _State(self, fold(self.level.declared, self.writes))
 
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        return self.level.variables  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
     def look_up(self, name: str) -> Any:
-        if name in self.level.variables:
-            return self.level.variables[name]
+        if name in self.variables:
+            return self.variables[name]
         match name:
             case "inputs":
                 return self.level.inputs
@@ -102,7 +106,8 @@ class Scope:
             case "routing_result" | "evaluation_result":
                 last = self.last(name.removesuffix("_result"))
                 return Absent(name, skipped=True) if last is None else last
-        raise Unclear(f"what {name} is")
+            case _:
+                raise Unclear(f"what {name} is")
 
     def received(self) -> Any:
         """The `result` of the one live predecessor (rule 7)."""
@@ -121,8 +126,8 @@ class Scope:
                 raise Unclear(f"which of {setters} set {field} last")
         for each in reversed(setters):
             outcome = self.level.outcomes[each]
-            if field == "evaluation" and (outcome.status == "failed" or outcome.cause == "error"):
-                raise ExpressionError(f"the evaluation {each} failed")
+            if field in ("evaluation", "routing") and (outcome.status == "failed" or outcome.cause == "error"):
+                raise ExpressionError(f"the {field} {each} failed")
             if getattr(outcome, field) is not None:
                 return getattr(outcome, field)
         return self.level.outer.last(field) if self.level.outer else None
@@ -218,7 +223,7 @@ class View:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        return deepcopy(self._scope.level.variables)
+        return deepcopy(self._scope.variables)
 
 
 def _waited(coroutine: Any) -> Any:
