@@ -12,7 +12,7 @@ __all__ = ["Crew"]
 
 ON_THEIR_WAY: Final = 2
 FOR_EACH_SUSPENDED: Final = 4
-"""As in the scheduler: how many workers are hired ahead."""
+"""As in the scheduler: how many workers are hired ahead. Pieces are larger than nodes, so more of them are."""
 
 
 class Crew:

@@ -3,9 +3,10 @@
 Theory of operation:
 
 - Workers take nodes from the walk's ready queue. The first worker is the caller's own task; others
-  are hired only while nodes are waiting: two, and four more for each node that is in flight besides,
+  are hired only while nodes are waiting: two, and one more for each node that is in flight besides,
   for that one has suspended. A chain, or a thousand nodes that never suspend, run on in one task;
-  a thousand that do suspend have all begun after a handful of turns of the loop.
+  those that do suspend double at each turn of the loop, so that a thousand have all begun after ten.
+  Hired faster, most workers would come too late: nodes that suspend for one turn leave theirs free.
 - A node's result is journaled, then applied, and only then can its successors start.
 - Each node runs in a copy of the run's context variables, as it would in a task of its own.
 - After a millisecond without a pause a worker lets others run, so that no flow starves its loop.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import contextvars
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter, time
 from typing import Any, Final, Literal
@@ -80,9 +81,8 @@ BREATH: Final = 0.001
 """Seconds that a worker runs on before it lets other tasks of the loop run."""
 ON_THEIR_WAY: Final = 2
 """Workers that are hired and have not begun yet, at most, where no node is known to suspend."""
-FOR_EACH_SUSPENDED: Final = 4
-"""Workers on their way besides, for each node that has suspended. Nodes that begin together go on together,
-and what many do at the same time costs each of them less."""
+FOR_EACH_SUSPENDED: Final = 1
+"""Workers on their way besides, for each node that has suspended."""
 
 
 class Scheduler:
@@ -142,15 +142,16 @@ class Scheduler:
         level._drive(walk, nodes, ledger)
         return level
 
-    async def run(self) -> None:
+    def run(self) -> Coroutine[Any, Any, None]:
         """Run until nothing is left to start and nothing is in flight.
 
         Raises a `JournalError` when the record can no longer be kept: then nothing goes on.
         """
         interval = self._journal.flush_interval
-        if interval is None:
-            await self._run_on()
-            return
+        return self._run_on() if interval is None else self._run_and_flush(interval)
+
+    async def _run_and_flush(self, interval: float) -> None:
+        """`run`, where readers of the store are shown what nothing commits for a while."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._flush_every, interval)
             try:
@@ -193,15 +194,13 @@ class Scheduler:
             except JournalError as error:
                 self.give_up(error)
 
-    async def _hired(self, tasks: TaskGroup) -> None:
-        self._on_their_way -= 1
-        await self._work(tasks)
-
-    async def _work(self, tasks: TaskGroup | None) -> None:
+    async def _work(self, tasks: TaskGroup | None, hired: int = 0) -> None:
         """Take and run ready nodes until there is none, or no slot for one.
 
-        Without a task group there is nobody to hire: then it ends where two nodes could run at once.
+        Without a task group there is nobody to hire: then it ends where two nodes could run at once. `hired`: 1 for a
+        worker that was on its way.
         """
+        self._on_their_way -= hired
         walk, slots = self._walk, self._slots
         ready, vertices = walk.ready, walk.graph.vertices
         run = self._run_cancellable if self._cancels else self._run_node
@@ -218,14 +217,18 @@ class Scheduler:
                         slots.give_back()
                 number = ready.popleft()
                 self._in_flight += 1
-                if ready and tasks and self._on_their_way < ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1):
+                if tasks and len(ready) > self._on_their_way < ON_THEIR_WAY + FOR_EACH_SUSPENDED * (
+                    self._in_flight - 1
+                ):
                     self._hire(tasks, len(ready))
                 try:
                     suspended = await run(number)
                 finally:
                     self._in_flight -= 1
-                    if leaf:
+                    if leaf and slots.waiting:
                         slots.give_back()
+                    elif leaf:
+                        slots.used -= 1
                 if suspended:
                     slots.rested = perf_counter()
                 elif perf_counter() - slots.rested > BREATH:
@@ -256,7 +259,7 @@ class Scheduler:
         free = max(self._slots.limit - self._slots.used, 0 if self._queueing else 1)
         for _ in range(min(most, waiting, free) - self._on_their_way):
             self._on_their_way += 1
-            tasks.start_soon(self._hired, tasks)
+            tasks.start_soon(self._work, tasks, 1, name="flowengine worker")
 
     def give_up(self, error: JournalError) -> None:
         """Without a record nothing may go on: the first such error ends the run."""

@@ -19,30 +19,31 @@ class Slots:
     Where `used` is below `limit`, whoever wants a slot counts it; else it waits with `take`.
     """
 
-    __slots__ = ("_waiting", "limit", "rested", "used")
+    __slots__ = ("limit", "rested", "used", "waiting")
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit or _MANY
         self.used = 0
         self.rested = perf_counter()
         """When the run last let other tasks of its loop run."""
-        self._waiting: deque[anyio.Event] = deque()
+        self.waiting: deque[anyio.Event] = deque()
+        """Those who wait for a slot; where there are none, giving one back is to count it no more."""
 
     async def take(self) -> None:
         """Wait for a slot; it is handed over by whoever gives one back."""
         turn = anyio.Event()
-        self._waiting.append(turn)
+        self.waiting.append(turn)
         try:
             await turn.wait()
         except BaseException:
             if turn.is_set():
                 self.give_back()
             else:
-                self._waiting.remove(turn)
+                self.waiting.remove(turn)
             raise
 
     def give_back(self) -> None:
-        if self._waiting:
-            self._waiting.popleft().set()
+        if self.waiting:
+            self.waiting.popleft().set()
         else:
             self.used -= 1

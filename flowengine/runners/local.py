@@ -107,7 +107,7 @@ async def start(
     walk = Walk(thrifty.graph, StateStore(plan.rules, kept), inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
     run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live)
-    return await _taken_up(plan, run, store, limits, live)
+    return await _taken_up(plan, run, store, limits, live) if run.status == "waiting" else run
 
 
 def beginning(
