@@ -21,6 +21,16 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flowengine.tools.mcp_owner._FIRST_PAUSE", 0.01)
 
 
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first wait before a model is asked again, which all later ones grow from, is of a few milliseconds."""
+    from flowengine.llm.retrying import RetryingModel
+
+    defaults = RetryingModel.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "first_wait", 0.01)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collects tests without the garbage collector: what a collection makes lives to the end."""

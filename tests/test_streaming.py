@@ -25,7 +25,7 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.policy import Retry
 from tests.support.model_server import Completion, Failure, ModelServer, Truncated
 
-SCORE = {"score": 0.9, "criteria_scores": {"a": 0.9}, "feedback": "", "suggestions": []}
+SCORE: dict[str, Any] = {"score": 0.9, "criteria_scores": {"a": 0.9}, "feedback": "", "suggestions": []}
 
 
 @pytest.fixture
@@ -87,6 +87,7 @@ async def test_they_come_over_http_while_the_answer_is_being_written(server: Mod
     assert call.completion_tokens
 
 
+@pytest.mark.usefixtures("quick_retries")
 async def test_a_stream_that_breaks_off_is_tried_again_and_begins_anew(server: ModelServer) -> None:
     server.respond_with([Failure(503, retry_after=0.01), Truncated("an answer that is cut off"), "The whole answer."])
     events = await streamed(Flow("f", {"a": agent("openai/gpt-4o-mini")}))
@@ -137,11 +138,15 @@ async def test_a_node_of_ones_own_may_tell_as_well() -> None:
 # --- what is not
 
 
+def pass_all(text: str) -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
     "settings",
     [
         {"output_model": {"type": "object", "properties": {"n": {"type": "integer"}}}},
-        {"output_guardrails": [lambda text: True]},
+        {"output_guardrails": [pass_all]},
         {"orchestration_mode": True, "evaluation_criteria": {"a": "b"}},
     ],
 )
@@ -153,7 +158,7 @@ async def test_what_may_still_be_taken_back_or_has_a_shape_is_not_told(settings:
 
 
 async def test_judges_and_routers_are_not_told() -> None:
-    route = {"next_route": "x", "confidence": 0.9, "reasoning": "r"}
+    route: dict[str, Any] = {"next_route": "x", "confidence": 0.9, "reasoning": "r"}
     judging = agent(
         ScriptedModel(["Text.", SCORE, route]),
         evaluation_criteria={"a": "b"},
@@ -179,6 +184,7 @@ async def test_nothing_is_told_to_whoever_does_not_ask() -> None:
 # --- what stays as it was
 
 
+@pytest.mark.usefixtures("quick_retries")
 async def test_the_journal_is_the_same_with_and_without(tmp_path: Path) -> None:
     def flow() -> Flow:
         busy_at_first = ScriptedModel([TransientModelError("busy", 0.01), "Green tea."])

@@ -47,6 +47,7 @@ async def test_an_unknown_provider_is_an_error_that_names_agent_and_provider() -
         await Agent("a", "Write.", model="opnai/gpt-4o").run_async("x")
 
 
+@pytest.mark.usefixtures("quick_retries")
 async def test_what_may_work_later_is_tried_again(recorder: Any) -> None:
     model = ScriptedModel([TransientModelError("busy"), "text"])
     after = await Agent("a", "Write.", model=model, max_retries=1).run_async("x", gateway=recorder)

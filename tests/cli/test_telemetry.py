@@ -6,10 +6,13 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 Command = Callable[..., Any]
 
 
-def test_an_export_that_nothing_takes_is_a_failure(flowengine: Command) -> None:
+def test_an_export_that_nothing_takes_is_a_failure(flowengine: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     flowengine("run", "shout.yaml", "--run-id", "r1")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]

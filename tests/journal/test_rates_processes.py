@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -62,7 +62,7 @@ def url() -> str:
 
 
 @contextmanager
-def callers(url: str, server: ModelServer, minute: float) -> Iterator[Start]:
+def callers(url: str, server: ModelServer, minute: float) -> Generator[Start]:
     """Processes that all begin to call at the same time."""
     begun: list[subprocess.Popen[str]] = []
 
@@ -110,14 +110,14 @@ def until(true: Callable[[], object], seconds: float = 30) -> None:
 def test_three_processes_keep_one_limit_in_every_window(url: str) -> None:
     minute, limit = 2.0, 6
     with ModelServer() as server, callers(url, server, minute) as start:
-        for each in start(3, 8, f"RateLimits(requests_per_minute={limit})"):
+        for each in start(3, 6, f"RateLimits(requests_per_minute={limit})"):
             assert each.wait(30) == 0
         times = [each.arrived for each in server.requests]
-    assert len(times) == 24
+    assert len(times) == 18
     # The way to the server is not of the same length for all, above all where others work on the machine.
     spans = [later - first for first, later in zip(times, times[limit:], strict=False)]
     assert min(spans) > 0.5 * minute
-    assert times[-1] - times[0] < 5 * minute  # What is allowed is used: 24 calls at 6 a minute.
+    assert times[-1] - times[0] < 4 * minute  # What is allowed is used: 18 calls at 6 a minute.
 
 
 def test_three_processes_have_no_more_calls_under_way_than_one_may(url: str) -> None:
