@@ -15,7 +15,7 @@ from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.flow import Flow
 from flowengine.journal.postgres import PostgresStore
 from flowengine.runners.queue import submit, submit_many
-from tests.support.postgres import empty_database
+from tests.support.postgres import empty_database, server
 from tests.support.queue_runs import SLEEP, drain, flow, status
 
 pytestmark = pytest.mark.anyio
@@ -171,3 +171,17 @@ def test_the_command_line_takes_an_id_and_may_be_repeated(
     assert "run 'order-7' is there already, with other inputs" in capfd.readouterr().err
     assert main(["submit", "flow.yaml", "--run-id", "no id"]) == 2
     assert jobs(store) == [("order-7", "todo")]
+
+
+async def test_a_submitted_run_is_kept_by_a_server_that_crashes_at_once(tmp_path: Path) -> None:
+    kept = PostgresStore(empty_database(), "process", patience=60)  # Its own runs need not outlive the server.
+    try:
+        plan = flow(tmp_path).plan
+        await submit(kept, plan, {}, run_id="warm")
+        for number in range(3):
+            await submit(kept, plan, {}, run_id=f"r{number}")
+            await anyio.to_thread.run_sync(server().restart)
+        assert {run.run_id for run in kept.list()} == {"warm", "r0", "r1", "r2"}
+        assert len(jobs(kept)) == 4
+    finally:
+        kept.close()
