@@ -108,6 +108,7 @@ def terminated(times: int, seed: int, runs: int = 24, grace: float = 4.0) -> str
             whole(world, ids)
         found = repeats(world.requests())
         assert not found, f"paid twice: {found[0]}"
+        assert not orphans(world), f"{orphans(world)} runs had lost their job"
         return f"{times} signals, {world.submitted} runs finished; handed back in {seconds(took)}; nothing paid twice"
 
 
@@ -158,7 +159,13 @@ def paid(world: World, cuts: Sequence[Cut]) -> str:
     wrong = unexcused(found, cuts, world.recorded())
     assert not wrong, f"{len(wrong)} paid twice without need: {'; '.join(map(str, wrong[:5]))}"
     assert len(requests) - len(found) == world.submitted * story.COMPLETIONS
+    assert not orphans(world), f"{orphans(world)} runs had lost their job"
     return f"{len(requests)} completions, {len(found)} paid twice, each of them in flight"
+
+
+def orphans(world: World) -> int:
+    """How many runs had lost their job, as workers told."""
+    return sum(worker.said.count(" had no job, ") for worker in world.workers)
 
 
 def inf_if_none(value: float | None) -> float:
