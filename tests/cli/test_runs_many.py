@@ -12,18 +12,7 @@ from flowengine.cli.main import main
 from flowengine.journal.postgres import PostgresStore
 from flowengine.runners.queue import submit
 from tests.support.postgres import empty_database
-from tests.support.queue_runs import drain, flow
-
-FLOW = """
-flowengine: v1
-name: t
-inputs: {kind: {type: string}}
-nodes:
-  kind: {type: condition, cases: [{if: "inputs.kind == 'asks'", then: ok}, {if: "inputs.kind == 'fails'", then: bad}], else: good}
-  ok: {type: approval, message: Go on?, routes: {"yes": good}}
-  bad: {type: function, call: "naps:sleep", with: {delay: not a number, result: one}}
-  good: {type: function, call: "naps:sleep", with: {delay: 0, result: one}, join: some}
-"""  # noqa: E501
+from tests.support.queue_runs import KINDS, drain, flow
 
 Told = Callable[..., tuple[int, list[str]]]
 
@@ -35,7 +24,7 @@ def told(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     url = empty_database()
     monkeypatch.setenv("FLOWENGINE_STORE", url)
     store = PostgresStore(url, "full")
-    plan = flow(tmp_path, FLOW).plan
+    plan = flow(tmp_path, KINDS).plan
 
     async def fill() -> None:
         for number, kind in enumerate(("works", "fails", "fails", "asks")):

@@ -13,18 +13,7 @@ from flowengine.journal.postgres import PostgresStore
 from flowengine.journal.stores import open_store
 from flowengine.runners.queue import submit
 from tests.support.postgres import empty_database
-from tests.support.queue_runs import drain, flow
-
-FLOW = """
-flowengine: v1
-name: t
-inputs: {kind: {type: string}}
-nodes:
-  kind: {type: condition, cases: [{if: "inputs.kind == 'asks'", then: ok}, {if: "inputs.kind == 'fails'", then: bad}], else: good}
-  ok: {type: approval, message: Go on?, routes: {"yes": good}}
-  bad: {type: function, call: "naps:sleep", with: {delay: not a number, result: one}}
-  good: {type: function, call: "naps:sleep", with: {delay: 0, result: one}, join: some}
-"""  # noqa: E501
+from tests.support.queue_runs import KINDS, drain, flow
 
 Told = Callable[..., tuple[int, list[str]]]
 
@@ -33,7 +22,7 @@ Told = Callable[..., tuple[int, list[str]]]
 def told(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
     """Runs a command; its exit code, and what it said."""
     monkeypatch.chdir(tmp_path)
-    flow(tmp_path, FLOW)
+    flow(tmp_path, KINDS)
 
     def run(*words: str) -> tuple[int, list[str]]:
         code = main(words)
@@ -85,7 +74,7 @@ def test_what_is_queued_scheduled_or_waiting_in_a_queue_is_left(
     url = empty_database()
     monkeypatch.setenv("FLOWENGINE_STORE", url)
     store = PostgresStore(url, "full")
-    plan = flow(tmp_path, FLOW).plan
+    plan = flow(tmp_path, KINDS).plan
 
     async def fill() -> None:
         await submit(store, plan, {"kind": "asks"}, run_id="asks")

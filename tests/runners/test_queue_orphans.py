@@ -66,12 +66,13 @@ def jobs(store: PostgresStore) -> list[Any]:
     return execute(store, "SELECT lock, status::text FROM flowengine_queue.procrastinate_jobs ORDER BY id")
 
 
-@pytest.fixture
-def newer_program(tmp_path: Path) -> Path:
-    """A copy of the package that knows one more migration of the store; the folder to import it from."""
-    place = tmp_path / "newer"
-    shutil.copytree(Path(flowengine.__file__).parent, place / "flowengine", ignore=shutil.ignore_patterns("*.pyc"))
-    shutil.copytree(Path(visualize.__file__).parent, place / "visualize", ignore=shutil.ignore_patterns("*.pyc"))
+@pytest.fixture(scope="module")
+def newer_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, as it is compiled, that knows one more migration of the store; the folder to import it
+    from."""
+    place = tmp_path_factory.mktemp("newer")
+    shutil.copytree(Path(flowengine.__file__).parent, place / "flowengine")
+    shutil.copytree(Path(visualize.__file__).parent, place / "visualize")
     schema = place / "flowengine" / "journal" / "postgres_schema.py"
     told = "VERSION: Final = len(_MIGRATIONS)"
     more = '_MIGRATIONS = (*_MIGRATIONS, b"ALTER TABLE flowengine.run ADD COLUMN newer INTEGER")'

@@ -25,6 +25,7 @@ from flowengine.runners.queue_rescue import Rescue
 from flowengine.runners.queue_tables import make_tables
 from flowengine.runners.queue_worker import Pace, work
 from tests.support.postgres import empty_database, server
+from tests.support.queue_runs import worker as start_worker
 
 FLOW = """
 flowengine: v1
@@ -42,21 +43,6 @@ async def sleep(delay):
     await anyio.sleep(delay)
 """
 QUICK = Pace(grace=4, heartbeat=0.2, stalled=1.5, hanging=3, poll=0.2, busy=1)
-WORKER = """
-import sys
-import anyio
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue_rescue import Rescue
-from flowengine.runners.queue_tables import make_tables
-from flowengine.runners.queue_worker import Pace, work
-async def main():
-    store = PostgresStore(sys.argv[1], "full")
-    pace = Pace(grace=8, heartbeat=0.2, stalled=1.5, hanging=3, poll=0.2)
-    await work(store, pace=pace, tell=lambda line: print(line, flush=True))
-    store.close()
-anyio.run(main)
-"""
-
 pytestmark = pytest.mark.anyio
 
 
@@ -89,14 +75,8 @@ def other(store: PostgresStore) -> Iterator[PostgresStore]:
 
 
 @pytest.fixture
-def worker(store: PostgresStore, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORKER, store.url], stdout=pipe, stderr=pipe, text=True, cwd=tmp_path
-    )
-    yield process
-    process.kill()
-    process.communicate()
+def worker(store: PostgresStore, tmp_path: Path) -> subprocess.Popen[str]:
+    return start_worker(store, tmp_path, grace=8)
 
 
 def flow(folder: Path) -> Flow:

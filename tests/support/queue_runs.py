@@ -20,6 +20,7 @@ from flowengine.journal.postgres import PostgresStore
 from flowengine.runners.queue_worker import Pace, work
 
 __all__ = [
+    "KINDS",
     "NAPS",
     "QUICK",
     "SLEEP",
@@ -46,6 +47,17 @@ nodes:
 outputs:
   said: "{{ nodes.first.output }} {{ nodes.sleep.output }}"
 """
+KINDS = """
+flowengine: v1
+name: t
+inputs: {kind: {type: string}}
+nodes:
+  kind: {type: condition, cases: [{if: "inputs.kind == 'asks'", then: ok}, {if: "inputs.kind == 'fails'", then: bad}], else: good}
+  ok: {type: approval, message: Go on?, routes: {"yes": good}}
+  bad: {type: function, call: "naps:sleep", with: {delay: not a number, result: one}}
+  good: {type: function, call: "naps:sleep", with: {delay: 0, result: one}, join: some}
+"""  # noqa: E501
+"""A run that works, fails or asks, as its input says."""
 NAPS = """
 import anyio
 async def sleep(delay, result):
@@ -55,6 +67,7 @@ async def sleep(delay, result):
 QUICK = Pace(grace=0.3, heartbeat=0.3, stalled=1.5, orphans=0.5, poll=0.2, busy=1)
 _WORKER = """
 import sys
+from dataclasses import replace
 import anyio
 from flowengine.journal.postgres import PostgresStore
 from flowengine.runners.queue_worker import work
@@ -62,11 +75,12 @@ from tests.support.queue_runs import QUICK
 async def main():
     store = PostgresStore(sys.argv[1], "full")
     options = {"takeovers": int(sys.argv[2]), "concurrency": int(sys.argv[3])}
-    await work(store, pace=QUICK, **options, tell=lambda line: print(line, flush=True))
+    pace = replace(QUICK, grace=float(sys.argv[4]))
+    await work(store, pace=pace, **options, tell=lambda line: print(line, flush=True))
     store.close()
 anyio.run(main)
 """
-_AT_LAST = 240
+_AT_LAST = 120
 """Seconds after which what is waited for does not come; a worker's start takes a minute on a machine that is busy."""
 _ROOT = Path(__file__).parents[2]
 _started: list[subprocess.Popen[str]] = []
@@ -102,11 +116,16 @@ async def until(store: PostgresStore, run_id: str, wanted: RunStatus) -> None:
 
 
 def worker(
-    store: PostgresStore, folder: Path, takeovers: int = 5, package: Path | None = None, concurrency: int = 1
+    store: PostgresStore,
+    folder: Path,
+    takeovers: int = 5,
+    package: Path | None = None,
+    concurrency: int = 1,
+    grace: float = QUICK.grace,
 ) -> subprocess.Popen[str]:
     """One in a process of its own, which works in a folder; `package`: where another FlowEngine is imported from."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _WORKER, store.url, str(takeovers), str(concurrency)],
+        [sys.executable, "-c", _WORKER, store.url, str(takeovers), str(concurrency), str(grace)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
