@@ -14,7 +14,7 @@ from tests.faults.account import Cut, repeats, seconds, takeovers, unexcused
 from tests.faults.world import Worker, World, until
 from tests.support.pace import measured_pace
 
-__all__ = ["crashing", "killed", "stopped", "terminated"]
+__all__ = ["crashing", "killed", "orphans", "stopped", "terminated"]
 
 TAKEN_OVER = 10.0
 """Seconds of a quiet machine within which another worker goes on with the runs of one that was killed."""
@@ -145,6 +145,7 @@ def whole(world: World, ids: Sequence[str]) -> dict[str, Sequence[Event]]:
         last = each[-1]
         assert isinstance(last, RunFinished), f"{run_id}: {last}"
         assert last.status == "succeeded", f"{run_id}: {last}"
+        assert last.outputs is not None, run_id
         assert last.outputs["text"] == story.text_of(run_id, 4), f"{run_id}: {last.outputs}"
         nodes = [event.node for event in each if isinstance(event, NodeFinished)]
         assert len(set(nodes)) == len(nodes), f"{run_id}: a node finished twice"
