@@ -125,18 +125,21 @@ def test_event_loops_in_several_threads_share_one_limit() -> None:
 async def test_a_cancelled_waiter_takes_no_slot_with_it() -> None:
     limiter = RateLimiter(RateLimits(max_parallel=1))
     order: list[str] = []
+    given_up = anyio.Event()
 
-    async def hold(name: str, seconds: float) -> None:
+    async def hold(name: str) -> None:
         async with limiter.turn(0):
             order.append(name)
-            await anyio.sleep(seconds)
+            if name == "first":
+                await given_up.wait()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(hold, "first", 0.05)
-        await anyio.sleep(0.01)
+        group.start_soon(hold, "first")
+        await anyio.wait_all_tasks_blocked()
         with anyio.move_on_after(0.01):
-            await hold("impatient", 0)
-        group.start_soon(hold, "second", 0)
+            await hold("impatient")
+        given_up.set()
+        group.start_soon(hold, "second")
     async with limiter.turn(0):
         assert order == ["first", "second"]
 

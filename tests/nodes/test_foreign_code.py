@@ -139,7 +139,7 @@ async def test_functions_of_runs_in_one_process_do_not_wait_for_one_another():
             tasks.start_soon(flow.run)
 
 
-async def test_waiting_for_a_thread_does_not_count_against_a_nodes_timeout(monkeypatch: pytest.MonkeyPatch):
+async def test_at_most_so_many_threads_of_a_run_are_at_work_at_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flowengine.run_scope.DEFAULT_THREADS", 2)
     busy, most = 0, 0
     lock = threading.Lock()
@@ -149,11 +149,22 @@ async def test_waiting_for_a_thread_does_not_count_against_a_nodes_timeout(monke
         with lock:
             busy += 1
             most = max(most, busy)
-        threading.Event().wait(0.1)
+        threading.Event().wait(0.02)
         with lock:
             busy -= 1
 
-    over = MapNode({"work": FunctionNode(work, timeout=1.0)}, over=lambda context: list(range(24)), result=str)
+    over = MapNode({"work": FunctionNode(work)}, over=lambda context: list(range(24)), result=str)
     run = await Flow("f", {"m": over}).run()
     assert run.status == "succeeded", run.error
     assert most == 2
+
+
+async def test_waiting_for_a_thread_does_not_count_against_a_nodes_timeout(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flowengine.run_scope.DEFAULT_THREADS", 2)
+
+    def hold(context: Context) -> None:
+        threading.Event().wait(2.5)
+
+    quick = FunctionNode(lambda context: 1, timeout=2.0)
+    run = await Flow("f", {"one": FunctionNode(hold), "two": FunctionNode(hold), "quick": quick}).run()
+    assert run.status == "succeeded", run.error
