@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
+import anyio
+
 from flowengine.errors import DefinitionError, LimitError, ModelError
 from flowengine.ledger import Ledger, Reservation
 from flowengine.llm.model import Model, Reply, Request
@@ -101,7 +103,8 @@ class BoundedModel:
             reply = reply._replace(cost_usd=worst.price.of(*tokens_of_reply(worst.request, reply)))
         reservation.settle(usage_of_reply(worst.request, reply))
         if reply.finish_reason == "length" and worst.cap is not None:
-            await self._tell(_CUT.format(cap=worst.cap))
+            with anyio.CancelScope(shield=True):  # The reply is not on record yet.
+                await self._tell(_CUT.format(cap=worst.cap))
         return reply
 
 

@@ -13,6 +13,9 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+import anyio
+
+from flowengine.llm.arrived import put_off
 from flowengine.llm.wakeup import event_of_this_loop
 
 __all__ = ["DistantJob", "Job", "Start"]
@@ -37,18 +40,27 @@ class Job(Generic[T]):
         self._value: T | None = None
         self._error: BaseException | None = None
         self._is_late = False
+        self._has_value = False
         self._ended: asyncio.Future[None] = loop.create_future()
         self._timer = None if timeout is None else loop.call_later(timeout, self._expire)
         self._task = loop.create_task(self._run())
 
     async def wait(self) -> T:
-        """What the coroutine returned or raised; a `TimeoutError` if it took too long. Leaving early cancels it."""
+        """What the coroutine returned or raised; a `TimeoutError` if it took too long. Leaving early cancels it, but
+        for a value that is there already: a cancelled caller gets it, and is cancelled at its next wait."""
         try:
             await self._ended
-        except BaseException:
+        except BaseException as error:
             self.cancel()
-            raise
+            if not self.has_value or not isinstance(error, anyio.get_cancelled_exc_class()):
+                raise
+            put_off(error)
         return self.outcome()
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it has ended, and well."""
+        return self._has_value
 
     def outcome(self) -> T:
         """What it returned or raised, once it has ended."""
@@ -71,6 +83,7 @@ class Job(Generic[T]):
     async def _run(self) -> None:
         try:
             self._value = await self._start()
+            self._has_value = True
         except BaseException as error:  # whatever it is, it is the waiting caller's
             self._error = error
         if self._timer is not None:
@@ -95,9 +108,12 @@ class DistantJob(Generic[T]):
     async def wait(self) -> T:
         try:
             await self._ended.wait()
-        except BaseException:
+        except BaseException as error:
             self.cancel()
-            raise
+            has_value = self._job is not None and self._job.has_value
+            if not has_value or not isinstance(error, anyio.get_cancelled_exc_class()):
+                raise
+            put_off(error)
         assert self._job is not None, "it has ended"
         return self._job.outcome()
 

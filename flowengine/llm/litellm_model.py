@@ -14,9 +14,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.llm import litellm_import
+from flowengine.llm.arrived import put_off
 from flowengine.llm.litellm_errors import as_model_error, secrets_of, tellable
 from flowengine.llm.litellm_import import (
     LITELLM_LOOP,
@@ -114,8 +116,16 @@ class LiteLLMModel:
                 post(send.close)
 
         async def pieces() -> AsyncGenerator[str | Reply]:
-            async for piece in receive:
-                yield piece
+            try:
+                async for piece in receive:
+                    yield piece
+            except anyio.get_cancelled_exc_class() as error:
+                reply = _reply_in(receive)
+                if reply is None:
+                    raise
+                put_off(error)
+                yield reply
+                return
             try:
                 await job.wait()
             except TimeoutError as error:
@@ -174,3 +184,12 @@ class LiteLLMModel:
 
     def _timed_out(self, request: Request) -> TransientModelError:
         return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")
+
+
+def _reply_in(receive: MemoryObjectReceiveStream[str | Reply]) -> Reply | None:
+    """The reply, where it has arrived and nobody has taken it yet."""
+    with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+        while True:
+            if isinstance(piece := receive.receive_nowait(), Reply):
+                return piece
+    return None
