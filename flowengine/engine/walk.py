@@ -125,8 +125,8 @@ class Walk:
         """What nodes recorded that have not finished; of all levels."""
         self.inside: set[Walk] = set()
         """The levels that are under way inside this one's nodes."""
-        self.passing = Passing(graph, self.result_of, received)
-        """What each node receives as `result`."""
+        self._entering = received
+        self._passing: Passing | None = None
         self._statuses = bytearray(size)
         self._waiting = list(graph.degrees)
         self._seen: list[Layer] = [store.root] * size
@@ -153,6 +153,13 @@ class Walk:
             self._restore(past.settled)
             self.decided = [each for each in self.decided if each not in past.told]
             self._forget(past)
+
+    @property
+    def passing(self) -> Passing:
+        """What each node receives as `result`. It knows the walk, so a walk that nobody asks is no cycle to collect."""
+        if self._passing is None:
+            self._passing = Passing(self.graph, self.result_of, self._entering)
+        return self._passing
 
     # --- what runs next -------------------------------------------------------------------------
 

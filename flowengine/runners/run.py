@@ -116,10 +116,14 @@ class Run:
         self.error: ErrorInfo | None = finished.error
         self.failed_node: str | None = finished.node
         """Path of the first node, in topological order, whose failure nobody handled."""
-        self.nodes: Mapping[str, NodeRun] = _NodeRuns(walk, lambda: self._read())
         self.inputs = walk.inputs
         self._walk = walk
         self._read = read
+
+    @cached_property
+    def nodes(self) -> Mapping[str, NodeRun]:
+        """The flow's nodes by name; those inside loops, maps and subflows by their paths."""
+        return _NodeRuns(self._walk, lambda: self._read())
 
     @property
     def events(self) -> Sequence[Event]:

@@ -47,7 +47,10 @@ async def leave_behind(plan: Plan, store: JournalStore, started: RunStarted, wal
     It may be done again, when the run was interrupted before its end was on record: all of it is kept once. `fence`
     is asked first, so that nobody leaves anything of a run that another goes on with.
     """
-    kept, session = FinalContext(walk).kept, started.settings.get("session")
+    session = started.settings.get("session")
+    if session is None and not walk.store.may_keep("memory"):
+        return
+    kept = FinalContext(walk).kept
     if "memory" not in kept and session is None:
         return
     if fence is not None:
