@@ -18,7 +18,7 @@ from flowengine.journal.sqlite import SQLiteStore
 from flowengine.records import Asked
 from flowengine.server.app import make_app
 from tests.server.test_following import other_process
-from tests.support.browser import Browser, Tab
+from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.pace import done_within
 from tests.support.sample_run import START, layered_run, mapped_run, model_call, research_run
 from tests.support.ui_server import Served, served
@@ -192,13 +192,14 @@ def test_flows_are_shown_with_source_picture_marks_and_their_last_runs(tab: Tab,
 
 
 @pytest.mark.parametrize("path", ["/", "/flows", "/flows/ask", "/runs/x", "/runs/nobody", "/compare?a=x&b=x"])
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_each_page_fits_its_width(browser: Browser, server: Served, path: str, width: int, scheme: str):
+def test_each_page_fits_its_width(browser: Browser, server: Served, path: str):
     keep([research_run()[0]._replace(run_id="x"), *research_run()[1:]], "x")
-    with browser.tab(width, 800, scheme) as tab:
-        tab.goto(server.at(path))
-        assert tab.evaluate("document.documentElement.scrollWidth") == width
-        assert [each for each in tab.trouble if "404" not in each] == []
+    with browser.tab() as tab:
+        for width, scheme in LOOKS:
+            tab.look(width, scheme)
+            tab.goto(server.at(path))
+            assert tab.evaluate("document.documentElement.scrollWidth") == width
+            assert [each for each in tab.trouble if "404" not in each] == []
 
 
 def test_a_tab_without_the_token_sees_how_to_get_in(browser: Browser, server: Served):

@@ -19,13 +19,14 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final
 
 import pytest
 
 from tests.support.require import missing
 
-__all__ = ["Browser", "Tab", "browser", "open_browser"]
+__all__ = ["LOOKS", "Browser", "Tab", "browser", "open_browser"]
 
 CHROMIUM: Final = shutil.which("chromium")
 """Where the browser is; None where it is not installed."""
@@ -39,6 +40,9 @@ ARGUMENTS: Final = (
     "--disable-sync",
 )
 
+LOOKS: Final = ((1280, "light"), (390, "dark"))
+"""Width and colour scheme of a desk and of a hand."""
+
 
 class Tab:
     """One page with an empty profile. Every method of Playwright's `Page` is here, called on the browser's thread."""
@@ -50,9 +54,15 @@ class Tab:
         """Errors of scripts, and whatever the console holds that is worse than information."""
         self.requests: list[str] = []
         """Every address that was asked for."""
-        page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
+        page.on("pageerror", self._fail)
         page.on("console", self._hear)
-        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("request", self._ask)
+
+    def _fail(self, error: Any) -> None:
+        self.trouble.append(f"error: {error}")
+
+    def _ask(self, request: Any) -> None:
+        self.requests.append(request.url)
 
     def _hear(self, message: Any) -> None:
         if message.type in ("error", "warning", "assert"):
@@ -79,6 +89,11 @@ class Tab:
             (mouse.up, (), {}),
         ):
             self._call(act, *arguments, **options)
+
+    def look(self, width: int, scheme: str) -> None:
+        """Give it a width and a colour scheme; a page that is opened from now on finds these."""
+        self._call(self._page.set_viewport_size, {"width": width, "height": 800})
+        self._call(self._page.emulate_media, color_scheme=scheme)
 
     def wheel(self, at: tuple[int, int], by: int) -> None:
         self._call(self._page.mouse.move, *at)
@@ -128,11 +143,8 @@ def browser() -> Generator[Browser]:
     """One browser for all tests of a session."""
     if CHROMIUM is None:
         missing("`chromium` is not installed (apt-get install chromium)")
-    try:
-        import playwright.sync_api  # noqa: F401 - whether it is there
-    except ImportError:
+    if find_spec("playwright") is None:
         missing("the package `playwright` is not installed")
-        raise
     with open_browser() as found:
         yield found
 

@@ -8,7 +8,7 @@ import pytest
 
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import Diagnostic, RunNotFoundError
-from tests.support.browser import Browser, Tab
+from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.page_server import PageServer, page_server
 from tests.support.sample_run import GRAPH, START, research_run
 from visualize.picture import picture_of_skeleton
@@ -47,16 +47,16 @@ def server() -> Generator[PageServer]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_each_page_fits_its_width_and_loads_only_what_is_ours(
-    browser: Browser, server: PageServer, path: str, width: int, scheme: str
-):
-    with browser.tab(width, 800, scheme) as tab:
-        tab.goto(server.url + path)
-        assert tab.evaluate("document.documentElement.scrollWidth") == width
-        assert tab.trouble == []
-        asked = {url.removeprefix(server.url) for url in tab.requests} - {"data:,"}
-        assert asked == {path, "/static/viewer.css", "/static/viewer.js"}
+def test_each_page_fits_its_width_and_loads_only_what_is_ours(browser: Browser, server: PageServer, path: str):
+    with browser.tab() as tab:
+        for width, scheme in LOOKS:
+            tab.look(width, scheme)
+            tab.requests.clear()
+            tab.goto(server.url + path)
+            assert tab.evaluate("document.documentElement.scrollWidth") == width
+            assert tab.trouble == []
+            asked = {url.removeprefix(server.url) for url in tab.requests} - {"data:,"}
+            assert asked == {path, "/static/viewer.css", "/static/viewer.js"}
 
 
 def test_keys_walk_through_the_list_and_open_a_run(browser: Browser, server: PageServer):
@@ -130,11 +130,15 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("path", ["/", "/compare", "/flows/research", "/runs/2f6c41d09b#node=draft"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_have_enough_contrast_in_both_themes(browser: Browser, server: PageServer, path: str, scheme: str):
-    with browser.tab(scheme=scheme) as tab:
-        tab.goto(server.url + path)
-        tab.wait_for_timeout(200)
-        for *colours, needed in set(map(tuple, all_colours(tab))):
-            light, dark = sorted(map(luminance, colours), reverse=True)
-            assert (light + 0.05) / (dark + 0.05) >= needed, colours
+def test_words_have_enough_contrast_in_both_themes(browser: Browser, server: PageServer, path: str):
+    with browser.tab() as tab:
+        pages: set[str] = set()
+        for scheme in ("light", "dark"):
+            tab.look(1280, scheme)
+            tab.goto(server.url + path)
+            tab.wait_for_timeout(200)
+            pages.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+            for text, page, needed in all_colours(tab):
+                light, dark = sorted((luminance(text), luminance(page)), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= needed, (scheme, text, page)
+        assert len(pages) == 2  # They are themes of their own.
