@@ -6,13 +6,13 @@ It knows no node, no tool and no run; whose code it is, and what its failure mea
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
 
 from flowengine.module_names import plain_text
 
-__all__ = ["DEFAULT_THREADS", "ForeignExitError", "call_in_thread", "describe_error"]
+__all__ = ["DEFAULT_THREADS", "ForeignExitError", "call_in_thread", "describe_error", "is_interrupt"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,17 @@ def describe_error(error: BaseException | None) -> str:
     except Exception as problem:
         return f"{name} (its text cannot be read: `__str__` raised {type(problem).__name__})"
     return f"{name}: {text}" if text else name
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is a `KeyboardInterrupt`, or holds one.
+
+    >>> is_interrupt(BaseExceptionGroup("of a task group", [KeyboardInterrupt()]))
+    True
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_interrupt(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
+    return isinstance(error, KeyboardInterrupt)
 
 
 async def call_in_thread(call: Callable[[], T]) -> T:

@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 import anyio
 
 from flowengine.cli.terminal import complain
+from flowengine.foreign import is_interrupt
 
 __all__ = ["INTERRUPTED", "run_until_interrupted"]
 
@@ -31,7 +32,8 @@ T = TypeVar("T")
 
 
 def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
-    """Run the job and return what it returns; None where a signal ended it. Its clean-up has run by then.
+    """Run the job and return what it returns; None where a signal ended it, or a `KeyboardInterrupt` in it. Its
+    clean-up has run by then.
 
     After a signal the handlers stay: what is left is the end of the process, and a second signal in its last
     milliseconds ends it at once with the same exit code.
@@ -44,12 +46,17 @@ def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
         with anyio.CancelScope() as scope, stopping.cancels(scope):
             try:
                 return await job()
+            except KeyboardInterrupt:  # by code of a node: the signals themselves are heard here
+                return None
             except BaseExceptionGroup as group:  # raised below: asyncio prints what it finds in a main task that died
                 failure = group
         return None
 
-    with stopping.listening():
+    value: T | None = None
+    with stopping.listening(), suppress(KeyboardInterrupt):  # of a task beside: asyncio ends its loop with it
         value = anyio.run(main)
+    if failure is not None and is_interrupt(failure):
+        return None
     if failure is not None:
         raise failure
     return value

@@ -325,6 +325,11 @@ class Scheduler:
         except (Exception, SystemExit) as error:  # A node that calls sys.exit() ends itself, not its host.
             event = self._failed(number, error_info(error))
             journal.append(event)
+        except KeyboardInterrupt:  # Raised by async code of the node: it interrupts the run, as Ctrl-C does.
+            journal.append(NodeCancelled(path, clock()))
+            walk.abandon(number)
+            walk.stop()
+            raise
         except anyio.get_cancelled_exc_class() as error:
             if is_being_cancelled():
                 journal.append(NodeCancelled(path, clock()))

@@ -31,6 +31,7 @@ from flowengine.errors import (
     RunBusyError,
     StoreCorruptError,
 )
+from flowengine.foreign import is_interrupt
 from flowengine.journal.answers import Mail, answers_left
 from flowengine.journal.damage import reading_record
 from flowengine.journal.effects import decided_effects
@@ -335,13 +336,10 @@ async def _drive(
         if finished.status == "succeeded":
             await leave(fence)
         await _committed(journal, finished)
-    except anyio.get_cancelled_exc_class():
+    except BaseException as error:
         with anyio.CancelScope(shield=True):
-            journal.append(RunFinished(clock(), "cancelled"))
-            await _close_quietly(journal)
-        raise
-    except BaseException:
-        with anyio.CancelScope(shield=True):
+            if isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error):
+                journal.append(RunFinished(clock(), "cancelled"))
             await _close_quietly(journal)
         raise
     await journal.close()
