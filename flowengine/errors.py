@@ -39,10 +39,15 @@ Messages say what was found, where, what was expected, and the nearest known nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 __all__ = [
     "AmbiguousResultError",
@@ -103,6 +108,27 @@ def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
     TypeError("FunctionNode has no argument 'retries'; did you mean 'retry'?")
     """
     return TypeError(f"{owner} has no argument '{name}'{did_you_mean(name, known)}")
+
+
+def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, whose refusal of a keyword that it does not have names the nearest one that it has."""
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        for name in named:
+            if name not in known:
+                raise unknown_argument(function.__qualname__, name, known)
+        return function(*args, **named)
+
+    if not inspect.iscoroutinefunction(function):
+        return call
+
+    @wraps(function)
+    async def wait(*args: P.args, **named: P.kwargs) -> Any:
+        return await cast("Awaitable[Any]", call(*args, **named))
+
+    return cast("Callable[P, R]", wait)
 
 
 class FlowEngineError(Exception):

@@ -21,7 +21,7 @@ from flowengine.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import DefinitionError, unknown_argument
+from flowengine.errors import DefinitionError, names_arguments, unknown_argument
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import Durability, open_store
 from flowengine.journal.tee import TeeStore
@@ -189,6 +189,7 @@ class Flow:
             )
         return self.plan.source
 
+    @names_arguments
     async def run(
         self,
         inputs: Mapping[str, Any] | None = None,
@@ -231,6 +232,7 @@ class Flow:
                 raise unknown_argument("run_sync", option, RunOptions.__annotations__)
         return run_sync(lambda: self.run(inputs, **options))
 
+    @names_arguments
     async def resume(
         self,
         run_id: str,
@@ -263,6 +265,7 @@ class Flow:
             )
         return _kept(run, store)
 
+    @names_arguments
     def stream(
         self,
         inputs: Mapping[str, Any] | None = None,
@@ -301,6 +304,7 @@ class Flow:
 
         return _streamed(store, durability, start)
 
+    @names_arguments
     def stream_resume(
         self,
         run_id: str,
@@ -329,6 +333,7 @@ class Flow:
 
         return _streamed(store, durability, go_on)
 
+    @names_arguments
     async def fork(
         self,
         run_id: str,

@@ -18,6 +18,7 @@ from flowengine.context import EMPTY, RunStatus
 from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunStarted
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import DefinitionError, StoreCorruptError, did_you_mean
+from flowengine.journal.answers import answers_left
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.classes import only_looking
 from flowengine.journal.labels import check_labels, labels_of
@@ -197,8 +198,14 @@ class Runs:
         """What all runs ask people, the oldest question first; `Flow.approve` answers one."""
         query = RunQuery(flow, labels=check_labels(labels))
         infos = [each for each in query.select(self._store.list()) if each.status in _UNSETTLED]
-        found = [question for info in infos for question in _questions(self.events(info.run_id))]
+        found = [question for info in infos for question in self._open(info.run_id)]
         return sorted(found, key=lambda question: question.asked)
+
+    def _open(self, run_id: str) -> Iterator[Question]:
+        """What a run asks that nobody has answered, be it that the answer is only kept for the run's owner yet."""
+        events = self.events(run_id)
+        kept = answers_left(self._store, run_id, events)
+        return (question for question in _questions(events) if question.node not in kept)
 
     def close(self) -> None:
         """Let go of a store that was opened here."""

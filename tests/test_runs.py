@@ -14,9 +14,11 @@ from flowengine.context import Context
 from flowengine.engine.events import RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, RunNotFoundError
+from flowengine.journal.answers import keep_answer, times_asked
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.stores import open_store
 from flowengine.journal.tee import TeeStore
+from flowengine.records import Answered
 from tests.support.postgres import empty_database
 
 
@@ -118,6 +120,17 @@ async def test_what_runs_wait_for_is_told_with_its_form_until_it_is_answered(sto
     await ASK.approve("a1", None, "yes", store=store, form={"channel": "blog"})
     assert [each.run_id for each in runs.waiting()] == ["b2"]
     assert list(runs.get("a1").questions) == []
+
+
+async def test_a_question_whose_answer_is_kept_for_the_runs_owner_is_not_open(store: JournalStore) -> None:
+    await ASK.run(store=store, run_id="a1")
+    asked = times_asked(store.events("a1"))["ask"]
+    keep_answer(store, "a1", "ask", asked, Answered("yes", "", "ann", {"channel": "blog"}))
+    assert Runs(store).waiting() == []
+    keep_answer(
+        store, "a1", "ask", asked - 1, Answered("yes", "", "ann", {"channel": "blog"})
+    )  # To an earlier question.
+    assert [each.node for each in Runs(store).waiting()] == ["ask"]
 
 
 async def test_the_events_of_a_run_are_read_from_a_position_on(store: JournalStore) -> None:

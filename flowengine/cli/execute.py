@@ -19,6 +19,8 @@ from flowengine.engine.ports import JournalStore
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.database import Durability
 from flowengine.journal.tee import TeeStore
+from flowengine.nodes.plan import Plan
+from flowengine.runners.failed_items import failed_items
 from flowengine.runners.run import Run
 from visualize.progress import Progress
 
@@ -40,6 +42,8 @@ class Execution:
     durability: Durability = "full"
     past: Sequence[Event] = ()
     """Of a run that is resumed."""
+    plan: Plan | None = None
+    """Of the flow that is run, where that is known here."""
 
     def run(self, job: Job) -> int:
         """Do it, tell what became of it, and give the exit code."""
@@ -94,11 +98,22 @@ class Execution:
             self._tell_record(run)
             if not self._tell_how_to_raise(run):
                 self._tell_how_to_go_on(progress)
+        else:
+            self._tell_failed_items(run)
         return code_of(run.status, run.error)
 
     def _tell_record(self, run: Run) -> None:
         if run.failed_node is not None and keeps(chosen_store(self.store)) and not self.reporting.quiet:
             complain(f"  what happened: {again(f'runs show --node {run.failed_node}', run.id, self.store)}")
+
+    def _tell_failed_items(self, run: Run) -> None:
+        """How to repeat the items that a run went on without, where it was kept."""
+        if self.plan is None or self.reporting.quiet or not keeps(chosen_store(self.store)):
+            return
+        failed = sum(len(items) for items in failed_items(self.plan, run.events).values())
+        if failed:
+            items = "1 item" if failed == 1 else f"{failed:,} items"
+            complain(f"{items} failed; to repeat: {again('resume --failed-items', run.id, self.store)}")
 
     def _tell_questions(self, run: Run) -> None:
         """What the run waits with, and how to answer it."""

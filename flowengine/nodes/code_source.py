@@ -20,8 +20,6 @@ from flowengine.module_names import is_of_project, plain_text
 __all__ = ["source_of"]
 
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
-_MOST: Final = 1_000
-"""Functions, classes and constants that are followed; a project's function leads to far fewer."""
 
 
 def source_of(function: Callable[..., Any]) -> str:
@@ -32,14 +30,14 @@ def source_of(function: Callable[..., Any]) -> str:
     """
     parts: dict[str, str] = {}
     waiting: list[tuple[str, Any]] = [("", function)]
-    seen = {id(function)}
-    while waiting and len(parts) < _MOST:
+    seen: dict[int, Any] = {id(function): function}  # With the values, so that no other one comes to have such an id.
+    while waiting:
         name, value = waiting.pop()
         text, leads_to = _read(value)
         parts[f"{name} {_name(value)}"] = text
         for each in leads_to:
             if id(each[1]) not in seen:
-                seen.add(id(each[1]))
+                seen[id(each[1])] = each[1]
                 waiting.append(each)
     own, *others = parts.items()
     return plain_text(" ".join(f"{name}{text}" for name, text in (own, *sorted(others))))

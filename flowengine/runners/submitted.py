@@ -14,6 +14,7 @@ from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError
 from flowengine.journal.codec import decode, encode
+from flowengine.journal.labels import labels_of
 from flowengine.spec.shapes import is_map
 
 __all__ = ["SCHEMA", "TASK", "queue_of", "refuse_another"]
@@ -51,6 +52,8 @@ def _differences(wanted: RunStarted, known: RunStarted) -> Iterator[str]:
         yield "another flow"
     if wanted.settings.get("model") != known.settings.get("model"):
         yield "another model"
+    if labels_of(wanted) != labels_of(known):
+        yield "other labels"
     names = [name for name in {**wanted.inputs, **known.inputs} if wanted.inputs.get(name) != known.inputs.get(name)]
     if names:
         yield f"other inputs ({', '.join(names)})"

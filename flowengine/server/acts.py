@@ -109,7 +109,9 @@ class Acts:
         allow_changed: bool = False,
         retry_effects: Collection[str] = (),
         assume_done: Collection[str] = (),
+        limits: Mapping[str, Any] = EMPTY,
     ) -> None:
+        """`limits`: those that are chosen anew, by their names in a flow file."""
         self._refuse_if_driven(run_id)
         started, finished = await self._ends(run_id)
         if finished is not None and finished.status == "succeeded":
@@ -120,9 +122,8 @@ class Acts:
                 409, "Its flow is not here", f"this server does not have the flow '{started.flow}': "
                 f"use `flowengine resume {run_id}`"
             )  # fmt: skip
-        await self._go_on(
-            run_id, started, entry, allow_changed=allow_changed, retry_effects=retry_effects, assume_done=assume_done
-        )
+        how = {"allow_changed": allow_changed, "retry_effects": retry_effects, "assume_done": assume_done}
+        await self._go_on(run_id, started, entry, **how, settings=limits)
 
     async def cancel(self, run_id: str) -> None:
         if await self._runs.cancel(run_id):

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from flowengine.engine.events import RunStarted
 from flowengine.errors import Diagnostic, FlowEngineError, FlowError, did_you_mean
@@ -82,19 +82,30 @@ class _Object:
         return started.path == self._flow.plan.path
 
 
+_Stamps: TypeAlias = tuple[tuple[int, int], ...]
+
+
 class _File:
-    """A flow file, read anew when it has changed."""
+    """A flow file, read anew when it, or a file that a text of it stands in, has changed."""
 
     def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
         self.path = path
         self._environ = environ
-        self._known: tuple[tuple[int, int], About] | None = None
+        self._beside: Sequence[Path] = ()
+        """The files that texts of it stand in."""
+        self._known: tuple[_Stamps, About] | None = None
 
     def about(self) -> About:
-        stamp = _stamp(self.path)
-        if self._known is None or self._known[0] != stamp:
-            self._known = stamp, self._read()
+        stamps = self._stamps()
+        if self._known is None or self._known[0] != stamps:
+            own = _stamp(self.path)
+            self._beside = _text_files(self.path)
+            stamps = (own, *map(_stamp, self._beside))
+            self._known = stamps, self._read()
         return self._known[1]
+
+    def _stamps(self) -> _Stamps:
+        return (_stamp(self.path), *map(_stamp, self._beside))
 
     def flow(self, model: str | None = None) -> Flow:
         return Flow.from_yaml(self.path, model=model, environ=self._environ)
@@ -206,10 +217,23 @@ def _says_flowengine(path: Path) -> bool:
         return False
 
 
+def _text_files(path: Path) -> Sequence[Path]:
+    """The files that texts of a flow file stand in, be they there or not."""
+    from flowengine.spec.shapes import is_map  # As above.
+    from flowengine.spec.text_files import named_text_files
+    from flowengine.spec.yaml_text import parse_yaml
+
+    try:
+        data = parse_yaml(path.read_text("utf-8-sig")).data
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return [path.parent / name for name in named_text_files(data)] if is_map(data) else ()
+
+
 def _stamp(path: Path) -> tuple[int, int]:
     try:
         found = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # A name that no file can have.
         return 0, 0
     return found.st_mtime_ns, found.st_size
 

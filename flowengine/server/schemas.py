@@ -55,12 +55,24 @@ ANSWER: Final = _object(
         "by": {"type": "string", "description": "Who answers."},
     },
 )
+_LIMITS: Final = _object(
+    {},
+    {
+        "cost_usd": {"type": "number", "exclusiveMinimum": 0},
+        "tokens": {"type": "integer", "minimum": 1},
+        "model_calls": {"type": "integer", "minimum": 1},
+        "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
+        "concurrency": {"type": "integer", "minimum": 1, "maximum": 10_000},
+    },
+    description="In the place of those that held before; what the run has spent counts.",
+)
 RESUME: Final = _object(
     {},
     {
         "allow_changed": {"type": "boolean", "description": "Although the flow was edited since the run started."},
         "retry_effects": {**_TEXTS, "description": "Nodes whose interrupted external call is made again."},
         "assume_done": {**_TEXTS, "description": "Nodes whose interrupted external call is taken as done."},
+        "limits": _LIMITS,
     },
 )
 

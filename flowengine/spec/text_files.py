@@ -20,7 +20,7 @@ from flowengine.spec.shapes import is_map
 from flowengine.spec.subflows import located
 from flowengine.spec.yaml_text import MAX_BYTES, refuse_characters
 
-__all__ = ["BroughtTexts", "names_text_files", "read_text_files", "with_texts"]
+__all__ = ["BroughtTexts", "named_text_files", "names_text_files", "read_text_files", "with_texts"]
 
 _TEXTS: Final = frozenset({"prompt", "instructions", "instruction", "system_message"})
 _HOLDERS: Final = frozenset({"agent", "improve", "evaluate", "routing", "defaults"})
@@ -55,6 +55,11 @@ def with_texts(data: Mapping[str, Any], read: Read = lambda file, path: STAND_IN
 
 def names_text_files(data: Mapping[str, Any]) -> bool:
     """Whether a text of the flow stands in a file of its own."""
+    return bool(named_text_files(data))
+
+
+def named_text_files(data: Mapping[str, Any]) -> list[str]:
+    """The files that texts of the flow stand in, as it names them."""
     found: list[str] = []
 
     def note(file: str, path: KeyPath) -> str:
@@ -62,7 +67,7 @@ def names_text_files(data: Mapping[str, Any]) -> bool:
         return STAND_IN_TEXT
 
     with_texts(data, note)
-    return bool(found)
+    return found
 
 
 def read_text_files(data: Mapping[str, Any], source: SourceText, project: Project, files: FlowFiles) -> BroughtTexts:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import requests
+from google.protobuf.message import DecodeError
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -129,7 +130,7 @@ class _Session(requests.Session):
 
     def rejected(self) -> tuple[int, str]:
         """How many spans the collector says that it did not take, and why."""
-        with suppress(Exception):  # An answer of another form says nothing.
+        with suppress(DecodeError):  # An answer of another form says nothing.
             if self._answer is not None and "protobuf" in self._answer.headers.get("Content-Type", ""):
                 partial = ExportTraceServiceResponse.FromString(self._answer.content).partial_success
                 return partial.rejected_spans, partial.error_message

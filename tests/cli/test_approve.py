@@ -65,3 +65,9 @@ def test_an_answer_that_does_not_fit_is_told_and_the_run_still_waits(
     said = flowengine("approve", "r1", *arguments)
     assert (said.code, said.out, told in said.err) == (2, "", True)
     assert "waiting" in flowengine("runs", "list").out
+
+
+def test_without_a_choice_the_choices_are_told(flowengine: Command, waiting: Path) -> None:
+    said = flowengine("approve", "r1")
+    assert said.code == 2
+    assert "Missing option '--choice'.\n  'sign_off' asks: Release it?\n  --choice ship|hold" in said.err

@@ -196,9 +196,12 @@ def test_failed_items_of_a_run_that_succeeded_are_repeated(flowengine: Command, 
         '    nodes: {one: {type: function, call: "steps:fail_unless_mended"}}\n'
         'outputs: {found: "{{ nodes.each.output | length }}"}\n'
     )
-    assert flowengine("run", "items.yaml", "--run-id", "r1").out == "found: 0\n"
+    said = flowengine("run", "items.yaml", "--run-id", "r1")
+    assert said.out == "found: 0\n"
+    assert "1 item failed; to repeat: flowengine resume --failed-items r1" in said.err
     (folder / "mended").touch()
     assert flowengine("resume", "r1").out == "found: 0\n"
-    assert flowengine("resume", "r1", "--failed-items").out == "found: 1\n"
+    repeated = flowengine("resume", "r1", "--failed-items")
+    assert (repeated.out, "to repeat" in repeated.err) == ("found: 1\n", False)
     assert flowengine("resume", "r1").out == "found: 1\n"
     assert flowengine("resume", "r1", "--failed-items", "--from", "each").code == 2

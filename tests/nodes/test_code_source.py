@@ -117,3 +117,20 @@ def test_what_a_run_puts_into_a_modules_list_does_not_count(tmp_path: Path) -> N
 def test_functions_that_call_each_other_have_an_end(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("def a(n):\n    return b(n)\n\ndef b(n):\n    return a(n)\n")
     assert source_of(Project(tmp_path).import_callable("tools:a"))
+
+
+def test_what_a_very_large_project_holds_counts_to_the_last_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifteen hundred functions, each of which calls the next one."""
+
+    def digest(name: str, last: str) -> str:
+        lines = [f"def f{number}(value):\n    return f{number + 1}(value)\n" for number in range(1_500)]
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "many_calls.py").write_text("\n".join([*lines, f"def f1500(value):\n    return value + {last}\n"]))
+        return source_of(Project(folder).import_callable("many_calls:f0"))
+
+    first, second = digest("one", "1"), digest("two", "2")
+    assert "f1500" in first
+    assert first != second

@@ -97,6 +97,16 @@ async def test_another_run_under_an_id_that_is_there_is_refused_and_nothing_is_t
     assert (store.events("r1"), jobs(store)) == before
 
 
+async def test_other_labels_under_an_id_that_is_there_are_refused(store: PostgresStore, tmp_path: Path) -> None:
+    plan = flow(tmp_path).plan
+    await submit(store, plan, {}, run_id="r1", labels={"team": "billing"})
+    assert await submit(store, plan, {}, run_id="r1", labels={"team": "billing"}) == "r1"
+    with pytest.raises(JournalError, match="is there already, with other labels"):
+        await submit(store, plan, {}, run_id="r1", labels={"team": "sales"})
+    with pytest.raises(JournalError, match="with other labels"):
+        await submit(store, plan, {}, run_id="r1")
+
+
 async def test_of_many_runs_none_is_submitted_where_one_is_refused(store: PostgresStore, tmp_path: Path) -> None:
     plan = flow(tmp_path).plan
     await submit(store, plan, {}, run_id="r2")

@@ -13,7 +13,9 @@ import jsonschema
 import pytest
 
 from flowengine.context import Context
+from flowengine.engine.events import RunResumed
 from flowengine.flow import Flow
+from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import FlowNode
@@ -171,6 +173,20 @@ def test_an_answer_is_kept_where_the_flow_is_not_here(folder: Path):
     with served(make_app("sqlite:///runs.db", [Flow.from_yaml("ask.yaml")], durability="process")) as server:
         server.post(f"/api/runs/{run_id}/resume", {}, 202)
         server.until(run_id, "succeeded")
+
+
+def test_a_run_goes_on_with_limits_that_are_chosen_anew(server: Served):
+    run_id = server.post("/api/runs", {"flow": "fail"}, 201)["run_id"]
+    server.until(run_id, "failed")
+    wrong = server.post(f"/api/runs/{run_id}/resume", {"limits": {"model_calls": 0}}, 422)
+    assert "$.limits.model_calls" in wrong["detail"]
+    chosen = {"model_calls": 7, "cost_usd": 0.5, "timeout": 60}
+    check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 202, {"limits": chosen})
+    server.until(run_id, "failed")
+    store = open_store("sqlite:///runs.db")
+    [resumed] = [each for each in store.events(run_id) if isinstance(each, RunResumed)]
+    store.close()
+    assert {name: resumed.settings[name] for name in chosen} == chosen
 
 
 def test_a_changed_flow_is_not_gone_on_with_unless_that_is_said(server: Served):

@@ -149,15 +149,17 @@ def test_the_spans_of_a_resumed_run_are_in_one_trace_and_keep_their_ids(collecto
     assert len({trace for trace, _ in ids}) == 1
 
 
+def one(context: Context) -> int:
+    return 1
+
+
 def test_runs_of_one_id_in_two_stores_are_two_traces():
-    traces = {
-        spans_of(Flow("f", {"a": FunctionNode(lambda c: 1)}).run_sync(run_id="r").events)[0].trace_id for _ in "ab"
-    }
+    traces = {spans_of(Flow("f", {"a": FunctionNode(one)}).run_sync(run_id="r").events)[0].trace_id for _ in "ab"}
     assert len(traces) == 2
 
 
 def test_a_large_run_arrives_whole(collector: Collector):
-    nodes = {f"n{number}": FunctionNode(lambda context: 1) for number in range(3_000)}
+    nodes = {f"n{number}": FunctionNode(one) for number in range(3_000)}
     spans = spans_of(Flow("wide", nodes).run_sync().events)
     assert send([spans], collector.url) == (3_001, 3_001, "", "")
     assert len({span.span_id for span in collector.spans()}) == 3_001
@@ -234,3 +236,18 @@ def test_long_contents_stay_json():
 async def look(what: str) -> str:
     """Look something up."""
     return f"{what}: no"
+
+
+def test_an_answer_that_is_no_message_says_nothing_of_the_spans(collector: Collector):
+    collector.answer = b"\xff\xff\xff"
+    delivery = send([spans_of(a_run().events)], collector.url)
+    assert (delivery.arrived, delivery.problem) == (4, "")
+
+
+def test_a_failure_of_ours_while_an_answer_is_read_is_not_passed_over(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+):
+    collector.answer = b""
+    monkeypatch.delattr("flowengine.telemetry.collector.ExportTraceServiceResponse")
+    with pytest.raises(NameError):
+        send([spans_of(a_run().events)], collector.url)

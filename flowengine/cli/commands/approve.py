@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +18,10 @@ from flowengine.cli.options import running_options, settings_given
 from flowengine.cli.record import beginning, read
 from flowengine.cli.store import again, chosen_store, journals
 from flowengine.cli.terminal import complain
+from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
-from flowengine.journal.approvals import answer
+from flowengine.journal.approvals import answer, open_questions
 from flowengine.runners.submitted import queue_of
 
 __all__ = ["command"]
@@ -32,7 +33,7 @@ _CHOSEN: Final = ("model", "concurrency", "timeout", "max_cost", "max_calls", "m
 @click.command("approve")
 @click.argument("reference", metavar="RUN")
 @click.argument("node", required=False)
-@click.option("--choice", required=True, help="One of the choices that the node offers.")
+@click.option("--choice", help="One of the choices that the node offers.")
 @click.option("--comment", default="", help="Kept with the choice.")
 @click.option("--form", "form", metavar="FILE", help="What is filled in beside the choice: JSON, - for stdin.")
 @click.option("--by", help="Who answers.  [default: the user of this machine]")
@@ -44,7 +45,7 @@ def command(
     context: click.Context,
     reference: str,
     node: str | None,
-    choice: str,
+    choice: str | None,
     comment: str,
     form: str | None,
     by: str | None,
@@ -65,6 +66,8 @@ def command(
     filled = None if form is None else _form(form)
     with journals(chosen_store(store)) as kept:
         run_id = kept.find(reference)
+        if choice is None:
+            raise click.UsageError(_choices(read(kept, run_id), node))
         give = partial(answer, kept, run_id, node, choice, comment=comment, by=_name(by), form=filled)
         given = anyio.run(give)
         if not quiet:
@@ -81,6 +84,14 @@ def command(
         complain(f"  to go on: {again('resume', run_id, store)}")
         return 0
     return context.invoke(resume, reference=run_id, store=store, quiet=quiet, **options)
+
+
+def _choices(events: Sequence[Event], node: str | None) -> str:
+    """What to add to the command: the choices of the question, or of each that the run waits with."""
+    asked = open_questions(events)
+    meant = {name: each for name, each in asked.items() if node in (None, name)} or asked
+    said = [f"\n  '{name}' asks: {each.message}\n  --choice {'|'.join(each.choices)}" for name, each in meant.items()]
+    return f"Missing option '--choice'.{''.join(said)}"
 
 
 def _put_back(kept: JournalStore, run_id: str, queue: str, settings: Mapping[str, Any], *, quiet: bool) -> int:

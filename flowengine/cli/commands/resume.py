@@ -103,7 +103,7 @@ def command(
         async def begin(kept: JournalStore) -> Run:
             return await local.fork(plan, run_id, kept, start, state=state, new_id=new_id, settings=given)
 
-        return Execution(new_id, store, reporting, results, durability).run(begin)
+        return Execution(new_id, store, reporting, results, durability, plan=plan).run(begin)
 
     async def job(kept: JournalStore) -> Run:
         return await local.resume(
@@ -117,7 +117,7 @@ def command(
             repeat_failed_items=failed_items,
         )
 
-    return Execution(run_id, store, reporting, results, durability, past).run(job)
+    return Execution(run_id, store, reporting, results, durability, past, plan).run(job)
 
 
 def _pair(given: str) -> tuple[str, Any]:

@@ -92,4 +92,4 @@ def command(
             labels=labels,
         )
 
-    return Execution(chosen, store, reporting, results, durability).run(job)
+    return Execution(chosen, store, reporting, results, durability, plan=plan).run(job)
