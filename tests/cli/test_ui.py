@@ -26,6 +26,8 @@ def ui(*arguments: str) -> Generator[tuple[subprocess.Popen[str], str, str]]:
     command = [sys.executable, "-m", "flowengine", "ui", "--port", "0", *arguments]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **streams) as process:  # type: ignore[call-overload]  # streams are ints
+        assert process.stdout is not None
+        assert process.stderr is not None
         try:
             line = process.stdout.readline()
             found = re.fullmatch(r"(http://\S+)/\?token=(\S+)\n", line)
@@ -40,7 +42,9 @@ def api(address: str, token: str) -> httpx.Client:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_shows_the_flows_of_the_folder_and_its_end_cancels_what_runs(folder: Path, number: signal.Signals):
+def test_it_shows_the_flows_of_the_folder_and_its_end_cancels_what_runs(
+    folder: Path, flowengine: Command, number: signal.Signals
+):
     with ui("--store", "mine.db") as (process, address, token), api(address, token) as client:
         names = {each["name"] for each in client.get("/api/flows").json()["flows"]}
         assert {"shout", "sleep", "bad"} <= names
@@ -57,11 +61,7 @@ def test_it_shows_the_flows_of_the_folder_and_its_end_cancels_what_runs(folder: 
         assert err.splitlines()[0] == "runs of mine.db; Ctrl-C ends it"
         assert process.returncode in (0, -signal.SIGTERM)
     assert (folder / "cleaned").exists()
-    listed = subprocess.run(
-        [sys.executable, "-m", "flowengine", "runs", "list", "--store", "mine.db"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert re.search(r"sleep +cancelled", listed)
+    assert re.search(r"sleep +cancelled", flowengine("runs", "list", "--store", "mine.db").out)
 
 
 def test_a_second_signal_ends_what_blocks_everything(folder: Path):

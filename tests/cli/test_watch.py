@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 FLOW = """
@@ -14,7 +15,13 @@ nodes:
   a: {type: function, call: slow_work:work}
   b: {type: function, call: slow_work:work, needs: [a]}
 """
-CODE = "import time\ndef work(context):\n    time.sleep(0.4)\n    return 'done'\n"
+CODE = """
+import pathlib, time
+def work(context):
+    pathlib.Path("begun").touch()
+    time.sleep(0.4)
+    return "done"
+"""
 
 
 def test_a_run_of_another_process_is_followed_until_it_ends(tmp_path: Path):
@@ -25,13 +32,9 @@ def test_a_run_of_another_process_is_followed_until_it_ends(tmp_path: Path):
         [*ours, "run", "slow.yaml", "--run-id", "r", "--store", "r.db", "-q"], cwd=tmp_path, stdout=subprocess.PIPE
     )
     try:
-        while (
-            "r"
-            not in subprocess.run(
-                [*ours, "runs", "list", "--store", "r.db"], cwd=tmp_path, capture_output=True, text=True, check=True
-            ).stdout.split()
-        ):
+        while not (tmp_path / "begun").exists():
             assert run.poll() is None
+            time.sleep(0.01)
         followed = subprocess.run(
             [*ours, "runs", "show", "r", "--watch", "--events", "--store", "r.db"],
             cwd=tmp_path,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from flowengine.cli.main import main
 from flowengine.cli.worker_log import tell, worker_log
 from flowengine.runners.notices import Notice
 from tests.support.postgres import empty_database
@@ -19,10 +20,12 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
     flow(tmp_path)
     found = empty_database()
-    assert command(tmp_path, found, "submit", "flow.yaml", "--run-id", "a1").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["submit", "flow.yaml", "--run-id", "a1", "--store", found]) == 0
+    capsys.readouterr()
     return found
 
 
