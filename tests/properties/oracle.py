@@ -8,7 +8,7 @@ something failed. It has no clock, no task and no journal, and nothing of the en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -74,7 +74,7 @@ class Level:
     ) -> None:
         self.library, self.prefix, self.nodes, self.declared, self.inputs = library, prefix, nodes, declared, inputs
         self.all_outcomes, self.outer = outcomes, outer
-        self.variables = {**(outer.level.variables if outer else {}), **(variables or {})}
+        self.variables: dict[str, Any] = {**(outer.level.variables if outer else {}), **(variables or {})}
         self.before: Writes = before or {}
         self.outcomes: dict[str, Outcome] = {}
         self.gates = {node: {each for each in nodes if node in routes_of(nodes[each])} for node in nodes}
@@ -110,16 +110,12 @@ class Level:
     def _decided(self, node: str) -> Outcome:
         """Gate, join, `when`, in this order; then it runs (rules 2 to 4)."""
         spec, parents = self.nodes[node], [self.outcomes[each] for each in self.parents[node]]
-        bad = any(
-            each.failed_behind or (each.status == "failed" and not (each.handled and each.taken == node))
-            for each in parents
-        )
+        bad = any(each.failed_behind or (each.status == "failed" and not each.handled) for each in parents)
         good = [each for each in parents if each.status == "succeeded" or (each.handled and each.taken == node)]
         join = spec.get("join", "some")
         deciders = [self.outcomes[each] for each in self.gates[node]]
         if deciders and not any(each.taken == node for each in deciders):
-            undecided = not any(each.status == "succeeded" for each in deciders)
-            return Outcome("skipped", cause="not_selected", undecided=undecided, failed_behind=bad)
+            return Outcome("skipped", cause=_unchosen(deciders), failed_behind=bad)
         if parents and join != "always" and (bad or not good or (join == "all" and len(good) < len(parents))):
             return Outcome("skipped", cause="upstream_failed" if bad else "upstream_skipped", failed_behind=bad)
         scope = Scope(self, node)
@@ -133,25 +129,27 @@ class Level:
     def _ran(self, node: str, spec: Mapping[str, Any], scope: Scope) -> Outcome:
         kind = spec.get("type", "agent")
         attempts = spec.get("retry", {}).get("attempts", 1)
-        for left in range(attempts, 0, -1):
+        while True:
             try:
                 result = KINDS[kind](spec, scope)
                 written = {key: render(each, _with_output(scope, result)) for key, each in spec.get("set", {}).items()}
                 break
             except ExpressionError:
-                if left == 1:
+                attempts -= 1
+                if not attempts:
                     raise
         path = self.prefix + node
         writes = {**result.writes, **{key: [Write(path, value)] for key, value in written.items()}}
         fold(self.declared, joined([scope.writes, writes]))
-        return Outcome("succeeded", **{**result._asdict(), "writes": writes})
+        values: dict[str, Any] = {**result._asdict(), "writes": writes}
+        return Outcome("succeeded", **values)
 
     def _failed(self, spec: Mapping[str, Any]) -> Outcome:
         on_error = spec.get("on_error", "fail")
         if on_error == "skip":
             return Outcome("skipped", cause="error")
         if isinstance(on_error, Mapping):
-            return Outcome("failed", handled=True, taken=on_error["then"])
+            return Outcome("failed", handled=True, taken=str(spec["on_error"]["then"]))
         return Outcome("failed")
 
     def inside(
@@ -197,6 +195,17 @@ class Level:
     def whole(self) -> Scope:
         """What sees all nodes of the level."""
         return Scope(self, None)
+
+
+def _unchosen(deciders: Iterable[Outcome]) -> str:
+    """Why none of the routes to a node was taken (rule 2)."""
+    if any(each.status == "succeeded" or each.handled for each in deciders):
+        return "not_selected"
+    return (
+        "upstream_failed"
+        if any(each.failed_behind or each.status == "failed" for each in deciders)
+        else "upstream_skipped"
+    )
 
 
 def _with_output(scope: Scope, result: Result) -> Callable[[str], Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine import EvaluationResult, LLMResult, NodeResult, RoutingResult
 from tests.properties.oracle_expressions import ExpressionError, Unclear, choose
@@ -41,7 +41,7 @@ def routes_of(spec: Mapping[str, Any]) -> dict[str, str]:
 
 def _labelled(spec: Mapping[str, Any]) -> dict[str, str | None]:
     """Label → where it leads."""
-    routes = spec.get("routes") or spec.get("routing", {}).get("routes") or {}
+    routes: Mapping[str, Any] = spec.get("routes") or spec.get("routing", {}).get("routes") or {}
     labels = {label: _target(route) for label, route in routes.items()}
     labels |= {label: _target(spec[label]) for label in ("then", "else") if label in spec}
     for case in spec.get("cases", ()):
@@ -54,7 +54,7 @@ def _label_of(case: Mapping[str, Any]) -> str:
 
 
 def _target(route: Any) -> str | None:
-    return route.get("to") if isinstance(route, Mapping) else route
+    return cast("Mapping[str, Any]", route).get("to") if isinstance(route, Mapping) else route
 
 
 def _function(spec: Mapping[str, Any], scope: Any) -> Result:
@@ -157,9 +157,10 @@ def _map(spec: Mapping[str, Any], scope: Any) -> Result:
     items = scope.evaluate(spec["over"])
     if not isinstance(items, list):
         raise ExpressionError(f"'over' gives {items!r}, which is no list")
-    levels, results = [], []
+    levels: list[Any] = []
+    results: list[Any] = []
     failed = False
-    for level, result in _items(spec, scope, items):
+    for level, result in _items(spec, scope, cast("list[Any]", items)):
         failed = failed or result is _LOST
         if result is _LOST and spec.get("on_item_error", "fail") != "collect":
             continue
@@ -227,11 +228,9 @@ def _exhausted(spec: Mapping[str, Any], entered: list[tuple[Any, Mapping[str, An
 
 
 def _best(entered: list[tuple[Any, Mapping[str, Any]]]) -> Mapping[str, Any]:
+    """The variables of the last of the rounds with the highest mark (rule 11)."""
     highest = max(mark for mark, _ in entered)
-    best = [variables for mark, variables in entered if mark == highest]
-    if any(each != best[0] for each in best):
-        raise Unclear("which of two equally good rounds is the best")
-    return best[0]
+    return [variables for mark, variables in entered if mark == highest][-1]
 
 
 def _subflow(spec: Mapping[str, Any], scope: Any) -> Result:

@@ -39,8 +39,6 @@ class Outcome:
     taken: str | None = None
     """The node that its route leads to."""
     writes: Writes = dataclasses.field(default_factory=dict[str, Any])
-    undecided: bool = False
-    """Not selected by nodes none of which came to a decision: the format leaves open whether that is the cause."""
     failed_behind: bool = False
     """Skipped, and a failure is behind that."""
     handled: bool = False

@@ -20,13 +20,23 @@ def fail(**_: Any) -> None:
     raise ValueError("no")
 
 
-CODE = SimpleNamespace(
-    give=lambda x: x,
-    fail=fail,
-    log=lambda x: NodeResult(x, {"log": [x]}),
-    search=lambda query: {"text": f"found {query}", "urls": [f"u/{query}", "u/all"]},
-    mark=lambda target: min(len(target) / 10, 1.0),
-)
+def give(x: Any) -> Any:
+    return x
+
+
+def log(x: Any) -> NodeResult:
+    return NodeResult(x, {"log": [x]})
+
+
+def search(query: str) -> dict[str, Any]:
+    return {"text": f"found {query}", "urls": [f"u/{query}", "u/all"]}
+
+
+def mark(target: str) -> float:
+    return min(len(target) / 10, 1.0)
+
+
+CODE = SimpleNamespace(give=give, fail=fail, log=log, search=search, mark=mark)
 
 
 def think(instructions: str, text: str) -> str:
@@ -142,7 +152,26 @@ RULES = {
         {"c": "else", "a": "not_selected", "b": "1", "after_a": "upstream_skipped", "both": "1",
          "every": "upstream_skipped"},
     ),
-    "a failure is behind a skip, always runs, and a gate holds for it too": (
+    "a failure that nothing handles is behind a skip": (
+        f"""
+        bad: {{type: function, call: "m:fail"}}
+        good: {GIVE}}}
+        after: {GIVE}, needs: [bad]}}
+        behind: {GIVE}, needs: [after, good]}}
+        """,
+        {"bad": "failed", "after": "upstream_failed", "behind": "upstream_failed"},
+    ),
+    "a target whose deciders were all skipped is skipped behind them": (
+        f"""
+        idle: {{type: condition, when: "false", if: "true", then: chosen}}
+        chosen: {GIVE}, join: always}}
+        bad: {{type: function, call: "m:fail"}}
+        behind: {{type: condition, needs: [bad], if: "true", then: unchosen}}
+        unchosen: {GIVE}}}
+        """,
+        {"idle": "condition_false", "chosen": "upstream_skipped", "unchosen": "upstream_failed"},
+    ),
+    "a handled failure counts as skipped for others, always runs, and a gate holds for it too": (
         f"""
         bad: {{type: function, call: "m:fail", on_error: {{then: mend}}}}
         mend: {GIVE}}}
@@ -152,7 +181,7 @@ RULES = {
         c: {{type: condition, if: "false", then: chosen}}
         chosen: {GIVE}, join: always}}
         """,
-        {"bad": "failed", "mend": "1", "after": "upstream_failed", "behind": "upstream_failed", "always": "1",
+        {"bad": "failed", "mend": "1", "after": "upstream_skipped", "behind": "1", "always": "1",
          "c": "else", "chosen": "not_selected"},
     ),
     "an answer that matches nothing fails, and a skipped error is no failure": (
@@ -162,7 +191,7 @@ RULES = {
         d: {GIVE}, when: not nodes.c.output}}
         e: {GIVE}, when: nodes.a.status == "skipped", join: always}}
         """,
-        {"c": "error", "a": "not_selected", "d": "upstream_skipped", "e": "1"},
+        {"c": "error", "a": "upstream_skipped", "d": "upstream_skipped", "e": "1"},
     ),
     "a condition passes on the result": (
         """
@@ -207,6 +236,20 @@ RULES = {
         """,
         {"l": "{'v': 2, 'iterations': 3, 'exhausted': True}"},
     ),
+    "of equally good rounds the last is the best": (
+        """
+        l:
+          type: loop
+          max_iterations: 3
+          initial: {v: 1}
+          nodes: {n: {type: function, call: "m:give", with: {x: "{{ round.v }}"}}}
+          until: "false"
+          carry: {v: "{{ round.v + 1 }}"}
+          on_exhausted: continue
+          best_by: "0 if round.last else 7"
+        """,
+        {"l": "{'v': 2, 'iterations': 3, 'exhausted': True}"},
+    ),
     "a map keeps the order, and drops an item that failed where it is told to": (
         """
         m:
@@ -224,7 +267,7 @@ RULES = {
 @pytest.mark.parametrize("name", list(RULES))
 def test_rules(name: str):
     nodes, wanted = RULES[name]
-    flow = {"nodes": yaml.safe_load(dedent(nodes)), "outputs": {}}
+    flow: dict[str, Any] = {"nodes": yaml.safe_load(dedent(nodes)), "outputs": {}}
     found = mean(flow, {}, Library(CODE, Path(), {}, think))  # type: ignore[arg-type]
     assert {path: each for path, each in became(found).items() if path in wanted} == wanted
 
@@ -311,7 +354,7 @@ def test_the_second_example_improves_until_it_passes():
 def test_the_third_example_collects_sources_and_widens_where_there_are_few(tmp_path: Path):
     flow = example("parallel_research")
     flow["nodes"]["plan"] = {"type": "function", "call": "m:give", "with": {"x": {"questions": ["one"]}}}
-    wider = {
+    wider: dict[str, Any] = {
         "inputs": {"question": {}},
         "outputs": {"notes": "more"},
         "nodes": {"n": {"prompt": "x", "instructions": ""}},
