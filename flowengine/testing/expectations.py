@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from pydantic_core import to_jsonable_python
 
+from flowengine.context import RoutingResult
 from flowengine.engine.events import NodeFinished, NodeRecorded
 from flowengine.llm.tokens import estimate_tokens
 from flowengine.records import ModelCall
@@ -47,7 +48,7 @@ def _path(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
         if result is None:
             yield ("route", node), f"'{node}' was to choose '{label}'; it {fate(run, node)}"
             continue
-        chosen = result.routing.next_route if result.routing is not None else result.route
+        chosen = result.routing.next_route if isinstance(result.routing, RoutingResult) else result.route
         if label not in (chosen, result.route):
             yield ("route", node), f"'{node}' was to choose '{label}', and it chose '{chosen}'"
     for node, cause in expect.skipped.items():

@@ -53,7 +53,7 @@ def _of_row(run: Reading, row: NodeRow, acting: Acting | None) -> Iterator[Marku
         yield from [_error(error, seq) for seq, error in failed[-1:]]
     for seq, event in finished[-1:]:
         result = event.result
-        yield _routing(result.routing, seq) if result.routing is not None else None
+        yield _routing(result.routing, seq) if isinstance(result.routing, RoutingResult) else None
         yield _evaluation(result.evaluation, seq) if isinstance(result.evaluation, EvaluationResult) else None
         yield _output(result.output, seq)
         yield _state(run.states.changes(row.id), run.states.seen(row.id), seq)
