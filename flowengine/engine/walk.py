@@ -75,6 +75,7 @@ class Walk:
     >>> list(walk.ready)
     [0]
     >>> walk.start(walk.ready.popleft())
+    'a'
     >>> walk.apply(NodeFinished("a", 0.0, NodeResult(output=1)))
     >>> list(walk.ready), walk.status("a")
     ([1], 'succeeded')

@@ -37,12 +37,12 @@ def modules() -> Iterator[ModuleType]:
 def callables() -> Iterator[tuple[str, Any]]:
     """Every function, class and method that is defined in the library."""
     for module in modules():
-        for name, each in vars(module).items():
+        for name, each in list(vars(module).items()):
             if getattr(each, "__module__", None) != module.__name__:
                 continue
             yield f"{module.__name__}.{name}", each
             if inspect.isclass(each):
-                for method, function in vars(each).items():
+                for method, function in list(vars(each).items()):
                     yield f"{module.__name__}.{name}.{method}", getattr(function, "__func__", function)
 
 

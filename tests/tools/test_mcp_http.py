@@ -104,7 +104,8 @@ async def test_a_server_that_went_away_is_an_error_result(http_server: HttpServe
         result = await web.tools[0].call({})
     assert result.is_error
     assert "MCP server 'web'" in result.text
-    assert "ConnectError" in result.text
+    # What is seen of it depends on which of its connections it closes first.
+    assert "ConnectError" in result.text or "Connection closed" in result.text
 
 
 async def test_a_key_in_the_url_is_not_in_the_message(http_server: HttpServer) -> None:
