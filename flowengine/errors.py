@@ -319,7 +319,7 @@ class LimitError(RunError):
         self.needed = needed
         """What the limit would have to be for the call that it refused; None where no call was refused."""
         self.ledger = ledger
-        """Where the spending of the part is kept (`flowengine.ledger.Ledger`); None for a limit of time."""
+        """Where the spending of the part is kept (`flowengine.core.budget.Ledger`); None for a limit of time."""
 
 
 class PictureError(FlowEngineError):

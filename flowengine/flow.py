@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from flowengine.agents.sync import run_sync
-from flowengine.context import EMPTY, Context
+from flowengine.agents.standalone import run_sync
+from flowengine.core.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, names_arguments, unknown_argument
 from flowengine.journal.approvals import answer
-from flowengine.journal.stores import Durability, open_store
-from flowengine.journal.tee import TeeStore
-from flowengine.nodes.inputs import InputField
-from flowengine.nodes.limits import FlowLimits
-from flowengine.nodes.node import FlowNode
-from flowengine.nodes.plan import Plan, assemble
+from flowengine.journal.sqlite.database import Durability
+from flowengine.journal.stores import TeeStore, open_store
+from flowengine.nodes.compiled_flow import CompiledFlow, InputField, assemble
+from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.runners import local
 from flowengine.runners.run import Run
 
@@ -52,7 +50,7 @@ class FlowSettings(TypedDict, total=False):
     inputs: Mapping[str, InputField | str] | None
     shared_state: Mapping[str, Any] | None
     outputs: Mapping[str, Callable[[Context], Any]] | None
-    limits: FlowLimits | None
+    limits: RunLimits | None
     description: str
 
 
@@ -64,7 +62,7 @@ class RunOptions(TypedDict, total=False):
     run_id: str | None
     session: str | None
     reuse: str | None
-    limits: FlowLimits | None
+    limits: RunLimits | None
     labels: Mapping[str, str]
 
 
@@ -79,7 +77,7 @@ class Flow:
     2
     """
 
-    plan: Plan
+    plan: CompiledFlow
     """The compiled form, that runners run and pictures draw."""
 
     def __init__(
@@ -90,7 +88,7 @@ class Flow:
         inputs: Mapping[str, InputField | str] | None = None,
         shared_state: Mapping[str, Any] | None = None,
         outputs: Mapping[str, Callable[[Context], Any]] | None = None,
-        limits: FlowLimits | None = None,
+        limits: RunLimits | None = None,
         description: str = "",
     ) -> None:
         """`inputs`: name → field or type; None accepts any. `shared_state`: key → default or `StateKey`.
@@ -104,12 +102,12 @@ class Flow:
             inputs=None if inputs is None else {each: _field(field) for each, field in inputs.items()},
             state={key: _state_key(value) for key, value in (shared_state or {}).items()},
             outputs=outputs,
-            limits=limits or FlowLimits(),
+            limits=limits or RunLimits(),
             description=description,
         )
 
     @classmethod
-    def of(cls: type[F], plan: Plan) -> F:
+    def of(cls: type[F], plan: CompiledFlow) -> F:
         """The flow of a plan that is compiled already."""
         flow = cls.__new__(cls)
         flow.plan = plan
@@ -129,7 +127,7 @@ class Flow:
         project's root (`.env.NAME` where FLOWENGINE_ENV is NAME). Raises `FlowError` with every problem of the file,
         each with its place.
         """
-        from flowengine.spec.builder import load_plan  # A flow built in Python needs no YAML.
+        from flowengine.flowfile.compile.compiler import load_plan  # A flow built in Python needs no YAML.
 
         return cls.of(load_plan(path, model=model, environ=environ))
 
@@ -143,7 +141,7 @@ class Flow:
         environ: Mapping[str, str] | None = None,
     ) -> F:
         """As `from_yaml`, with the file's text given; `path` tells its folder and stands in messages."""
-        from flowengine.spec.builder import load_plan  # A flow built in Python needs no YAML.
+        from flowengine.flowfile.compile.compiler import load_plan  # A flow built in Python needs no YAML.
 
         return cls.of(load_plan(path, text=text, model=model, environ=environ))
 
@@ -199,7 +197,7 @@ class Flow:
         run_id: str | None = None,
         session: str | None = None,
         reuse: str | None = None,
-        limits: FlowLimits | None = None,
+        limits: RunLimits | None = None,
         labels: Mapping[str, str] = EMPTY,
     ) -> Run:
         """Run to the end. `store` is a URL (`sqlite:///runs.db`) or an open store; None: in memory.
@@ -242,7 +240,7 @@ class Flow:
         allow_changed: bool = False,
         retry_effects: Collection[str] = (),
         assume_done: Collection[str] = (),
-        limits: FlowLimits | None = None,
+        limits: RunLimits | None = None,
         repeat_failed_items: bool = False,
     ) -> Run:
         """Go on with a run of the store that was interrupted or failed (see `runners.local.resume`).
@@ -275,7 +273,7 @@ class Flow:
         run_id: str | None = None,
         session: str | None = None,
         reuse: str | None = None,
-        limits: FlowLimits | None = None,
+        limits: RunLimits | None = None,
         labels: Mapping[str, str] = EMPTY,
         tokens: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
@@ -314,7 +312,7 @@ class Flow:
         allow_changed: bool = False,
         retry_effects: Collection[str] = (),
         assume_done: Collection[str] = (),
-        limits: FlowLimits | None = None,
+        limits: RunLimits | None = None,
         tokens: bool = False,
     ) -> AbstractAsyncContextManager[EventStream]:
         """`resume` with the events from the resumption on, as `stream` gives them."""
@@ -342,7 +340,7 @@ class Flow:
         store: Store,
         state: Mapping[str, Any] | None = None,
         durability: Durability = "full",
-        limits: FlowLimits | None = None,
+        limits: RunLimits | None = None,
     ) -> Run:
         """A new run that shares the past of one of the store and begins at `node` (see `runners.local.fork`)."""
         with _opened(store, durability) as journals:
@@ -360,7 +358,7 @@ class Flow:
         by: str = "",
         form: Any = None,
         durability: Durability = "full",
-        limits: FlowLimits | None = None,
+        limits: RunLimits | None = None,
     ) -> Run:
         """Answer the question that a run waits with (`journal.approvals.answer`), and go on with it here.
 

@@ -14,20 +14,18 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from flowengine.context import EMPTY, RunStatus
+from flowengine.core.context import EMPTY, RunStatus
+from flowengine.core.records import Asked
 from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunStarted
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import DefinitionError, StoreCorruptError, did_you_mean
-from flowengine.journal.answers import answers_left
-from flowengine.journal.approvals import open_questions
-from flowengine.journal.classes import only_looking
-from flowengine.journal.labels import check_labels, labels_of
-from flowengine.journal.run_query import STATUS_WORDS, RunQuery
+from flowengine.journal.approvals import answers_left, open_questions
+from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels, labels_of
 from flowengine.journal.stores import open_store
-from flowengine.records import Asked
-from flowengine.runners.queue_view import words_of
+from flowengine.journal.value_types import only_looking
+from flowengine.runners.queue.run_positions import words_of
 from flowengine.runners.run import NodeRun
-from visualize.progress import NodeRow, Progress, Usage, folded
+from visualize.progress import NodeRow, Progress, UsageTotals, folded
 
 __all__ = ["Question", "RunRecord", "Runs"]
 
@@ -124,7 +122,7 @@ class RunRecord:
         return None if finished is None else finished.node
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> UsageTotals:
         """Model calls, tokens and cost of the whole run."""
         return self._progress.usage
 

@@ -9,17 +9,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from flowengine.catalogue import catalogue
-from flowengine.memory.conversation import ChannelMessage
-from flowengine.memory.generation import MemoryLimits, long_term_messages, short_term_messages
-from flowengine.memory.judge import ReplyDecision
-from flowengine.memory.loading import MemoryLoader, Windows
-from flowengine.memory.prompt import prompt_messages
-from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.shorten import shortened
-from flowengine.memory.sql_conversations import SQLConversationStore
-from flowengine.memory.sql_repository import SQLMemoryRepository
-from flowengine.memory.stores import open_memory
+from flowengine.core.locale import catalogue
+from flowengine.memory.open_database import open_memory, shortened
+from flowengine.memory.scopes.channel_messages import ChannelMessage
+from flowengine.memory.scopes.generation import MemoryLimits, long_term_messages, short_term_messages
+from flowengine.memory.scopes.judge import ReplyDecision
+from flowengine.memory.scopes.memories import Memory, MemoryScope, MemoryType, thread_scope_id
+from flowengine.memory.scopes.memory_prompt import prompt_messages
+from flowengine.memory.scopes.memory_updater import MemoryLoader, Windows
+from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
 
 __all__ = ["ReplyDecision", "keep", "load", "said"]
 

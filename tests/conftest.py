@@ -17,14 +17,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """MCP servers have a fifth of a second to end in, and wait a hundredth before their first new start."""
-    monkeypatch.setattr("flowengine.tools.mcp_pipe._GRACE", 0.2)
-    monkeypatch.setattr("flowengine.tools.mcp_owner._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("flowengine.tools.mcp.pipe._GRACE", 0.2)
+    monkeypatch.setattr("flowengine.tools.mcp.owner._FIRST_PAUSE", 0.01)
 
 
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first wait before a model is asked again, which all later ones grow from, is of a few milliseconds."""
-    from flowengine.llm.retrying import RetryingModel
+    from flowengine.models.wrappers.retrying import RetryingModel
 
     defaults = RetryingModel.__init__.__kwdefaults__
     assert defaults is not None

@@ -12,18 +12,21 @@ from typing import Any, get_type_hints
 import pytest
 
 from flowengine import Agent, ApprovalNode, ConditionNode, Flow, FlowBuilder, FunctionNode, LoopNode, MapNode
-from flowengine import builder_keys as keywords
+from flowengine import builder as keywords
 from flowengine.errors import DefinitionError
 from flowengine.flow import FlowSettings, RunOptions
-from flowengine.nodes.node import FlowNode, NodeSettings
-from flowengine.spec.schema_containers import ApprovalNodeSpec, LoopNodeSpec, MapNodeSpec, SubflowNodeSpec
-from flowengine.spec.schema_nodes import (
+from flowengine.flowfile.schema.node_types import (
     AgentNodeSpec,
+    ApprovalNodeSpec,
     ConditionNodeSpec,
     EvaluationNodeSpec,
     FunctionNodeSpec,
+    LoopNodeSpec,
+    MapNodeSpec,
     RoutingNodeSpec,
+    SubflowNodeSpec,
 )
+from flowengine.nodes.node import FlowNode, NodeSettings
 from tests.support.require import require
 
 ONE = FunctionNode(lambda context: 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from flowengine.building import FlowBuilder
+from flowengine.builder import FlowBuilder
 from flowengine.errors import DefinitionError, FlowError
 from flowengine.flow import Flow
 

@@ -26,13 +26,12 @@ from flowengine.errors import (
     RunError,
     RunNotFoundError,
 )
+from flowengine.flowfile.compile.scope import template
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.nodes.inputs import InputField
-from flowengine.nodes.limits import FlowLimits, PartLimits
+from flowengine.models.scripted import ScriptedModel
+from flowengine.nodes.compiled_flow import InputField
 from flowengine.nodes.map import MapNode
-from flowengine.nodes.retry import Retry
-from flowengine.spec.scope import template
+from flowengine.nodes.node import NodeLimits, RetryPolicy, RunLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +59,7 @@ def chain(**nodes: Any) -> dict[str, FunctionNode]:
 
 def test_the_public_names_are_those_that_are_promised():
     promised = {
-        *("Flow", "FlowBuilder", "FlowLimits", "PartLimits", "Bounds", "InputField", "StateKey", "Retry", "Run"),
+        *("Flow", "FlowBuilder", "RunLimits", "NodeLimits", "Budget", "InputField", "StateKey", "RetryPolicy", "Run"),
         *("Runs", "RunRecord", "Question"),
         *("FunctionNode", "ConditionNode", "AgentNode", "RoutingNode", "EvaluationNode"),
         *("LoopNode", "MapNode", "SubflowNode", "ApprovalNode"),
@@ -178,7 +177,7 @@ async def test_a_run_stops_at_its_time_limit_and_says_so():
     async def slow(context: Context) -> None:
         await anyio.sleep(5)
 
-    run = await Flow("f", {"a": FunctionNode(slow)}, limits=FlowLimits(timeout=0.05)).run()
+    run = await Flow("f", {"a": FunctionNode(slow)}, limits=RunLimits(timeout=0.05)).run()
     assert run.status == "failed"
     assert run.error is not None
     assert run.error.type == "LimitError"
@@ -286,7 +285,7 @@ async def test_a_node_is_tried_again_and_each_failure_is_told():
             raise ValueError("not yet")
         return len(tries)
 
-    node = FunctionNode(third_time, retry=Retry(attempts=3, initial=0.001))
+    node = FunctionNode(third_time, retry=RetryPolicy(attempts=3, initial=0.001))
     run = await Flow("f", {"a": node}).run()
     assert run.outputs == {"a": 3}
     records = [event.record for event in run.events if type(event).__name__ == "NodeRecorded"]
@@ -294,7 +293,7 @@ async def test_a_node_is_tried_again_and_each_failure_is_told():
 
 
 async def test_after_the_last_attempt_the_failure_stands():
-    node = FunctionNode(breaks, retry=Retry(attempts=2, backoff="fixed", initial=0.001))
+    node = FunctionNode(breaks, retry=RetryPolicy(attempts=2, backoff="fixed", initial=0.001))
     run = await Flow("f", {"a": node}).run()
     assert run.error is not None
     assert run.error.message == "ValueError: broken"
@@ -307,12 +306,12 @@ async def test_only_what_the_retry_names_is_tried_again():
         tries.append(1)
         raise ValueError
 
-    await Flow("f", {"a": FunctionNode(counts, retry=Retry(attempts=3, on=("invalid_output",)))}).run()
+    await Flow("f", {"a": FunctionNode(counts, retry=RetryPolicy(attempts=3, on=("invalid_output",)))}).run()
     assert len(tries) == 1
 
 
-@pytest.mark.parametrize("retry", [None, Retry(attempts=2, initial=0.001)])
-async def test_a_timeout_cancels_the_attempt_and_its_clean_up_runs(retry: Retry | None):
+@pytest.mark.parametrize("retry", [None, RetryPolicy(attempts=2, initial=0.001)])
+async def test_a_timeout_cancels_the_attempt_and_its_clean_up_runs(retry: RetryPolicy | None):
     cleaned: list[int] = []
 
     async def slow(context: Context) -> None:
@@ -346,9 +345,9 @@ async def test_a_timeout_ends_templates_that_never_suspend():
 
 
 async def test_a_limit_of_time_ends_templates_that_never_suspend():
-    limited = PartLimits(timeout=0.05)
+    limited = NodeLimits(timeout=0.05)
     for node in (FunctionNode(given), FunctionNode(given, limits=limited)):
-        run = await Flow("f", {"a": node}).run(limits=FlowLimits() if node.limits else FlowLimits(timeout=0.05))
+        run = await Flow("f", {"a": node}).run(limits=RunLimits() if node.limits else RunLimits(timeout=0.05))
         assert run.error is not None
         assert "took longer than its limit of" in run.error.message
 

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from flowengine import Flow, FunctionNode
-from flowengine.context import Context
+from flowengine.core.context import Context
 
 
 def one(context: Context) -> int:

@@ -12,46 +12,46 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flowengine.core.budget import Budget, Ledger, Reservation, Spending
 from flowengine.errors import LimitError
-from flowengine.ledger import Bounds, Ledger, Reservation, Usage
 
 pytestmark = pytest.mark.anyio
 
 
-def used(ledger: Ledger) -> tuple[Usage, Usage]:
+def used(ledger: Ledger) -> tuple[Spending, Spending]:
     return ledger.spent, ledger.reserved
 
 
 async def test_a_reservation_is_held_in_every_ledger_up_to_the_run_and_settled_there() -> None:
-    run = Ledger(Bounds(cost_usd=1.0))
-    loop = Ledger(Bounds(tokens=1000), above=run)
-    node = Ledger(Bounds(model_calls=2), above=loop)
+    run = Ledger(Budget(cost_usd=1.0))
+    loop = Ledger(Budget(tokens=1000), above=run)
+    node = Ledger(Budget(model_calls=2), above=loop)
     reservation = await node.reserve(tokens=300, cost_usd=0.25)
-    assert [used(each) for each in (run, loop, node)] == [(Usage(), Usage(1, 300, 0.25))] * 3
-    reservation.settle(Usage(1, 120, 0.1))
-    assert [used(each) for each in (run, loop, node)] == [(Usage(1, 120, 0.1), Usage())] * 3
+    assert [used(each) for each in (run, loop, node)] == [(Spending(), Spending(1, 300, 0.25))] * 3
+    reservation.settle(Spending(1, 120, 0.1))
+    assert [used(each) for each in (run, loop, node)] == [(Spending(1, 120, 0.1), Spending())] * 3
 
 
 async def test_settling_and_releasing_count_once() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
     settled, released = await ledger.reserve(tokens=10, cost_usd=0), await ledger.reserve(tokens=10, cost_usd=0)
-    settled.settle(Usage(1, 5))
+    settled.settle(Spending(1, 5))
     settled.release()
-    settled.settle(Usage(1, 5))
+    settled.settle(Spending(1, 5))
     released.release()
-    released.settle(Usage(1, 5))
-    assert used(ledger) == (Usage(1, 5), Usage())
+    released.settle(Spending(1, 5))
+    assert used(ledger) == (Spending(1, 5), Spending())
 
 
 async def test_a_call_whose_end_nobody_saw_may_count_in_full() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
     (await ledger.reserve(tokens=60, cost_usd=None)).settle_in_full()
-    assert used(ledger) == (Usage(1, 60, 0.0, 1), Usage())
+    assert used(ledger) == (Spending(1, 60, 0.0, 1), Spending())
 
 
 async def test_what_does_not_fit_beside_what_was_spent_is_refused_with_all_there_is_to_know() -> None:
-    ledger = Ledger(Bounds(cost_usd=0.5), of="node 'review'", part="review", on_limit="partial")
-    (await ledger.reserve(tokens=1, cost_usd=0.4)).settle(Usage(1, 1, 0.4))
+    ledger = Ledger(Budget(cost_usd=0.5), of="node 'review'", part="review", on_limit="partial")
+    (await ledger.reserve(tokens=1, cost_usd=0.4)).settle(Spending(1, 1, 0.4))
     with pytest.raises(LimitError) as caught:
         await ledger.reserve(tokens=1, cost_usd=0.2)
     assert str(caught.value) == (
@@ -65,71 +65,71 @@ async def test_what_does_not_fit_beside_what_was_spent_is_refused_with_all_there
 @pytest.mark.parametrize(
     ("bounds", "limit", "told"),
     [
-        (Bounds(tokens=1500), "tokens", "1,500 tokens: 1,200 tokens spent, and the next call could take 1,200 tokens"),
-        (Bounds(model_calls=1), "model_calls", "1 model call: 1 model call made, and there is one more to make"),
+        (Budget(tokens=1500), "tokens", "1,500 tokens: 1,200 tokens spent, and the next call could take 1,200 tokens"),
+        (Budget(model_calls=1), "model_calls", "1 model call: 1 model call made, and there is one more to make"),
     ],
 )
-async def test_every_limit_is_told_in_its_own_unit(bounds: Bounds, limit: str, told: str) -> None:
+async def test_every_limit_is_told_in_its_own_unit(bounds: Budget, limit: str, told: str) -> None:
     ledger = Ledger(bounds)
-    (await ledger.reserve(tokens=1200, cost_usd=0)).settle(Usage(1, 1200))
+    (await ledger.reserve(tokens=1200, cost_usd=0)).settle(Spending(1, 1200))
     with pytest.raises(LimitError, match=told) as caught:
         await ledger.reserve(tokens=1200, cost_usd=0)
     assert caught.value.limit == limit
 
 
 async def test_the_nearest_part_that_refuses_is_named() -> None:
-    run = Ledger(Bounds(tokens=10))
-    node = Ledger(Bounds(tokens=5), of="the node", above=run)
+    run = Ledger(Budget(tokens=10))
+    node = Ledger(Budget(tokens=5), of="the node", above=run)
     with pytest.raises(LimitError) as caught:
         await node.reserve(tokens=20, cost_usd=0)
     assert caught.value.ledger is node
     with pytest.raises(LimitError) as caught:
-        await Ledger(Bounds(tokens=50), above=run).reserve(tokens=20, cost_usd=0)
+        await Ledger(Budget(tokens=50), above=run).reserve(tokens=20, cost_usd=0)
     assert caught.value.ledger is run
 
 
 async def test_nothing_is_held_below_where_a_call_is_refused_above() -> None:
-    run = Ledger(Bounds(tokens=10))
-    node = Ledger(Bounds(tokens=50), above=run)
+    run = Ledger(Budget(tokens=10))
+    node = Ledger(Budget(tokens=50), above=run)
     with pytest.raises(LimitError):
         await node.reserve(tokens=20, cost_usd=0)
-    assert used(node) == used(run) == (Usage(), Usage())
+    assert used(node) == used(run) == (Spending(), Spending())
 
 
 async def test_the_last_cent_may_be_spent() -> None:
-    ledger = Ledger(Bounds(cost_usd=0.3, tokens=30, model_calls=3))
+    ledger = Ledger(Budget(cost_usd=0.3, tokens=30, model_calls=3))
     for _ in range(3):  # 0.1 + 0.1 + 0.1 > 0.3 in floating point.
-        (await ledger.reserve(tokens=10, cost_usd=0.1)).settle(Usage(1, 10, 0.1))
-    assert ledger.spent == Usage(3, 30, 0.3)
+        (await ledger.reserve(tokens=10, cost_usd=0.1)).settle(Spending(1, 10, 0.1))
+    assert ledger.spent == Spending(3, 30, 0.3)
 
 
 async def test_a_call_of_unknown_price_is_kept_by_its_tokens_alone() -> None:
-    ledger = Ledger(Bounds(cost_usd=0.01, tokens=100))
-    (await ledger.reserve(tokens=60, cost_usd=None)).settle(Usage(1, 60, 0.0, 1))
+    ledger = Ledger(Budget(cost_usd=0.01, tokens=100))
+    (await ledger.reserve(tokens=60, cost_usd=None)).settle(Spending(1, 60, 0.0, 1))
     with pytest.raises(LimitError, match="tokens"):
         await ledger.reserve(tokens=60, cost_usd=None)
-    assert ledger.spent == Usage(1, 60, 0.0, 1)
+    assert ledger.spent == Spending(1, 60, 0.0, 1)
 
 
 async def test_what_was_paid_before_counts_even_beyond_the_bound() -> None:
-    run = Ledger(Bounds(tokens=100))
-    node = Ledger(Bounds(model_calls=9), above=run)
-    node.charge(Usage(3, 140, 0.5, 1))
-    assert run.spent == node.spent == Usage(3, 140, 0.5, 1)
+    run = Ledger(Budget(tokens=100))
+    node = Ledger(Budget(model_calls=9), above=run)
+    node.charge(Spending(3, 140, 0.5, 1))
+    assert run.spent == node.spent == Spending(3, 140, 0.5, 1)
     with pytest.raises(LimitError):
         await node.reserve(tokens=0, cost_usd=0)
 
 
-@pytest.mark.parametrize("bounds", [Bounds(cost_usd=-1.0), Bounds(cost_usd=float("nan"))])
-def test_an_amount_of_money_is_a_number(bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [Budget(cost_usd=-1.0), Budget(cost_usd=float("nan"))])
+def test_an_amount_of_money_is_a_number(bounds: Budget) -> None:
     with pytest.raises(ValueError, match="amount of money"):
         Ledger(bounds)
 
 
 def test_whether_a_call_can_ever_fit_is_asked_of_the_whole_line() -> None:
-    run = Ledger(Bounds(tokens=100))
-    node = Ledger(Bounds(cost_usd=1.0), above=run)
-    node.charge(Usage(1, 40, 0.6))
+    run = Ledger(Budget(tokens=100))
+    node = Ledger(Budget(cost_usd=1.0), above=run)
+    node.charge(Spending(1, 40, 0.6))
     assert node.can_ever_fit(tokens=60, cost_usd=0.4)
     assert not node.can_ever_fit(tokens=61, cost_usd=0.4)
     assert not node.can_ever_fit(tokens=60, cost_usd=0.5)
@@ -138,7 +138,7 @@ def test_whether_a_call_can_ever_fit_is_asked_of_the_whole_line() -> None:
 
 
 def test_a_ledger_says_what_is_bounded_here_or_above() -> None:
-    node = Ledger(Bounds(model_calls=3), above=Ledger(Bounds(cost_usd=1.0)))
+    node = Ledger(Budget(model_calls=3), above=Ledger(Budget(cost_usd=1.0)))
     assert node.bounds_any("cost_usd", "tokens")
     assert node.bounds_any("model_calls")
     assert not node.bounds_any("tokens")
@@ -170,12 +170,12 @@ class Queue:
         await anyio.wait_all_tasks_blocked()
 
     async def settle(self, name: str, tokens: int) -> None:
-        self.held.pop(name).settle(Usage(1, tokens))
+        self.held.pop(name).settle(Spending(1, tokens))
         await anyio.wait_all_tasks_blocked()
 
 
 async def test_a_call_waits_while_others_may_settle_for_less() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
     async with anyio.create_task_group() as tasks:
         queue = Queue(tasks)
         await queue.ask("a", ledger, 80)
@@ -186,7 +186,7 @@ async def test_a_call_waits_while_others_may_settle_for_less() -> None:
 
 
 async def test_it_is_refused_once_they_have_not() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
     async with anyio.create_task_group() as tasks:
         queue = Queue(tasks)
         await queue.ask("a", ledger, 80)
@@ -196,7 +196,7 @@ async def test_it_is_refused_once_they_have_not() -> None:
 
 
 async def test_nobody_is_overtaken_on_one_ledger() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
     async with anyio.create_task_group() as tasks:
         queue = Queue(tasks)
         await queue.ask("first", ledger, 60)
@@ -210,8 +210,8 @@ async def test_nobody_is_overtaken_on_one_ledger() -> None:
 
 
 async def test_who_waits_in_one_part_holds_up_no_other_part() -> None:
-    run = Ledger(Bounds(tokens=1000))
-    one, other = Ledger(Bounds(tokens=50), above=run), Ledger(Bounds(tokens=50), above=run)
+    run = Ledger(Budget(tokens=1000))
+    one, other = Ledger(Budget(tokens=50), above=run), Ledger(Budget(tokens=50), above=run)
     async with anyio.create_task_group() as tasks:
         queue = Queue(tasks)
         await queue.ask("one", one, 40)
@@ -223,8 +223,8 @@ async def test_who_waits_in_one_part_holds_up_no_other_part() -> None:
 
 
 async def test_a_part_that_moves_on_to_the_runs_queue_keeps_its_place() -> None:
-    run = Ledger(Bounds(tokens=100))
-    part = Ledger(Bounds(tokens=60), above=run)
+    run = Ledger(Budget(tokens=100))
+    part = Ledger(Budget(tokens=60), above=run)
     async with anyio.create_task_group() as tasks:
         queue = Queue(tasks)
         await queue.ask("part", part, 60)
@@ -238,7 +238,7 @@ async def test_a_part_that_moves_on_to_the_runs_queue_keeps_its_place() -> None:
 
 
 async def test_after_a_refusal_nobody_waits_any_more() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
     async with anyio.create_task_group() as tasks:
         queue = Queue(tasks)
         await queue.ask("first", ledger, 60)
@@ -252,7 +252,7 @@ async def test_after_a_refusal_nobody_waits_any_more() -> None:
 
 
 async def test_one_that_leaves_its_place_lets_those_behind_it_pass() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
     async with anyio.create_task_group() as tasks:
         queue = Queue(tasks)
         await queue.ask("first", ledger, 60)
@@ -265,7 +265,7 @@ async def test_one_that_leaves_its_place_lets_those_behind_it_pass() -> None:
 
 
 def test_one_that_is_cancelled_when_its_turn_has_just_come_gives_it_back() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
 
     async def scenario() -> None:
         first = await ledger.reserve(tokens=60, cost_usd=0)
@@ -278,16 +278,16 @@ def test_one_that_is_cancelled_when_its_turn_has_just_come_gives_it_back() -> No
             await second
 
     asyncio.run(scenario())
-    assert ledger.reserved == Usage()
+    assert ledger.reserved == Spending()
 
 
 async def test_what_is_charged_meanwhile_ends_a_wait_that_became_hopeless() -> None:
-    ledger = Ledger(Bounds(tokens=100))
+    ledger = Ledger(Budget(tokens=100))
     async with anyio.create_task_group() as tasks:
         queue = Queue(tasks)
         await queue.ask("first", ledger, 60)
         await queue.ask("second", ledger, 60)
-        ledger.charge(Usage(1, 50))
+        ledger.charge(Spending(1, 50))
         await anyio.wait_all_tasks_blocked()
         assert queue.refused == ["second"]
 
@@ -317,7 +317,7 @@ calls = st.builds(
 )
 bound = st.none() | st.integers(0, 200)
 bounds = st.builds(
-    lambda cost, tokens, number: Bounds(None if cost is None else cost / 5000, tokens, number), bound, bound, bound
+    lambda cost, tokens, number: Budget(None if cost is None else cost / 5000, tokens, number), bound, bound, bound
 )
 
 
@@ -328,7 +328,7 @@ BELOW = ({0, 1, 2, 3, 4}, {1, 3, 4}, {2}, {3}, {4})
 class Storm:
     """Five ledgers in three levels, and the calls made at once."""
 
-    def __init__(self, tree: Sequence[Bounds]) -> None:
+    def __init__(self, tree: Sequence[Budget]) -> None:
         run = Ledger(tree[0])
         left, right = Ledger(tree[1], above=run), Ledger(tree[2], above=run)
         self.ledgers = [run, left, right, Ledger(tree[3], above=left), Ledger(tree[4], above=left)]
@@ -367,7 +367,7 @@ class Storm:
             self.paid.append((call.place, call.tokens))
         elif call.end == "settle":
             tokens = int(call.tokens * call.share)
-            reservation.settle(Usage(1, tokens, (call.picos or 0) / 1e12 * call.share))
+            reservation.settle(Spending(1, tokens, (call.picos or 0) / 1e12 * call.share))
             self.paid.append((call.place, tokens))
         else:
             reservation.release()
@@ -377,7 +377,7 @@ class Storm:
 @settings(max_examples=60, deadline=None)
 @given(tree=st.lists(bounds, min_size=5, max_size=5), calls=st.lists(calls, max_size=40))
 def test_in_a_storm_no_bound_is_exceeded_and_everybody_is_answered(
-    backend: str, tree: list[Bounds], calls: list[Call]
+    backend: str, tree: list[Budget], calls: list[Call]
 ) -> None:
     storm = Storm(tree)
 
@@ -388,7 +388,7 @@ def test_in_a_storm_no_bound_is_exceeded_and_everybody_is_answered(
                     tasks.start_soon(storm.make, call)
 
     anyio.run(scenario, backend=backend)
-    assert [each.reserved for each in storm.ledgers] == [Usage()] * 5
+    assert [each.reserved for each in storm.ledgers] == [Spending()] * 5
     for ledger, below in zip(storm.ledgers, BELOW, strict=True):
         assert ledger.spent.tokens == sum(tokens for place, tokens in storm.paid if place in below)
 
@@ -396,7 +396,7 @@ def test_in_a_storm_no_bound_is_exceeded_and_everybody_is_answered(
 @settings(max_examples=30, deadline=None)
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=40), most=st.integers(0, 300))
 def test_calls_that_take_what_they_reserve_use_a_bound_up_as_far_as_they_fit(sizes: list[int], most: int) -> None:
-    ledger = Ledger(Bounds(tokens=most))
+    ledger = Ledger(Budget(tokens=most))
     refused: list[int] = []
 
     async def call(size: int) -> None:
@@ -406,7 +406,7 @@ def test_calls_that_take_what_they_reserve_use_a_bound_up_as_far_as_they_fit(siz
             refused.append(size)
             return
         await anyio.lowlevel.checkpoint()
-        reservation.settle(Usage(1, size))
+        reservation.settle(Spending(1, size))
 
     async def scenario() -> None:
         async with anyio.create_task_group() as tasks:

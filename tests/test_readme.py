@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.spec.loader import check_text
-from flowengine.spec.project import find_project
+from flowengine.flowfile.loader import check_text
+from flowengine.flowfile.project.project import find_project
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

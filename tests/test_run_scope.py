@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from flowengine.run_scope import RunScope
+from flowengine.core.run_scope import RunScope
 
 
 async def until_cancelled(ended: list[str], name: str) -> None:

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from flowengine import ApprovalNode, Flow, FunctionNode, Runs
-from flowengine.context import Context
+from flowengine.core.context import Context
+from flowengine.core.records import Answered
 from flowengine.engine.events import RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, RunNotFoundError
-from flowengine.journal.answers import keep_answer, times_asked
+from flowengine.journal.approvals import keep_answer, times_asked
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.stores import open_store
-from flowengine.journal.tee import TeeStore
-from flowengine.records import Answered
+from flowengine.journal.stores import TeeStore, open_store
 from tests.support.postgres import empty_database
 
 

@@ -12,17 +12,17 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.cli.main import main
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import EVENTS, NodeFinished, NodeRecorded, NodeStarted, TokenStreamed
 from flowengine.errors import TransientModelError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.model import Reply
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.messages import ToolRequest
+from flowengine.models.model import Reply
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.policy import Retry
+from flowengine.nodes.node import RetryPolicy
 from tests.support.model_server import Completion, Failure, ModelServer, Truncated
 
 SCORE: dict[str, Any] = {"score": 0.9, "criteria_scores": {"a": 0.9}, "feedback": "", "suggestions": []}
@@ -116,10 +116,12 @@ async def test_a_round_of_tools_begins_anew() -> None:
 
 async def test_another_attempt_of_the_node_begins_anew() -> None:
     model = ScriptedModel(["", "", "One two."])
-    events = await streamed(Flow("f", {"a": AgentNode(agent(model), retry=Retry(2, initial=0.01))}))
+    events = await streamed(Flow("f", {"a": AgentNode(agent(model), retry=RetryPolicy(2, initial=0.01))}))
     assert texts(events) == [["One ", "two."]]
     broken = ScriptedModel([TransientModelError("busy"), "One two."])
-    events = await streamed(Flow("f", {"a": AgentNode(agent(broken, max_retries=0), retry=Retry(2, initial=0.01))}))
+    events = await streamed(
+        Flow("f", {"a": AgentNode(agent(broken, max_retries=0), retry=RetryPolicy(2, initial=0.01))})
+    )
     assert texts(events) == [["One ", "two."]]
 
 

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from flowengine.context import NodeStatus, RunStatus
+from flowengine.core.context import NodeStatus, RunStatus
 from flowengine.engine.events import Event
 from flowengine.engine.graph import Graph
-from visualize.progress import SETTLED, NodeRow, Progress, Usage, folded
+from visualize.edge_states import EdgeState, critical_path, edges_of
+from visualize.progress import SETTLED, NodeRow, Progress, UsageTotals, folded
 from visualize.skeleton import Site, Skeleton
-from visualize.taken import EdgeState, critical_path, edges_of
 
 __all__ = [
     "EdgeState",
@@ -205,8 +205,8 @@ def _node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) -> Pict
     )
 
 
-def _together(rows: Iterable[NodeRow]) -> Usage:
-    total = Usage()
+def _together(rows: Iterable[NodeRow]) -> UsageTotals:
+    total = UsageTotals()
     for row in rows:
         total.join(row.usage)
     return total

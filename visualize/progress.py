@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from flowengine.context import NodeResult, NodeStatus, RunStatus, SkipCause
+from flowengine.core.context import NodeResult, NodeStatus, RunStatus, SkipCause
+from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Notice, Retry, Reused
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -25,10 +26,9 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from flowengine.records import Answered, Asked, MapBegan, ModelCall, Notice, Retry, Reused
 from visualize.skeleton import CONTAINERS, Skeleton, Spot
 
-__all__ = ["SETTLED", "NodeRow", "Progress", "ReusedCount", "Usage", "folded"]
+__all__ = ["SETTLED", "NodeRow", "Progress", "ReusedCount", "UsageTotals", "folded"]
 
 SETTLED: Final[frozenset[NodeStatus]] = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
@@ -43,7 +43,7 @@ class ReusedCount(NamedTuple):
 
 
 @dataclass(slots=True)
-class Usage:
+class UsageTotals:
     """Model calls with what is known of their tokens and costs."""
 
     calls: int = 0
@@ -66,7 +66,7 @@ class Usage:
             self.priced += 1
             self.known_cost += call.cost_usd
 
-    def join(self, other: Usage) -> None:
+    def join(self, other: UsageTotals) -> None:
         """Add what another one counted."""
         self.calls += other.calls
         self.counted += other.counted
@@ -102,7 +102,7 @@ class NodeRow:
     started: float | None = None
     """Of an approval, and of a container that waited with one, when it first began to wait."""
     ended: float | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: UsageTotals = field(default_factory=UsageTotals)
     """Its own calls, and those of its body."""
     retries: int = 0
     cause: SkipCause | None = None
@@ -166,7 +166,7 @@ class Progress:
         """Path of a site → its rows, in the order in which they turned up."""
         self.running: dict[str, NodeRow] = {}
         self.settled = 0
-        self.usage = Usage()
+        self.usage = UsageTotals()
         self.notices: dict[str, None] = {}
         """Each notice once, in order."""
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-__all__ = ["CONTAINERS", "Level", "Site", "Skeleton", "Spot"]
+__all__ = ["CONTAINERS", "Site", "Skeleton", "SkeletonLevel", "Spot"]
 
 CONTAINERS: Final = frozenset({"map", "loop", "subflow"})
 """Kinds of node that have a body."""
@@ -33,7 +33,7 @@ class Site(NamedTuple):
     kind: str
     parent: str | None = None
     """Path of the container's site."""
-    body: Level | None = None
+    body: SkeletonLevel | None = None
 
 
 class Spot(NamedTuple):
@@ -48,7 +48,7 @@ class Spot(NamedTuple):
     """Of the item or round; None at the top and in a subflow."""
 
 
-class Level:
+class SkeletonLevel:
     """Nodes in topological order and the edges between them."""
 
     def __init__(self, graph: Mapping[str, Any], parent: str | None = None) -> None:
@@ -60,7 +60,7 @@ class Level:
         for name, kind, *more in _rows(graph.get("nodes")):
             path = name if parent is None else f"{parent}.{name}"
             has_body = bool(more) and kind in CONTAINERS and isinstance(more[0], Mapping)
-            body = Level(cast("Mapping[str, Any]", more[0]), path) if has_body else None
+            body = SkeletonLevel(cast("Mapping[str, Any]", more[0]), path) if has_body else None
             self.sites[name] = Site(path, name, kind, parent, body)
         self.edges: list[tuple[str, str, tuple[str, ...]]] = [
             (source, target, tuple(map(str, labels[0])) if labels and _is_list(labels[0]) else ())
@@ -109,7 +109,7 @@ class Skeleton:
     """
 
     def __init__(self, graph: Mapping[str, Any]) -> None:
-        self.top = Level(graph)
+        self.top = SkeletonLevel(graph)
         self.sites: dict[str, Site] = {}
         """By path, each container before its body."""
         for site in self.top.walk():
@@ -118,7 +118,7 @@ class Skeleton:
     def spot(self, path: str) -> Spot:
         return self.top.spot(path) or Spot(path)
 
-    def levels(self) -> Iterator[tuple[Site | None, Level]]:
+    def levels(self) -> Iterator[tuple[Site | None, SkeletonLevel]]:
         """Every level with the container that it is the body of."""
         yield None, self.top
         for site in self.sites.values():

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.context import EMPTY
+from flowengine.core.context import EMPTY
 from flowengine.engine.merging import FOLDS, StateKey
 from flowengine.engine.state import Layer, StateStore
 from visualize.progress import Progress
-from visualize.skeleton import Level
+from visualize.skeleton import SkeletonLevel
 
 __all__ = ["Change", "States", "declared"]
 
@@ -143,7 +143,7 @@ class States:
         except TypeError:  # As in `_read`.
             return wrote
 
-    def _walk(self, level: Level, unit: str, store: StateStore) -> dict[str, _Place]:
+    def _walk(self, level: SkeletonLevel, unit: str, store: StateStore) -> dict[str, _Place]:
         parents: dict[str, list[str]] = {}
         for source, target, _ in level.edges:
             parents.setdefault(target, []).append(source)

@@ -11,9 +11,7 @@ from typing import Final
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape
 
-from visualize.arrange import Arrangement, arrange
-from visualize.layered import Box, Point
-from visualize.outline import outline, slack
+from visualize.layout import Arrangement, Box, Point, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
 from visualize.style import cut, heading, lines_of, look_of, tooltip_of
 

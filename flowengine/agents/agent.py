@@ -12,39 +12,38 @@ from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.caller import naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.gateway import DirectGateway, StreamingGateway
-from flowengine.agents.opening import Opening, admitted, open_turn, turn_of
 from flowengine.agents.prompt import chat_of, generation_messages
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
+    PROCESS,
     CallSettings,
     Generation,
     Guardrail,
     Improvement,
     ImprovementCallback,
     ModelChoice,
+    Surroundings,
     arguments_of,
     call_settings,
     check_share,
 )
+from flowengine.agents.standalone import DirectGateway, StreamingGateway, run_sync
 from flowengine.agents.structured import OutputModel, shape_of
-from flowengine.agents.surroundings import PROCESS, Surroundings
-from flowengine.agents.sync import run_sync
 from flowengine.agents.tooling import Admit, ServerChoice, ToolChoice, tooling_of
-from flowengine.agents.turn import Response
-from flowengine.catalogue import catalogue
-from flowengine.context import Context
+from flowengine.agents.turn import Response, TurnRequest, admitted, open_turn, turn_of
+from flowengine.core.context import Context
+from flowengine.core.locale import catalogue
+from flowengine.core.records import Gateway
+from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Model
-from flowengine.records import Gateway
-from flowengine.run_scope import RunScope
+from flowengine.models.messages import Message
+from flowengine.models.model import Model
 
 if TYPE_CHECKING:
     from flowengine.agents.sources import ContextChoice, MemoryChoice, ProviderConfig, Sources
-    from flowengine.providers.provider import ContextProvider
+    from flowengine.context_providers.provider import ContextProvider
     from flowengine.skills.disclosure import SkillChoice
-    from flowengine.skills.sandbox import Sandbox
+    from flowengine.skills.sandbox.sandbox import Sandbox
 
 __all__ = ["Agent"]
 
@@ -52,7 +51,7 @@ __all__ = ["Agent"]
 class Agent:
     """Generates with a model; judges, improves and routes what it generated where that is set.
 
-    >>> from flowengine.llm.scripted import ScriptedModel
+    >>> from flowengine.models.scripted import ScriptedModel
     >>> agent = Agent("greeter", "Greet the user.", model=ScriptedModel(["Hello, Ann!"]))
     >>> context = agent.run("I am Ann")
     >>> str(context.result)
@@ -243,7 +242,7 @@ class Agent:
         which providers and typed contexts begin with that; `recorded`: what an interrupted attempt of it told.
         """
         door = DirectGateway() if gateway is None else gateway
-        opening = Opening(input_text, earlier, door, options, scope, admit, kept, recorded)
+        opening = TurnRequest(input_text, earlier, door, options, scope, admit, kept, recorded)
         with naming(self.name):
             if self.tooling.servers or self.sources is not None:
                 async with open_turn(self, opening) as turn:
@@ -264,7 +263,7 @@ class Agent:
     @staticmethod
     def get_context_provider_schemas() -> dict[str, dict[str, Any]]:
         """Name → schema of every context provider that there is."""
-        from flowengine.providers.factory import ContextProviderFactory
+        from flowengine.context_providers.factory import ContextProviderFactory
 
         return ContextProviderFactory.get_available_providers()
 
@@ -288,7 +287,7 @@ class Agent:
         found = Context() if context is None else context
         door: StreamingGateway = DirectGateway() if gateway is None else gateway
         async with (
-            open_turn(self, Opening(input_text, found.messages, door, options, found.scope)) as turn,
+            open_turn(self, TurnRequest(input_text, found.messages, door, options, found.scope)) as turn,
             aclosing(turn.pieces(door)) as pieces,
             aclosing(self._shown(pieces, found)) as shown,
         ):

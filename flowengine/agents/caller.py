@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from flowengine.agents.gateway import DirectGateway
-from flowengine.agents.models import open_model
+from flowengine.agents.model_environment import open_model
 from flowengine.agents.prompt import Subject
 from flowengine.agents.settings import CallSettings
-from flowengine.agents.structured import Answer, Shape, complete_structured
+from flowengine.agents.standalone import DirectGateway
+from flowengine.agents.structured import AnswerShape, StructuredAnswer, complete_structured
 from flowengine.agents.tool_loop import ToolLoop, without_tools
-from flowengine.catalogue import Catalogue
-from flowengine.context import Context
+from flowengine.core.context import Context
+from flowengine.core.locale import Messages
+from flowengine.core.records import Gateway, Notice
 from flowengine.errors import DefinitionError, FlowEngineError, OutputError, RunError
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Model, Request
-from flowengine.records import Gateway, Notice
+from flowengine.models.messages import Message
+from flowengine.models.model import Model, Request
 
 __all__ = ["Caller", "naming", "open_caller", "subject_of"]
 
@@ -32,7 +32,7 @@ class Caller(NamedTuple):
     gateway: Gateway
     model: Model
     settings: CallSettings
-    words: Catalogue
+    words: Messages
     loop: Callable[[], ToolLoop] = without_tools
     """Makes the tool loop of one generation."""
 
@@ -48,8 +48,8 @@ class Caller(NamedTuple):
         )
 
     async def answer(
-        self, messages: Sequence[Message], shape: Shape | None, purpose: str, loop: ToolLoop | None = None
-    ) -> Answer:
+        self, messages: Sequence[Message], shape: AnswerShape | None, purpose: str, loop: ToolLoop | None = None
+    ) -> StructuredAnswer:
         """Free text, or a value of the shape. `loop`: one that has begun already."""
         loop = loop or self.loop()
         if shape is None:
@@ -65,7 +65,7 @@ class Caller(NamedTuple):
             loop=loop,
         )
 
-    async def _text(self, messages: Sequence[Message], purpose: str, loop: ToolLoop) -> Answer:
+    async def _text(self, messages: Sequence[Message], purpose: str, loop: ToolLoop) -> StructuredAnswer:
         """An empty answer is asked for once more (not where `max_retries` is 0), then it is an `OutputError`."""
         calls_left = min(2, 1 + self.settings.max_retries)
         request, added = self.request(messages), ()
@@ -73,7 +73,7 @@ class Caller(NamedTuple):
             reply, more = await loop.ask(self.gateway, self.model, request, purpose=purpose)
             added = (*added, *more)
             if reply.content.strip():
-                return Answer(reply.content, reply, call, added)
+                return StructuredAnswer(reply.content, reply, call, added)
             request = replace(request, messages=(*request.messages, *more))
         raise OutputError(f"model '{self.model.name}' gave an empty answer, in {calls_left} call(s)")
 
@@ -81,7 +81,7 @@ class Caller(NamedTuple):
 async def open_caller(
     settings: CallSettings,
     gateway: Gateway | None,
-    words: Catalogue,
+    words: Messages,
     loop: Callable[[], ToolLoop] = without_tools,
 ) -> Caller:
     """The caller for one run; tells the gateway when no model was chosen and a stand-in answers."""

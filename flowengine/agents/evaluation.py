@@ -6,23 +6,33 @@ is computed here, and the content is copied from what was judged. It improves no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
 from flowengine.agents.caller import Caller, naming, open_caller, subject_of
 from flowengine.agents.prompt import Subject, evaluation_messages
-from flowengine.agents.settings import CallSettings, ModelChoice, arguments_of, call_settings, check_share
-from flowengine.agents.structured import Shape, UnfitError, error_lines
-from flowengine.agents.surroundings import PROCESS, Surroundings
-from flowengine.agents.sync import run_sync
-from flowengine.catalogue import catalogue
-from flowengine.context import Context, EvaluationResult, Share
-from flowengine.llm.model import Model
-from flowengine.records import Gateway
+from flowengine.agents.settings import (
+    PROCESS,
+    CallSettings,
+    ModelChoice,
+    Surroundings,
+    arguments_of,
+    call_settings,
+    check_share,
+)
+from flowengine.agents.standalone import run_sync
+from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, error_lines
+from flowengine.core.context import Context, EvaluationResult, Share
+from flowengine.core.locale import catalogue
+from flowengine.core.records import Gateway, Notice, Round
+from flowengine.errors import LimitError, RunError
+from flowengine.models.messages import Message
+from flowengine.models.model import Model
 
-__all__ = ["EvaluationAgent"]
+__all__ = ["Attempt", "Draft", "EvaluationAgent", "ImprovementProgress", "improve", "judged"]
 
 
 class _Judgement(BaseModel):
@@ -37,7 +47,7 @@ class _Judgement(BaseModel):
 class EvaluationAgent:
     """Judges the last generation of a context, in one structured call.
 
-    >>> from flowengine.llm.scripted import ScriptedModel
+    >>> from flowengine.models.scripted import ScriptedModel
     >>> model = ScriptedModel([{"score": 0.9, "criteria_scores": {"short": 1.0}, "feedback": "Good"}])
     >>> judge = EvaluationAgent("judge", evaluation_criteria={"short": "Under ten words"}, model=model)
     >>> judge.run("Tea is a drink.").evaluation_result.passed
@@ -129,7 +139,7 @@ class EvaluationAgent:
         )
 
 
-def _judgement_shape(criteria: Mapping[str, str]) -> Shape:
+def _judgement_shape(criteria: Mapping[str, str]) -> AnswerShape:
     share = {"type": "number", "minimum": 0, "maximum": 1}
     scores = {name: {**share, "description": text} for name, text in criteria.items()}
     properties = {
@@ -149,7 +159,7 @@ def _judgement_shape(criteria: Mapping[str, str]) -> Shape:
             raise UnfitError(f"criteria_scores: no score for {', '.join(missing)}")
         return judgement
 
-    return Shape("evaluation", _object(properties), parse)
+    return AnswerShape("evaluation", _object(properties), parse)
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,3 +170,115 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
         "required": list(properties),
         "additionalProperties": False,
     }
+
+
+# --- Orchestration mode
+
+PATIENCE: Final = 2
+"""Improvements in a row without a gain before it stops early."""
+
+Verdict: TypeAlias = Literal["passed", "no_gain", "exhausted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A generation with the prompt that it answers."""
+
+    messages: tuple[Message, ...]
+    answer: StructuredAnswer
+    exchange: tuple[Message, ...] = ()
+    """Requests for tools and their results, of this draft and of those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A judged draft."""
+
+    draft: Draft
+    evaluation: EvaluationResult
+
+
+@dataclass(frozen=True, slots=True)
+class ImprovementProgress:
+    """How far the improving has come."""
+
+    best: Attempt
+    """Of the highest score; of several, the latest. A passing one ends it, so it is the best."""
+    latest: Attempt
+    calls: int
+    """Model calls for drafts, corrections included."""
+    rounds: int = 1
+    """Attempts judged."""
+    idle: int = 0
+    """Improvements since the best score rose."""
+
+    @classmethod
+    def first(cls, attempt: Attempt) -> ImprovementProgress:
+        return cls(attempt, attempt, attempt.draft.answer.calls)
+
+    def after(self, attempt: Attempt) -> ImprovementProgress:
+        """The progress with one more attempt."""
+        score, best = attempt.evaluation.score, self.best.evaluation.score
+        return ImprovementProgress(
+            best=attempt if score >= best else self.best,
+            latest=attempt,
+            calls=self.calls + attempt.draft.answer.calls,
+            rounds=self.rounds + 1,
+            idle=0 if score > best else self.idle + 1,
+        )
+
+    def verdict(self, max_iterations: int) -> Verdict | None:
+        """Why to stop now; None to go on."""
+        if self.latest.evaluation.passed:
+            return "passed"
+        if self.rounds > max_iterations:
+            return "exhausted"
+        return "no_gain" if self.idle >= PATIENCE else None
+
+
+async def improve(
+    draft: Draft,
+    *,
+    judge: Callable[[Draft], Awaitable[EvaluationResult]],
+    guide: Callable[[Attempt], Awaitable[str]],
+    generate: Callable[[Draft, str], Awaitable[Draft]],
+    max_iterations: int,
+    gateway: Gateway,
+) -> tuple[ImprovementProgress, Verdict]:
+    """Judge the draft and improve the latest attempt until one passes or it is time to stop.
+
+    A generation or a judge that fails once an attempt has been judged ends it with the best attempt so far, and a
+    notice says why. A limit that is reached is raised all the same.
+    """
+    progress = ImprovementProgress.first(await judged(draft, judge, 1, gateway))
+    while (verdict := progress.verdict(max_iterations)) is None:
+        latest, number = progress.latest, progress.rounds + 1
+        task = await guide(latest)
+        try:
+            attempt = await judged(await generate(latest.draft, task), judge, number, gateway)
+        except LimitError:
+            raise
+        except RunError as error:
+            await gateway.note(Notice(f"round {number} failed, the best attempt before it is kept: {error}"))
+            return progress, "failed"
+        progress = progress.after(attempt)
+    return progress, verdict
+
+
+async def judged(
+    draft: Draft, judge: Callable[[Draft], Awaitable[EvaluationResult]], number: int, gateway: Gateway
+) -> Attempt:
+    """The attempt, noted as a `Round`. A judge that fails is noted as a round without a score, and raised on."""
+    content = _plain(draft.answer.value)
+    try:
+        evaluation = await judge(draft)
+    except RunError as error:
+        await gateway.note(Round(number, content, None, False, str(error)))
+        raise
+    await gateway.note(Round(number, content, evaluation.score, evaluation.passed, evaluation.feedback))
+    return Attempt(draft, evaluation)
+
+
+def _plain(content: Any) -> Any:
+    """Content as JSON values, as records want it."""
+    return content.model_dump(mode="json") if isinstance(content, BaseModel) else content

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from flowengine.catalogue import Catalogue
-from flowengine.context import EvaluationResult, LLMResult
+from flowengine.core.context import EvaluationResult, LLMResult
+from flowengine.core.locale import Messages
 from flowengine.errors import RunError
-from flowengine.llm.messages import Message, from_dict
+from flowengine.models.messages import Message, from_dict
 
 __all__ = [
     "Subject",
@@ -86,13 +86,13 @@ def chat_of(messages: Iterable[Any]) -> list[Message]:
         raise RunError(f"the context's messages are no chat messages: {error}") from error
 
 
-def exchange(words: Catalogue, question: str, answer: str) -> str:
+def exchange(words: Messages, question: str, answer: str) -> str:
     """One entry of a session's history."""
     return words("generation.exchange", question=question, answer=answer)
 
 
 def generation_messages(
-    words: Catalogue,
+    words: Messages,
     input_text: str,
     *,
     system_message: str = "",
@@ -115,7 +115,7 @@ def generation_messages(
     return (*_system(system_message, instructions), *earlier, Message("user", asked))
 
 
-def guidance(words: Catalogue, evaluation: EvaluationResult, threshold: float) -> str:
+def guidance(words: Messages, evaluation: EvaluationResult, threshold: float) -> str:
     """A judge's feedback as the task to write a better version."""
     points = "\n".join(f"- {each}" for each in evaluation.suggestions)
     return words(
@@ -133,7 +133,7 @@ def improvement_messages(first: Sequence[Message], draft: str, task: str) -> tup
 
 
 def evaluation_messages(
-    words: Catalogue, subject: Subject, instructions: str, criteria: Mapping[str, str]
+    words: Messages, subject: Subject, instructions: str, criteria: Mapping[str, str]
 ) -> tuple[Message, ...]:
     """Role, instructions, criteria and scale; then the prompt and the text to judge."""
     listed = "\n".join(f"- {name}: {text}" for name, text in criteria.items())
@@ -147,7 +147,7 @@ def evaluation_messages(
 
 
 def routing_messages(
-    words: Catalogue, subject: Subject, instruction: str, routes: Mapping[str, str]
+    words: Messages, subject: Subject, instruction: str, routes: Mapping[str, str]
 ) -> tuple[Message, ...]:
     """Role, routing instruction, allowed routes and scale; then the previous generation's prompt and result."""
     listed = "\n".join(f"- {label}: {text}" if text else f"- {label}" for label, text in routes.items())
@@ -160,7 +160,7 @@ def routing_messages(
     return (*system, _material(words, "routing", subject))
 
 
-def with_format(words: Catalogue, messages: Sequence[Message], schema: Mapping[str, Any]) -> tuple[Message, ...]:
+def with_format(words: Messages, messages: Sequence[Message], schema: Mapping[str, Any]) -> tuple[Message, ...]:
     """The messages with the schema in the system message, for models that know no response schema."""
     text = words("structured.format", schema=schema_text(schema))
     if messages and messages[0].role == "system":
@@ -173,7 +173,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
-def _material(words: Catalogue, section: str, subject: Subject) -> Message:
+def _material(words: Messages, section: str, subject: Subject) -> Message:
     prompt = words(f"{section}.prompt", text=fenced("prompt", subject.prompt)) if subject.prompt else ""
     given = "" if subject.content is None else text_of(subject.content)
     content = given if given.strip() else words(f"{section}.nothing")

@@ -13,16 +13,24 @@ from pydantic import BaseModel, ValidationError
 
 from flowengine.agents.caller import Caller, naming, open_caller, subject_of
 from flowengine.agents.prompt import Subject, routing_messages
-from flowengine.agents.settings import CallSettings, ModelChoice, arguments_of, call_settings, check_labels, check_share
-from flowengine.agents.structured import Answer, Shape, UnfitError, UnusableAnswerError, error_lines
-from flowengine.agents.surroundings import PROCESS, Surroundings
-from flowengine.agents.sync import run_sync
-from flowengine.catalogue import catalogue
-from flowengine.context import Context, RoutingResult, Share
+from flowengine.agents.settings import (
+    PROCESS,
+    CallSettings,
+    ModelChoice,
+    Surroundings,
+    arguments_of,
+    call_settings,
+    check_labels,
+    check_share,
+)
+from flowengine.agents.standalone import run_sync
+from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, error_lines
+from flowengine.core.context import Context, RoutingResult, Share
+from flowengine.core.locale import catalogue
+from flowengine.core.records import Gateway, Notice
+from flowengine.core.values import find_label
 from flowengine.errors import DefinitionError, RouteError
-from flowengine.labels import find_label
-from flowengine.llm.model import Model
-from flowengine.records import Gateway, Notice
+from flowengine.models.model import Model
 
 __all__ = ["RoutingAgent", "router_of"]
 
@@ -38,7 +46,7 @@ class _Choice(BaseModel):
 class RoutingAgent:
     """Chooses the route for the last generation of a context, in one structured call.
 
-    >>> from flowengine.llm.scripted import ScriptedModel
+    >>> from flowengine.models.scripted import ScriptedModel
     >>> model = ScriptedModel([{"next_route": "Tea", "confidence": 0.8, "reasoning": "It says so"}])
     >>> router = RoutingAgent("drinks", "What is it about?", {"tea": "Tea", "coffee": "Coffee"}, model=model)
     >>> router.run("Sencha is lovely.").routing_result.next_route
@@ -127,7 +135,7 @@ class RoutingAgent:
                 return await self._unusable(subject, caller, error)
             return await self._chosen(subject, caller, answer)
 
-    async def _chosen(self, subject: Subject, caller: Caller, answer: Answer) -> RoutingResult:
+    async def _chosen(self, subject: Subject, caller: Caller, answer: StructuredAnswer) -> RoutingResult:
         choice: _Choice = answer.value
         result = RoutingResult(
             content=subject.content,
@@ -161,7 +169,7 @@ class RoutingAgent:
         return result.model_copy(update={"next_route": self.fallback, "metadata": metadata})
 
 
-def _choice_shape(routes: Mapping[str, str]) -> Shape:
+def _choice_shape(routes: Mapping[str, str]) -> AnswerShape:
     described = "; ".join(f"{label}: {text}" if text else label for label, text in routes.items())
     properties = {
         "next_route": {"type": "string", "enum": list(routes), "description": described},
@@ -180,7 +188,7 @@ def _choice_shape(routes: Mapping[str, str]) -> Shape:
         return choice.model_copy(update={"next_route": label})
 
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-    return Shape("routing", schema, parse)
+    return AnswerShape("routing", schema, parse)
 
 
 def router_of(

@@ -6,6 +6,7 @@ that says what was found and what to write instead. Nothing here calls anything.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -14,26 +15,57 @@ from inspect import Parameter, signature
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
-from flowengine.agents.structured import Shape
-from flowengine.agents.surroundings import PROCESS, Surroundings
-from flowengine.context import EvaluationResult, LLMResult
+from flowengine.agents.structured import AnswerShape
+from flowengine.core.context import EvaluationResult, LLMResult
+from flowengine.core.values import label_key
 from flowengine.errors import DefinitionError
-from flowengine.labels import label_key
-from flowengine.llm.model import Model
+from flowengine.models.model import Model
+from flowengine.models.pricing import Price
+from flowengine.models.vendors import ProviderSettings
+from flowengine.models.wrappers.rate import Limiters, limiter_for
 
 __all__ = [
+    "PROCESS",
     "CallSettings",
     "Generation",
     "Guardrail",
     "Improvement",
     "ImprovementCallback",
     "ModelChoice",
+    "Surroundings",
     "arguments_of",
     "call_settings",
     "check_labels",
     "check_share",
     "settles_late",
 ]
+
+# --- What agents find where they run
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The environment, provider → its settings, and model → its price.
+
+    >>> Surroundings({"OPENAI_API_KEY": "sk-1"})
+    Surroundings(providers={}, prices={})
+    """
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Holds keys, so it is not shown."""
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    limiters: Limiters = field(default=limiter_for, repr=False)
+    """Keep the limits of `providers`."""
+    default_provider: str | None = field(default=None, repr=False)
+    """Where names of models go that no table knows."""
+    stand_in: str | None = field(default=None, repr=False)
+    """A model that is asked in place of every other that is given by name."""
+
+
+PROCESS: Final = Surroundings()
+"""The process's own environment, and nothing said of any vendor."""
+
 
 ModelChoice: TypeAlias = str | Model | None
 """A model's name, a model, or None for the default one."""
@@ -102,7 +134,7 @@ class Generation:
 
     instructions: str
     system_message: str
-    shape: Shape | None
+    shape: AnswerShape | None
     """None for free text."""
     input_guardrails: tuple[Guardrail, ...]
     output_guardrails: tuple[Guardrail, ...]

@@ -18,18 +18,17 @@ from pydantic import BaseModel, PydanticUserError, ValidationError
 
 from flowengine.agents.prompt import with_format
 from flowengine.agents.tool_loop import ToolLoop, without_tools
-from flowengine.catalogue import Catalogue
+from flowengine.core.locale import Messages
+from flowengine.core.records import Gateway
+from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, OutputError
-from flowengine.foreign import describe_error
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Model, Reply, Request
-from flowengine.llm.schema_support import supports_schema
-from flowengine.records import Gateway
+from flowengine.models.messages import Message
+from flowengine.models.model import Model, Reply, Request, supports_schema
 
 __all__ = [
-    "Answer",
+    "AnswerShape",
     "OutputModel",
-    "Shape",
+    "StructuredAnswer",
     "UnfitError",
     "UnusableAnswerError",
     "complete_structured",
@@ -60,7 +59,7 @@ class UnusableAnswerError(OutputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AnswerShape:
     """A declared output: its schema for the model, and the check of what came back."""
 
     name: str
@@ -70,7 +69,7 @@ class Shape:
     """JSON value → validated value; raises `UnfitError`."""
 
 
-class Answer(NamedTuple):
+class StructuredAnswer(NamedTuple):
     """What a model answered in the end and how it came about."""
 
     value: Any
@@ -102,14 +101,14 @@ class Answer(NamedTuple):
         }
 
 
-def shape_of(output: OutputModel) -> Shape:
+def shape_of(output: OutputModel) -> AnswerShape:
     """The shape of a pydantic class or of a JSON Schema; anything else is a `DefinitionError`."""
     given = cast(object, output)  # what a flow's author wrote may be anything
     if isinstance(given, type) and issubclass(given, BaseModel):
-        return Shape(_name(given.__name__), _schema_of(given), _instance_of(given))
+        return AnswerShape(_name(given.__name__), _schema_of(given), _instance_of(given))
     if isinstance(given, Mapping):
         schema = cast("Mapping[str, Any]", given)
-        return Shape(_name(str(schema.get("title") or "answer")), schema, _value_of(schema))
+        return AnswerShape(_name(str(schema.get("title") or "answer")), schema, _value_of(schema))
     raise DefinitionError(f"output_model must be a pydantic class or a JSON Schema (a mapping), not {output!r}")
 
 
@@ -117,13 +116,13 @@ async def complete_structured(
     gateway: Gateway,
     model: Model,
     request: Request,
-    output: OutputModel | Shape,
+    output: OutputModel | AnswerShape,
     *,
-    words: Catalogue,
+    words: Messages,
     purpose: str = "generation",
     max_retries: int = 3,
     loop: ToolLoop | None = None,
-) -> Answer:
+) -> StructuredAnswer:
     """Ask until the answer fits `output`, at most `max_retries` times more than once.
 
     What is wrong with an answer is fed back as a user message after it; only the last bad answer is
@@ -131,7 +130,7 @@ async def complete_structured(
     Where the vendor does not enforce schemas, or not beside tools, the prompt carries the schema too.
     """
     loop = loop or without_tools()
-    shape = output if isinstance(output, Shape) else shape_of(output)
+    shape = output if isinstance(output, AnswerShape) else shape_of(output)
     first = replace(request, response_schema=shape.schema, response_name=shape.name)
     if loop.is_open or not await supports_schema(model):
         first = replace(first, messages=with_format(words, first.messages, shape.schema))
@@ -140,7 +139,7 @@ async def complete_structured(
         reply, more = await loop.ask(gateway, model, current, purpose=purpose)
         calls, added = calls + 1, (*added, *more)
         try:
-            return Answer(_parse(reply, shape), reply, calls, added)
+            return StructuredAnswer(_parse(reply, shape), reply, calls, added)
         except UnfitError as error:
             problem = str(error)
         if calls > max_retries:
@@ -202,7 +201,7 @@ def _embedded(text: str) -> Iterator[Any]:
 _JSON_START: Final = re.compile(r"[{\[]")
 
 
-def _parse(reply: Reply, shape: Shape) -> Any:
+def _parse(reply: Reply, shape: AnswerShape) -> Any:
     """The JSON value that fits; `UnfitError` says what is wrong with the likeliest, or that several fit."""
     problem = ""
     for values in _candidates(reply.content):
@@ -262,7 +261,7 @@ def _line(error: Any) -> str:
 
 def _value_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
     # Loaded here because the validating library is slow to import and most agents answer in text.
-    from flowengine.agents.json_schema import problems, validator
+    from flowengine.core.json_schema import problems, validator
 
     check = validator(schema)
 

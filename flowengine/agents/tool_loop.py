@@ -18,22 +18,22 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import anyio
 
-from flowengine.agents.gateway import StreamingGateway, ask, check_refusal
-from flowengine.catalogue import Catalogue, catalogue
-from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Model, Reply, Request
-from flowengine.records import Gateway, Notice
-from flowengine.tools.text import cut
+from flowengine.agents.standalone import StreamingGateway, ask, check_refusal
+from flowengine.core.locale import Messages, catalogue
+from flowengine.core.records import Gateway, Notice
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Model, Reply, Request
+from flowengine.tools.result_text import cut
 from flowengine.tools.tool import ToolResult, failed
 from flowengine.tools.toolset import Offer
 
-__all__ = ["Asked", "Renew", "ToolLoop", "Watch", "without_tools"]
+__all__ = ["Renew", "ToolLoop", "ToolLoopRequest", "Watch", "without_tools"]
 
 Renew: TypeAlias = Callable[[], Awaitable[Offer]]
 """Gives the tools as they are now: the same object for as long as they stay the same."""
 
 
-class Asked(NamedTuple):
+class ToolLoopRequest(NamedTuple):
     """An answer, with what the tools had to do with it."""
 
     reply: Reply
@@ -66,7 +66,7 @@ class ToolLoop:
     def __init__(
         self,
         offer: Offer,
-        words: Catalogue,
+        words: Messages,
         *,
         max_rounds: int,
         max_parallel: int,
@@ -87,19 +87,19 @@ class ToolLoop:
         """Whether the next request offers tools."""
         return bool(self._schemas) and self._rounds_left > 0
 
-    async def ask(self, gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Asked:
+    async def ask(self, gateway: Gateway, model: Model, request: Request, *, purpose: str) -> ToolLoopRequest:
         """The model's answer, once it has had its tools."""
         current = self._with_tools(request) if self._renew is None else await self._offered(request)
         while True:
             seen = current if self._watch is None else await self._seen(current, self._watch)
             reply = await ask(gateway, model, seen, purpose=purpose)
             if not reply.tool_calls or not current.tools:
-                return Asked(reply, current.messages[len(request.messages) :])
+                return ToolLoopRequest(reply, current.messages[len(request.messages) :])
             current = await self._following(gateway, current, reply)
 
     async def stream(
         self, gateway: StreamingGateway, model: Model, request: Request, *, purpose: str
-    ) -> AsyncGenerator[str | Asked]:
+    ) -> AsyncGenerator[str | ToolLoopRequest]:
         """The same, with the text as it is written; what was said before a request for tools ends in a blank line."""
         current = await self._offered(request)
         while True:
@@ -113,7 +113,7 @@ class ToolLoop:
                         yield piece
             check_refusal(reply, current)
             if not reply.tool_calls or not current.tools:
-                yield Asked(reply, current.messages[len(request.messages) :])
+                yield ToolLoopRequest(reply, current.messages[len(request.messages) :])
                 return
             current = await self._following(gateway, current, reply)
             if reply.content.strip():

@@ -14,15 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from flowengine.agents.tool_loop import Renew, ToolLoop, Watch, without_tools
-from flowengine.catalogue import Catalogue
+from flowengine.core.locale import Messages
+from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
-from flowengine.run_scope import RunScope
-from flowengine.tools.mcp_server import McpServer, server_of
+from flowengine.tools.mcp.server_settings import McpServer, server_of
 from flowengine.tools.tool import Tool
 from flowengine.tools.toolset import Offer, ToolSet
 
 if TYPE_CHECKING:
-    from flowengine.tools.mcp_served import Served
+    from flowengine.tools.mcp.client import Served
 
 __all__ = ["Admit", "Bringer", "ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
 
@@ -66,7 +66,7 @@ class Tooling:
     @asynccontextmanager
     async def open(
         self,
-        words: Catalogue,
+        words: Messages,
         environ: Mapping[str, str],
         *,
         scope: RunScope | None = None,
@@ -85,7 +85,7 @@ class Tooling:
         async with AsyncExitStack() as stack:
             served: Served | None = None
             if self.servers:
-                from flowengine.tools.mcp_client import serve  # Most agents name no server.
+                from flowengine.tools.mcp.client import serve  # Most agents name no server.
 
                 held = await stack.enter_async_context(RunScope()) if scope is None else scope
                 served = await serve(self.servers, held, environ=environ)
@@ -96,14 +96,14 @@ class Tooling:
         """Tools and servers by name."""
         return [*(tool.name for each in self.sets for tool in each.tools), *(each.name for each in self.servers)]
 
-    def loops(self, words: Catalogue) -> Callable[[], ToolLoop]:
+    def loops(self, words: Messages) -> Callable[[], ToolLoop]:
         """Makes the loop of one generation, for an agent without servers: there is nothing to `open`."""
         if not self.sets:
             return without_tools
         offer = Offer(self.sets)
         return partial(self._loop, offer, words) if len(offer) else without_tools
 
-    def _loop(self, offer: Offer, words: Catalogue, renew: Renew | None = None, watch: Watch | None = None) -> ToolLoop:
+    def _loop(self, offer: Offer, words: Messages, renew: Renew | None = None, watch: Watch | None = None) -> ToolLoop:
         limits = {"max_rounds": self.max_rounds, "max_parallel": self.max_parallel}
         return ToolLoop(offer, words, **limits, renew=renew, watch=watch)
 

@@ -6,32 +6,76 @@ agent's matter, when to stop improving is orchestration's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from flowengine.agents.caller import Caller
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.gateway import StreamingGateway
-from flowengine.agents.guardrails import check_guardrails
-from flowengine.agents.orchestration import Attempt, Draft, improve, judged
-from flowengine.agents.prompt import Subject, exchange, guidance, improvement_messages, prompt_text, text_of
+from flowengine.agents.caller import Caller, naming, open_caller
+from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judged
+from flowengine.agents.model_environment import NamedModels
+from flowengine.agents.prompt import Subject, chat_of, exchange, guidance, improvement_messages, prompt_text, text_of
 from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import Generation, Improvement, ImprovementCallback, settles_late
-from flowengine.agents.structured import Answer
-from flowengine.agents.tool_loop import Asked
-from flowengine.context import Context, EvaluationResult, LLMResult, RoutingResult
-from flowengine.errors import RunError
-from flowengine.foreign import describe_error
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Model, Reply
-from flowengine.records import Notice
+from flowengine.agents.settings import (
+    CallSettings,
+    Generation,
+    Guardrail,
+    Improvement,
+    ImprovementCallback,
+    Surroundings,
+    settles_late,
+)
+from flowengine.agents.standalone import StreamingGateway
+from flowengine.agents.structured import StructuredAnswer
+from flowengine.agents.tool_loop import ToolLoopRequest
+from flowengine.agents.tooling import Admit
+from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.records import Gateway, Notice
+from flowengine.core.run_scope import RunScope
+from flowengine.core.user_code import describe_error
+from flowengine.errors import GuardrailError, RunError
+from flowengine.models.dotenv import file_secrets
+from flowengine.models.messages import Message
+from flowengine.models.model import Model, Reply
 
 if TYPE_CHECKING:
-    from flowengine.agents.material import Material
+    from flowengine.agents.agent import Agent
+    from flowengine.agents.prompt_builder import PromptBuilder
+    from flowengine.agents.sources import Sources
 
-__all__ = ["Response", "Turn"]
+__all__ = ["Response", "TurnRequest", "admitted", "open_turn", "turn_of"]
+
+# --- Guardrails
+
+
+async def check_guardrails(guardrails: Sequence[Guardrail], kind: str, value: Any) -> None:
+    """Ask the guardrails in order; the first refusal is a `GuardrailError` that names it.
+
+    `kind` is `input` or `output`.
+    """
+    for guardrail in guardrails:
+        verdict = await _verdict(guardrail, kind, value)
+        if verdict is None:
+            raise GuardrailError(
+                f"{kind} guardrail '{guardrail_name(guardrail)}' returned None; it must return True or False"
+            )
+        if not verdict:
+            raise GuardrailError(f"{kind} guardrail '{guardrail_name(guardrail)}' refused the value")
+
+
+def guardrail_name(guardrail: Guardrail) -> str:
+    """A function's name, or the class of a callable object."""
+    return cast(str, getattr(guardrail, "__name__", type(guardrail).__name__))
+
+
+async def _verdict(guardrail: Guardrail, kind: str, value: Any) -> bool | None:
+    try:
+        verdict = guardrail(value)
+        return await verdict if isawaitable(verdict) else verdict
+    except Exception as error:
+        raise GuardrailError(
+            f"{kind} guardrail '{guardrail_name(guardrail)}' failed: {describe_error(error)}"
+        ) from error
 
 
 class Response(NamedTuple):
@@ -70,7 +114,7 @@ class Turn(NamedTuple):
     router: RoutingAgent | None
     stand_in: str | Model | None
     """A model that, for this run, takes the place of the judge's and the router's own as well; None for theirs."""
-    material: Material | None = None
+    material: PromptBuilder | None = None
     """What the prompt was drawn from beside the agent's own texts; None where there is no more than these."""
 
     async def respond(self) -> Response:
@@ -100,15 +144,15 @@ class Turn(NamedTuple):
             yield text_of(response.result)
             yield response
             return
-        loop, (reply, added) = self.caller.loop(), Asked(Reply(""), ())
+        loop, (reply, added) = self.caller.loop(), ToolLoopRequest(Reply(""), ())
         request = self.caller.request(self.messages)
         async with aclosing(loop.stream(gateway, self.caller.model, request, purpose="generation")) as source:
             async for piece in source:
-                if isinstance(piece, Asked):
+                if isinstance(piece, ToolLoopRequest):
                     reply, added = piece
                 else:
                     yield piece
-        answer = Answer(reply.content, reply, 1, added)
+        answer = StructuredAnswer(reply.content, reply, 1, added)
         if not reply.content.strip():
             again = await self.caller.answer((*self.messages, *added), None, "generation", loop)
             answer = again._replace(added=(*added, *again.added))
@@ -199,3 +243,90 @@ def _response(draft: Draft, evaluation: EvaluationResult | None, attempts: int, 
         attempts=attempts,
     )
     return Response(result, prompt_text(draft.messages), evaluation)
+
+
+# --- From an agent to one turn of it
+
+
+class TurnRequest(NamedTuple):
+    """What one run of an agent is asked for with."""
+
+    input_text: str
+    earlier: Sequence[Any]
+    """The chat that it goes on from."""
+    gateway: Gateway
+    options: Mapping[str, Any] = EMPTY
+    """For the generation calls of this run."""
+    scope: RunScope | None = None
+    admit: Admit | None = None
+    kept: Mapping[str, Any] | None = None
+    """What the ancestors of the agent's node keep; None for an agent that stands alone."""
+    recorded: Sequence[Any] = ()
+    """What an interrupted attempt of the agent's node has told."""
+
+
+@asynccontextmanager
+async def open_turn(agent: Agent, opening: TurnRequest) -> AsyncGenerator[Turn]:
+    """All that this run needs; servers of its own end with the block."""
+    async with AsyncExitStack() as stack:
+        with naming(agent.name):
+            settings = await admitted(agent, opening)
+            around = settings.surroundings
+            material = None if agent.sources is None else await _material(agent, agent.sources, opening, around)
+            environ = around.environ
+            tools = agent.tooling.open(agent.words, environ, scope=opening.scope, admit=opening.admit, bringer=material)
+            loop = await stack.enter_async_context(tools)
+            caller = await open_caller(settings, opening.gateway, agent.words, loop)
+            turn = turn_of(agent, opening, caller)
+            if material is not None:
+                turn = turn._replace(messages=await _prompt(agent, opening, material, caller), material=material)
+        yield turn
+
+
+async def admitted(agent: Agent, opening: TurnRequest) -> CallSettings:
+    """The settings of this run, once the input has passed its guardrails."""
+    settings = agent.settings_for(opening.options)
+    if agent.generation.input_guardrails:
+        await check_guardrails(agent.generation.input_guardrails, "input", opening.input_text)
+    return settings
+
+
+def turn_of(agent: Agent, opening: TurnRequest, caller: Caller) -> Turn:
+    """The turn of an agent that draws on nothing but its own texts."""
+    return Turn(
+        input_text=opening.input_text,
+        messages=agent.messages(opening.input_text, opening.earlier),
+        caller=caller,
+        generation=agent.generation,
+        evaluator=agent.evaluator,
+        improvement=agent.improvement,
+        router=agent.router,
+        stand_in=opening.options.get("model"),
+    )
+
+
+async def _material(agent: Agent, sources: Sources, opening: TurnRequest, around: Surroundings) -> PromptBuilder:
+    # Imported here, with all that brings texts: most agents draw on nothing but their own.
+    from flowengine.agents.prompt_builder import open_material
+
+    return await open_material(
+        sources,
+        agent.name,
+        agent.words,
+        opening.gateway,
+        NamedModels(around),
+        opening.kept,
+        opening.scope,
+        opening.recorded,
+        file_secrets(around.environ),
+    )
+
+
+async def _prompt(agent: Agent, opening: TurnRequest, material: PromptBuilder, caller: Caller) -> tuple[Any, ...]:
+    from flowengine.agents.prompt_parts import PromptQuestion
+
+    own = agent.generation
+    question = PromptQuestion(
+        opening.input_text, own.system_message, own.instructions, own.recent(), chat_of(opening.earlier)
+    )
+    return await material.prompt(question, caller)

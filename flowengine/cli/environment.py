@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from flowengine.llm.dotenv import read_environment
+from flowengine.models.dotenv import read_environment
 
 __all__ = ["environment"]
 

@@ -10,17 +10,17 @@ from flowengine.cli.failure import report
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import OPTION_OF
 from flowengine.cli.outcome import code_of, error_line, higher_limit, outputs_text, reused_line, run_object
-from flowengine.cli.store import again, chosen_store, journals, keeps
+from flowengine.cli.run_access import again, chosen_store, journals, keeps
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
-from flowengine.context import NodeStatus
+from flowengine.core.context import NodeStatus
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.approvals import open_questions
-from flowengine.journal.database import Durability
-from flowengine.journal.tee import TeeStore
-from flowengine.nodes.plan import Plan
-from flowengine.runners.failed_items import failed_items
+from flowengine.journal.sqlite.database import Durability
+from flowengine.journal.stores import TeeStore
+from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.runners.forking import failed_items
 from flowengine.runners.run import Run
 from visualize.progress import Progress
 
@@ -42,7 +42,7 @@ class Execution:
     durability: Durability = "full"
     past: Sequence[Event] = ()
     """Of a run that is resumed."""
-    plan: Plan | None = None
+    plan: CompiledFlow | None = None
     """Of the flow that is run, where that is known here."""
 
     def run(self, job: Job) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import cast
+from pathlib import Path
+from typing import Final, cast
+from unicodedata import east_asian_width
 
-from flowengine.cli.excerpt import excerpt
 from flowengine.cli.terminal import complain
 from flowengine.errors import (
+    Diagnostic,
     EffectPendingError,
     FlowChangedError,
     FlowEngineError,
@@ -19,7 +21,43 @@ from flowengine.errors import (
     RunError,
 )
 
-__all__ = ["exit_code", "report"]
+__all__ = ["excerpt", "exit_code", "report"]
+
+# --- The line that a diagnostic speaks of, with a caret below it, as a terminal shows it
+
+_WIDEST: Final = 160
+"""Characters of a line that are shown."""
+
+
+def excerpt(diagnostic: Diagnostic, text: str | None = None) -> str:
+    r"""The source line and the caret, each after a line break; empty where there is no place to show.
+
+    >>> print(excerpt(Diagnostic("FE203", "unknown", line=2, column=5), "a:\n  b: 1"))
+    <BLANKLINE>
+        2 |   b: 1
+          |     ^
+    """
+    if diagnostic.line is None:
+        return ""
+    source = _text(diagnostic.file) if text is None else text
+    lines = source.splitlines()
+    if not 0 < diagnostic.line <= len(lines):
+        return ""
+    line = lines[diagnostic.line - 1].replace("\t", " ")[:_WIDEST]
+    shown = f"\n{diagnostic.line:5} | {line}"
+    column = diagnostic.column
+    if column is None or not 0 < column <= len(line) + 1:
+        return shown
+    before = sum(2 if east_asian_width(each) in "WF" else 1 for each in line[: column - 1])
+    return f"{shown}\n      | {' ' * before}^"
+
+
+def _text(file: str | None) -> str:
+    try:
+        return "" if file is None else Path(file).read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
 
 _LONGEST = 500
 """Characters of a foreign exception's message that are shown."""

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 import anyio
 
 from flowengine.cli.terminal import complain
-from flowengine.foreign import is_interrupt
+from flowengine.core.user_code import is_interrupt
 
 __all__ = ["INTERRUPTED", "run_until_interrupted"]
 
@@ -110,7 +110,7 @@ class _Stopping:
 def _end_at_once() -> None:
     """Nothing is cleaned up; what the journal has committed stays, and what this process started ends with it."""
     with suppress(Exception):  # it ends, whatever comes
-        from flowengine.skills.process import end_below  # Only here.
+        from flowengine.skills.sandbox.process import end_below  # Only here.
 
         end_below(os.getpid())
     if sys.__stderr__ is not None and sys.__stderr__.isatty():

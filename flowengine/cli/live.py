@@ -5,14 +5,97 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from time import time
+from typing import Final
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from flowengine.cli.tree import draw
-from visualize.progress import Progress
+from flowengine.cli.terminal import dollars, safe, span, tokens
+from flowengine.core.context import NodeStatus
+from visualize.progress import NodeRow, Progress
 
-__all__ = ["live_tree"]
+__all__ = ["draw", "live_tree"]
+
+# --- A run as rows for rich
+
+_SIGNS: Final[dict[NodeStatus, tuple[str, str]]] = {
+    "pending": ("·", "dim"),
+    "running": ("●", "cyan"),
+    "waiting": ("?", "yellow"),
+    "succeeded": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "skipped": ("–", "dim"),
+    "cancelled": ("×", "yellow"),
+}
+_RUN_STYLES: Final = {"succeeded": "green", "failed": "red", "running": "cyan"}
+
+
+def draw(progress: Progress, now: float, rows: int) -> RenderableType:
+    """The flow's line and, below it, at most `rows` nodes: where there are more, those that matter now."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for justify in ("left", "right", "right", "right"):
+        table.add_column(justify=justify, no_wrap=True, overflow="ellipsis")
+    table.add_column()  # where the terminal is narrow, the remark is shortened first
+    table.add_row(*_head(progress, now))
+    shown = _chosen(progress, rows)
+    hidden = len(progress.nodes) - len(shown)
+    for number, row in enumerate(shown):
+        is_last = number == len(shown) - 1 and not hidden
+        table.add_row(*_line(row, now if progress.finished is None else None, "└─ " if is_last else "├─ "))
+    if hidden:
+        table.add_row(Text(f"└─ {hidden:,} more; {progress.settled:,} of {len(progress.nodes):,} done", "dim"))
+    return table
+
+
+def _head(progress: Progress, now: float) -> list[Text]:
+    usage = progress.usage
+    run_id = "" if progress.started is None else progress.started.run_id
+    return [
+        Text.assemble(
+            (safe(progress.flow), "bold"), "  ", (progress.status, _RUN_STYLES.get(progress.status, "yellow"))
+        ),
+        Text(span(progress.seconds(now))),
+        Text(tokens(usage.tokens) if usage.calls else ""),
+        Text(dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else ""),
+        Text(run_id, "dim", no_wrap=True, overflow="ellipsis"),
+    ]
+
+
+def _line(row: NodeRow, now: float | None, branch: str) -> list[Text]:
+    sign, style = _SIGNS[row.status]
+    usage = row.usage
+    return [
+        Text.assemble((branch, "dim"), (sign, style), " ", (safe(row.id), "" if row.status != "pending" else "dim")),
+        Text(span(row.seconds(now)) if row.has_run else ""),
+        Text(tokens(usage.tokens) if usage.calls else ""),
+        Text(dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else ""),
+        Text(_remark(row), "red" if row.status == "failed" else "dim", no_wrap=True, overflow="ellipsis"),
+    ]
+
+
+def _remark(row: NodeRow) -> str:
+    """What else there is to say of a node, in one line."""
+    if row.error is not None:
+        return safe(row.error.message.split("\n")[0])
+    if row.cause is not None:
+        return row.cause.replace("_", " ")
+    if row.result is not None and row.result.route is not None:
+        return f"→ {safe(row.result.route)}"
+    return f"retry {row.retries}" if row.retries and row.status == "running" else ""
+
+
+def _chosen(progress: Progress, rows: int) -> list[NodeRow]:
+    """All nodes where they fit; else what runs and what failed, then what settled last, in the flow's order."""
+    every = list(progress.nodes.values())
+    if len(every) <= rows:
+        return every
+    now = [row for row in every if row.status in ("running", "waiting", "failed")][: rows - 1]
+    done = sorted((row for row in every if row.status == "succeeded"), key=lambda row: row.ended or 0.0)
+    kept = {row.id for row in (*now, *done[len(done) - (rows - 1 - len(now)) :])}
+    return [row for row in every if row.id in kept]
+
 
 _HALL = 200
 """Nodes that the last picture shows at most; it stays on the screen."""

@@ -7,12 +7,12 @@ from math import ceil
 from typing import Any
 
 from flowengine.cli.interrupt import INTERRUPTED
-from flowengine.cli.plain import dumps, shown
-from flowengine.context import NodeStatus, RunStatus
+from flowengine.core.context import NodeStatus, RunStatus
 from flowengine.engine.events import ErrorInfo
 from flowengine.errors import LimitError
-from flowengine.journal.labels import labels_of
-from flowengine.nodes.limits import FlowLimits
+from flowengine.journal.run_export import dumps, shown
+from flowengine.journal.run_lookup import labels_of
+from flowengine.nodes.node import RunLimits
 from visualize.progress import NodeRow, Progress
 
 __all__ = ["code_of", "error_line", "higher_limit", "node_object", "outputs_text", "reused_line", "run_object"]
@@ -47,12 +47,12 @@ def outputs_text(outputs: Mapping[str, Any]) -> str:
     return "\n".join(_named(name, shown(value)) for name, value in outputs.items())
 
 
-def higher_limit(error: ErrorInfo, limits: FlowLimits) -> str:
+def higher_limit(error: ErrorInfo, limits: RunLimits) -> str:
     """Twice the limit at which a run ended, or what the call that it refused needs; money in whole cents.
 
-    >>> higher_limit(ErrorInfo("LimitError", "", limit="model_calls", needed=4), FlowLimits())
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="model_calls", needed=4), RunLimits())
     '4'
-    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd", needed=0.512), FlowLimits())
+    >>> higher_limit(ErrorInfo("LimitError", "", limit="cost_usd", needed=0.512), RunLimits())
     '0.52'
     """
     most = max(2 * (getattr(limits.bounds, error.limit) or 0), error.needed or 0)

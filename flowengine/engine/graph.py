@@ -6,14 +6,115 @@ over ancestors gives the same value in every run. What a node does is not known 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal, NamedTuple
 
-from flowengine.engine.ancestry import Ancestry
-from flowengine.engine.order import cycles_of, topological
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 
-__all__ = ["FALLBACK", "ON_ERROR", "Edge", "Graph", "Join", "OnError", "Vertex"]
+__all__ = ["FALLBACK", "ON_ERROR", "Ancestry", "Edge", "Graph", "Join", "OnError", "Vertex", "cycles_of", "topological"]
+
+# --- The topological order of names and edges, and the cycles that prevent one
+
+
+def topological(declared: Sequence[str], edges: Iterable[tuple[str, str]]) -> tuple[str, ...] | None:
+    """The order that keeps to the declared one wherever the edges allow, or None where there is a cycle.
+
+    >>> topological(["c", "b", "a"], [("a", "b")])
+    ('c', 'a', 'b')
+    """
+    position = {name: number for number, name in enumerate(declared)}
+    after: list[list[int]] = [[] for _ in declared]
+    waiting = [0] * len(declared)
+    for source, target in set(edges):
+        after[position[source]].append(position[target])
+        waiting[position[target]] += 1
+    ready = [number for number, count in enumerate(waiting) if not count]
+    found: list[str] = []
+    while ready:
+        at = heapq.heappop(ready)
+        found.append(declared[at])
+        for each in after[at]:
+            waiting[each] -= 1
+            if not waiting[each]:
+                heapq.heappush(ready, each)
+    return tuple(found) if len(found) == len(declared) else None
+
+
+def cycles_of(declared: Sequence[str], edges: Iterable[tuple[str, str]], most: int = 10) -> list[list[str]]:
+    """Cycles, one after the other, each broken where it was found; the first node is repeated at the end.
+
+    >>> cycles_of(["a", "b"], [("a", "b"), ("b", "a")])
+    [['a', 'b', 'a']]
+    """
+    order = {name: position for position, name in enumerate(declared)}
+    left = dict.fromkeys(edges)
+    found: list[list[str]] = []
+    while len(found) < most:
+        above: dict[str, list[str]] = {}
+        for source, target in left:
+            above.setdefault(target, []).append(source)
+        try:
+            TopologicalSorter(above).prepare()
+        except CycleError as error:
+            cycle: list[str] = error.args[1][:-1]
+            first = min(range(len(cycle)), key=lambda at: order[cycle[at]])
+            cycle = [*cycle[first:], *cycle[:first], cycle[first]]
+            found.append(cycle)
+            del left[cycle[-2], cycle[-1]]
+        else:
+            break
+    return found
+
+
+# --- Is one node an ancestor of another? Answered without keeping a set of ancestors for each node
+
+
+class Ancestry:
+    """The index over one graph's parents (numbers, ascending).
+
+    >>> diamond = Ancestry([(), (0,), (0,), (1, 2), (0,)])
+    >>> diamond.holds(0, 3), diamond.holds(1, 2), diamond.holds(3, 4)
+    (True, False, False)
+    """
+
+    def __init__(self, parents: Sequence[tuple[int, ...]]) -> None:
+        self._parents = parents
+        self._head = list(range(len(parents)))
+        """Node → the first node of its line."""
+        continued = bytearray(len(parents))
+        for node, above in enumerate(parents):
+            if len(above) == 1 and not continued[above[0]]:
+                continued[above[0]] = 1
+                self._head[node] = self._head[above[0]]
+
+    def holds(self, ancestor: int, node: int) -> bool:
+        """Whether `ancestor` comes before `node` on some path (a node is no ancestor of itself)."""
+        head = self._head
+        line = head[ancestor]
+        stack = [each for each in self._parents[node] if each >= ancestor]
+        seen: set[int] = set()
+        while stack:
+            first = head[stack.pop()]
+            if first == line:
+                return True  # Same line and not below the target's number: the target is on the way.
+            if first > ancestor and first not in seen:
+                seen.add(first)
+                stack.extend(each for each in self._parents[first] if each >= ancestor)
+        return False
+
+    def of(self, node: int) -> Iterator[int]:
+        """All ancestors of a node, ascending."""
+        seen: set[int] = set()
+        stack = list(self._parents[node])
+        while stack:
+            each = stack.pop()
+            if each not in seen:
+                seen.add(each)
+                stack.extend(self._parents[each])
+        return iter(sorted(seen))
+
 
 Join = Literal["some", "all", "always"]
 OnError = Literal["fail", "skip", "then"]

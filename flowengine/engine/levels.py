@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 
 import anyio
 
-from flowengine.context import EMPTY, Context, NodeResult
+from flowengine.core.budget import Ledger
+from flowengine.core.context import EMPTY, Context, NodeResult
+from flowengine.core.values import freeze
 from flowengine.engine.graph import Graph
-from flowengine.engine.passing import NOTHING
 from flowengine.engine.ports import CalledOff, Node, Park
+from flowengine.engine.result_propagation import NOTHING
 from flowengine.engine.scheduler import BodyError, Scheduler
 from flowengine.engine.state import ENGINE_OWNED, StateStore, kept_name
 from flowengine.engine.view import FinalContext, NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, RunError
-from flowengine.ledger import Ledger
-from flowengine.values import freeze
 
-__all__ = ["Body", "Level", "Unfinished", "enter", "out_of_time", "store_of", "written"]
+__all__ = ["Level", "LevelBody", "Unfinished", "enter", "out_of_time", "store_of", "written"]
 
 
-class Body(NamedTuple):
+class LevelBody(NamedTuple):
     """What a container runs: a graph, and its nodes in topological order."""
 
     graph: Graph
@@ -89,7 +89,7 @@ class Level:
 
 def enter(
     context: Context,
-    body: Body,
+    body: LevelBody,
     at: str,
     *,
     variables: Mapping[str, Any] = EMPTY,

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
+from flowengine.core.values import frozen_dict, frozen_list, is_json_type, shown
 from flowengine.errors import StateError
-from flowengine.values import frozen_dict, frozen_list, is_json_type, shown
 
 __all__ = ["FOLDS", "Merge", "StateKey", "check", "state_rules"]
 

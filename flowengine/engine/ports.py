@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from flowengine.context import EMPTY, Context, NodeResult, RunStatus, SkipCause
+from flowengine.core.context import EMPTY, Context, NodeResult, RunStatus, SkipCause
 from flowengine.engine.events import Event
 
-__all__ = ["CalledOff", "Ended", "Journal", "JournalStore", "Known", "Mailbox", "Node", "Park", "RunInfo", "Skip"]
+__all__ = [
+    "CalledOff",
+    "Ended",
+    "Journal",
+    "JournalStore",
+    "Known",
+    "Mailbox",
+    "Node",
+    "Park",
+    "RunInfo",
+    "Skip",
+    "run_clock",
+]
+
+# --- The time that events bear
+
+_passed: Final[Callable[[], float]] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""Seconds that also count while the machine sleeps, where the operating system has such a clock."""
+
+
+def run_clock() -> Callable[[], float]:
+    """Unix seconds as of now, which only go forward."""
+    offset = time.time() - _passed()
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        passed = time.monotonic
+        return lambda: offset + passed()
+    read, clock = time.clock_gettime, time.CLOCK_BOOTTIME
+    return lambda: offset + read(clock)  # Called twice for each node, so without the partial.
 
 
 class Skip(NamedTuple):
@@ -99,7 +130,7 @@ class RunInfo(NamedTuple):
     path: str | None
     """The flow file, as it was given."""
     labels: Mapping[str, str] = EMPTY
-    """Chosen when the run was started (see `flowengine.journal.labels`)."""
+    """Chosen when the run was started (see `flowengine.journal.run_lookup`)."""
 
 
 class JournalStore(Protocol):

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import fsum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from flowengine.context import SkipCause
-from flowengine.engine.attempts import Attempts
+from flowengine.core.budget import Spending
+from flowengine.core.context import SkipCause
+from flowengine.core.records import EffectDecided, ModelCall, Retry, RoundEnded, ToolCall, usage_of
 from flowengine.engine.events import (
     Event,
     NodeFailed,
@@ -26,10 +27,61 @@ from flowengine.engine.events import (
     RunResumed,
 )
 from flowengine.engine.graph import Graph
-from flowengine.ledger import Usage
-from flowengine.records import ModelCall, usage_of
 
-__all__ = ["TOP", "History", "Past", "Settling", "containers_round", "past_of"]
+__all__ = ["TOP", "Attempts", "History", "RestoredPast", "containers_round", "past_of"]
+
+# --- What unfinished nodes recorded, and what of it counts when they are entered again
+
+
+class Attempts:
+    """Node path → records, oldest first.
+
+    >>> from flowengine.core.records import Notice
+    >>> attempts = Attempts()
+    >>> attempts.add("draft", Notice("first try"))
+    >>> attempts.add("draft", Retry(1, "no JSON", 1.0))
+    >>> attempts.of("draft")
+    [Retry(attempt=1, error='no JSON', delay=1.0)]
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, list[Any]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def of(self, node: str) -> Sequence[Any]:
+        return self._records.get(node, ())
+
+    def add(self, node: str, record: Any) -> None:
+        records = self._records.setdefault(node, [])
+        if type(record) is Retry:
+            records[:] = [each for each in records if type(each) is Retry or _is_deed(each)]
+        records.append(record)
+
+    def replace(self, node: str, records: Sequence[Any]) -> None:
+        """These are all that counts of a node that is entered again."""
+        self._records[node] = list(records)
+
+    def fail(self, node: str) -> None:
+        """The node failed for good."""
+        deeds = [each for each in self._records.pop(node, ()) if _is_deed(each)]
+        if deeds:
+            self._records[node] = deeds
+
+    def forget_rounds(self, loop: str, first: int) -> None:
+        """What a loop recorded of a round, and of those after it, counts no more."""
+        if loop in self._records:
+            kept = [each for each in self._records[loop] if type(each) is not RoundEnded or each.number < first]
+            self._records[loop] = kept
+
+    def finish(self, node: str) -> None:
+        self._records.pop(node, None)
+
+
+def _is_deed(record: Any) -> bool:
+    return type(record) is EffectDecided or (type(record) is ToolCall and record.effect == "external")
+
 
 Settling = NodeFinished | NodeFailed | NodeSkipped
 
@@ -51,7 +103,7 @@ class History:
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.attempts = Attempts()
         """What nodes recorded that have not finished."""
-        self._spent: dict[str, Usage] = {}
+        self._spent: dict[str, Spending] = {}
         self._levels: dict[str, list[Event]] = {TOP: []}
         self._done: set[str] = set()
         for event in events:
@@ -61,7 +113,7 @@ class History:
         """The events of one level, oldest first; what was settled before a resumption is told apart by it."""
         return self._levels.get(prefix, ())
 
-    def spent(self, part: str = TOP) -> Usage:
+    def spent(self, part: str = TOP) -> Spending:
         """What the model calls of a node, and of all nodes inside it, took; of the whole run by default."""
         inside = (f"{part}.", f"{part}[")
         return _sum([used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)])
@@ -98,7 +150,7 @@ class History:
             case NodeRecorded(node=node, record=record):
                 self.attempts.add(node, record)
                 if isinstance(record, ModelCall):
-                    self._spent[node] = _sum([self._spent.get(node, Usage()), usage_of(record)])
+                    self._spent[node] = _sum([self._spent.get(node, Spending()), usage_of(record)])
                 return
             case _:
                 return
@@ -132,11 +184,11 @@ class History:
             self.attempts.forget_rounds(loop, number)
 
 
-def _sum(usages: Sequence[Usage]) -> Usage:
+def _sum(usages: Sequence[Spending]) -> Spending:
     if not usages:
-        return Usage()
+        return Spending()
     calls, tokens, costs, unpriced = zip(*usages, strict=True)
-    return Usage(sum(calls), sum(tokens), fsum(costs), sum(unpriced))
+    return Spending(sum(calls), sum(tokens), fsum(costs), sum(unpriced))
 
 
 def containers_round(path: str) -> Iterator[str]:
@@ -150,7 +202,7 @@ def containers_round(path: str) -> Iterator[str]:
         yield path
 
 
-class Past(NamedTuple):
+class RestoredPast(NamedTuple):
     """What earlier owners of a run left behind on one level."""
 
     settled: Mapping[int, Settling]
@@ -163,10 +215,10 @@ class Past(NamedTuple):
     """Nodes that had begun before something that is before them in the graph began anew; they are not settled."""
 
 
-_NOTHING: Final = Past({}, frozenset())
+_NOTHING: Final = RestoredPast({}, frozenset())
 
 
-def past_of(graph: Graph, events: Iterable[Event], prefix: str = TOP) -> Past:
+def past_of(graph: Graph, events: Iterable[Event], prefix: str = TOP) -> RestoredPast:
     """Fold the events of a level; nodes that the graph does not have are left out."""
     if not events:
         return _NOTHING
@@ -197,7 +249,7 @@ def past_of(graph: Graph, events: Iterable[Event], prefix: str = TOP) -> Past:
                 pass
     stale = _overtaken(graph, begun) if has_resumed else frozenset[int]()
     settled = {number: event for number, event in known.items() if number not in stale and _stays(graph, number, event)}
-    return Past(settled, frozenset(told), (begun.keys() | known.keys()) - settled.keys(), stale)
+    return RestoredPast(settled, frozenset(told), (begun.keys() | known.keys()) - settled.keys(), stale)
 
 
 def _overtaken(graph: Graph, begun: Mapping[int, int]) -> frozenset[int]:

@@ -28,8 +28,12 @@ from typing import Any, Final, Literal
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.context import NodeResult, Note, Tell
-from flowengine.engine.driving import drive, is_being_cancelled
+from flowengine.core.budget import Ledger
+from flowengine.core.context import NodeResult, Note, Tell
+from flowengine.core.records import Retry
+from flowengine.core.run_scope import RunScope
+from flowengine.core.user_code import ForeignExitError, describe_error
+from flowengine.core.values import shown
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -41,10 +45,9 @@ from flowengine.engine.events import (
     NodeStarted,
     TokenStreamed,
 )
-from flowengine.engine.overdue import meet_deadline
 from flowengine.engine.parked import Parked
 from flowengine.engine.ports import CalledOff, Ended, Journal, Known, Node, Park, Skip
-from flowengine.engine.slots import Slots
+from flowengine.engine.tasks import NodeSlots, drive, is_being_cancelled, meet_deadline
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import (
@@ -55,11 +58,6 @@ from flowengine.errors import (
     OverdueError,
     SupersededError,
 )
-from flowengine.foreign import ForeignExitError, describe_error
-from flowengine.ledger import Ledger
-from flowengine.records import Retry
-from flowengine.run_scope import RunScope
-from flowengine.values import shown
 
 __all__ = ["BodyError", "OnFailure", "Scheduler", "error_info"]
 
@@ -109,7 +107,7 @@ class Scheduler:
         parked: Parked | None = None,
     ) -> None:
         self._journal = journal
-        self._slots = Slots(concurrency)
+        self._slots = NodeSlots(concurrency)
         self._cancels = on_failure == "cancel"
         self._live = live
         self._clock = clock

@@ -26,10 +26,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any, Final, cast
 
-from flowengine.context import EMPTY
+from flowengine.core.context import EMPTY
+from flowengine.core.values import freeze
 from flowengine.engine.merging import FOLDS, Merge, StateKey, check
 from flowengine.errors import StateConflictError, StateError, did_you_mean
-from flowengine.values import freeze
 
 __all__ = [
     "ENGINE_KEYS",

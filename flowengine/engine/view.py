@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from flowengine.context import (
+from flowengine.core.budget import Ledger
+from flowengine.core.context import (
     Around,
     Context,
     EvaluationResult,
@@ -21,13 +22,12 @@ from flowengine.context import (
     readable,
     unheard,
 )
+from flowengine.core.run_scope import RunScope
+from flowengine.core.values import copy_mutable
 from flowengine.engine.state import EVALUATION, ROUTING, Layer
 from flowengine.engine.state_view import Give, KeptView, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean
-from flowengine.ledger import Ledger
-from flowengine.run_scope import RunScope
-from flowengine.values import copy_mutable
 
 __all__ = ["FinalContext", "Listener", "NodeContext"]
 

@@ -33,14 +33,22 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.context import EMPTY, OF_THIS_RUN, FailedEvaluation, FailedRouting, NodeResult, NodeStatus, SkipCause
+from flowengine.core.context import (
+    EMPTY,
+    OF_THIS_RUN,
+    FailedEvaluation,
+    FailedRouting,
+    NodeResult,
+    NodeStatus,
+    SkipCause,
+)
+from flowengine.core.values import UNCHANGEABLE, freeze
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph, OnError
-from flowengine.engine.passing import NOTHING, Passing
-from flowengine.engine.restoring import TOP, History, Past, past_of
+from flowengine.engine.restoring import TOP, History, RestoredPast, past_of
+from flowengine.engine.result_propagation import NOTHING, Passing
 from flowengine.engine.state import ENGINE_OWNED, EVALUATION, ROUTING, Conflict, Layer, StateStore, kept_key
 from flowengine.errors import StateConflictError
-from flowengine.values import UNCHANGEABLE, freeze
 
 __all__ = ["Decision", "Walk"]
 
@@ -419,7 +427,7 @@ class Walk:
                 self.apply(settled[number])
         self.ready = deque(number for number in self.ready if self._statuses[number] == READY)
 
-    def _forget(self, past: Past) -> None:
+    def _forget(self, past: RestoredPast) -> None:
         """What is behind a node that runs again begins anew: nothing inside it counts as done."""
         behind = [each for each in (*past.settled, *past.begun) if self._statuses[each] == PENDING]
         for number in {*behind, *past.stale}:

@@ -3,25 +3,44 @@
     [1,"NodeFinished","draft",1700000000.5,{"$NodeResult":["the text"]}]
 
 First the version of the alphabet, then the event's name and its fields by position; fields at the end that
-have their default are left out. `flowengine.journal.pack` says how values are written. Nothing here knows
+have their default are left out. `flowengine.journal.encode_values` says how values are written. Nothing here knows
 where the text is kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from flowengine.core.records import RECORDS
+from flowengine.core.values import FrozenDict
 from flowengine.engine.events import EVENTS, SCHEMA_VERSION, Event, NodeFinished, NodeRecorded, RunStarted
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
-from flowengine.journal.pack import UnpackableError, locate, pack, pack_fields, protect
-from flowengine.journal.shapes import check_fields, check_graph
-from flowengine.journal.unpack import unpack
-from flowengine.records import RECORDS
-from flowengine.values import FrozenDict
+from flowengine.journal.decode_values import unpack
+from flowengine.journal.encode_values import UnpackableError, locate, pack, pack_fields, protect
+from flowengine.journal.value_types import check_fields, check_graph
 
-__all__ = ["decode", "decode_value", "encode", "encode_value"]
+__all__ = ["decode", "decode_value", "encode", "encode_value", "reading_record"]
+
+# --- The one error of everything that reads a run's record
+
+_DAMAGE: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What code that takes a record for sound raises where it is not."""
+
+
+@contextmanager
+def reading_record(run_id: str = "") -> Generator[None]:
+    """What goes wrong in the block is a `StoreCorruptError` that names the run."""
+    try:
+        yield
+    except _DAMAGE as error:
+        name = f"of run {run_id} " if run_id else ""
+        problem = f"{type(error).__name__}: {error}"
+        raise StoreCorruptError(f"the record {name}does not fit together ({problem:.200})") from error
+
 
 _MAX_LENGTH: Final = 200_000_000
 """Characters; SQLite holds no value of more than 1,000,000,000 bytes."""

@@ -9,13 +9,12 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
-from flowengine.context import RunStatus
+from flowengine.core.context import RunStatus
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
-from flowengine.journal.answers import forget_answers
-from flowengine.journal.labels import labels_of
-from flowengine.journal.reference import no_such_run, resolve
+from flowengine.journal.approvals import forget_answers
+from flowengine.journal.run_lookup import labels_of, no_such_run, resolve
 
 __all__ = ["MemoryJournal", "MemoryStore"]
 

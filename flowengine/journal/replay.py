@@ -7,17 +7,27 @@ serves once and what is left over is what the node has not asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
-from flowengine.llm.messages import ToolRequest, as_dict
-from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.plain_request import plain_request
-from flowengine.records import EffectDecided, ModelCall, Retry, ToolCall
-from flowengine.tools.tool import ToolResult
+from flowengine.core.records import EffectDecided, Gateway, ModelCall, Notice, Retry, ToolCall, tool_key
+from flowengine.engine.restoring import Attempts
+from flowengine.errors import EffectPendingError, JournalError, did_you_mean
+from flowengine.models.messages import ToolRequest, as_dict
+from flowengine.models.model import Model, Reply, Request, TokenUsage, plain_request
+from flowengine.tools.tool import Tool, ToolResult
 
-__all__ = ["ASSUMED_DONE", "Replay", "reply_of", "tool_result_of"]
+__all__ = [
+    "ASSUMED_DONE",
+    "CountingGateway",
+    "RecordedGateway",
+    "Replay",
+    "decided_effects",
+    "pending_calls",
+    "reply_of",
+]
 
 ASSUMED_DONE: Final = "assumed done"
 """What a model is told of a call that a person took as done without its result being known."""
@@ -85,7 +95,7 @@ def reply_of(call: ModelCall) -> Reply:
     return Reply(
         content=call.content,
         tool_calls=tuple(ToolRequest(**asked) for asked in call.tool_calls),
-        usage=Usage(call.prompt_tokens, call.completion_tokens, call.cached_tokens),
+        usage=TokenUsage(call.prompt_tokens, call.completion_tokens, call.cached_tokens),
         cost_usd=call.cost_usd,
         finish_reason=call.finish_reason,
         model=call.model,
@@ -154,3 +164,102 @@ def _from(text: str, at: int) -> str:
     start = max(0, at - 20)
     end = start + 60
     return f"{'…' if start else ''}{text[start:end]!r}{'…' if end < len(text) else ''}"
+
+
+# --- The call journal
+
+
+class CountingGateway(Gateway, Protocol):
+    """A gateway that numbers equal calls, by their keys, in the order in which they begin."""
+
+    @property
+    def seen(self) -> defaultdict[str, int]:
+        """Key → calls begun."""
+        ...
+
+
+class RecordedGateway:
+    """Serves each recorded answer once, to the same question; everything else goes to the gateway inside.
+
+    A completion with no recorded answer, where others are left, is told as a `Notice`: the node asks
+    differently from what it did before. What the agent tells a second time is not written again.
+    """
+
+    def __init__(self, inner: CountingGateway, recorded: Sequence[Any]) -> None:
+        self._inner = inner
+        self._replay = Replay(recorded)
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        key, seen = request.key(), self._inner.seen
+        reply = self._replay.take_reply(key, seen[key])
+        if reply is not None:
+            seen[key] += 1
+            return reply
+        difference = self._replay.difference(request, key, purpose)
+        if difference is not None:
+            notice = f"a call for {purpose} is made anew, for it differs from what was recorded: {difference}"
+            await self._inner.note(Notice(notice))
+        return await self._inner.complete(model, request, purpose=purpose)
+
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        key, seen = tool_key(tool.name, arguments), self._inner.seen
+        result = self._replay.take_tool_result(key, seen[key])
+        if result is not None:
+            seen[key] += 1
+            return result
+        return await self._inner.call_tool(tool, arguments)
+
+    async def note(self, record: Any) -> None:
+        if not self._replay.take_told(record):
+            await self._inner.note(record)
+
+
+# --- Calls to external tools whose end nobody saw
+
+Decided = tuple[str, EffectDecided]
+"""Node path and what was decided about one of its calls."""
+
+
+def pending_calls(records: Iterable[Any]) -> list[ToolCall]:
+    """The external calls among a node's records that began and neither ended nor were decided about."""
+    begun: dict[tuple[str, int], ToolCall] = {}
+    for record in records:
+        if type(record) is ToolCall and record.started:
+            begun[record.key, record.occurrence] = record
+        elif type(record) is ToolCall or type(record) is EffectDecided:
+            begun.pop((record.key, record.occurrence), None)
+    return list(begun.values())
+
+
+def decided_effects(
+    run_id: str, attempts: Attempts, *, retry: Collection[str] = (), done: Collection[str] = ()
+) -> Sequence[Decided]:
+    """What was decided about each pending call: nodes in `retry` run theirs again, in `done` take them as done.
+
+    Raises `EffectPendingError` where a call is left undecided, `JournalError` for nodes that have none.
+    """
+    pending = {node: calls for node in attempts if (calls := pending_calls(attempts.of(node)))}
+    _check_names(run_id, pending, retry, done)
+    undecided = {node: calls for node, calls in pending.items() if node not in retry and node not in done}
+    if undecided:
+        raise EffectPendingError(run_id, [(node, *call[:2]) for node, calls in undecided.items() for call in calls])
+    return [
+        (node, _decided(call, "retry" if node in retry else "done"))
+        for node, calls in pending.items()
+        for call in calls
+    ]
+
+
+def _decided(call: ToolCall, decision: Literal["retry", "done"]) -> EffectDecided:
+    return EffectDecided(call.name, call.arguments, call.key, call.occurrence, decision)
+
+
+def _check_names(run_id: str, pending: Collection[str], retry: Collection[str], done: Collection[str]) -> None:
+    for node in (*retry, *done):
+        if node not in pending:
+            raise JournalError(
+                f"run {run_id}: node '{node}' has no call to an external tool that waits for a decision"
+                f"{did_you_mean(node, pending)}"
+            )
+        if node in retry and node in done:
+            raise JournalError(f"node '{node}': either its call is run again, or it is taken as done")

@@ -3,19 +3,123 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from flowengine.engine.ports import JournalStore
+from flowengine.core.context import NodeResult
+from flowengine.core.run_scope import Fence
+from flowengine.core.values import copy_mutable
+from flowengine.engine.events import Event, NodeFinished
+from flowengine.engine.ports import Journal, JournalStore, RunInfo
 from flowengine.errors import StoreUnavailableError, did_you_mean
-from flowengine.extras import install_hint
-from flowengine.journal.address import without_password
-from flowengine.journal.database import Durability
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.database import Durability
+from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.version import install_hint
 
-__all__ = ["open_store"]
+__all__ = ["TeeStore", "open_store", "without_password"]
+
+# --- A store's address as it may be shown
+
+_IN_FRONT: Final = re.compile(r"(://[^:/@]*):.*@")
+_BEHIND: Final = re.compile(r"([?&])(?:password|sslpassword|passfile)=[^&]*&?", re.IGNORECASE)
+
+
+def without_password(url: str) -> str:
+    """The address with its password left out: it can still be used where PGPASSWORD or ~/.pgpass has that.
+
+    >>> without_password("postgresql://ann:x:y@z@host:5432/runs")
+    'postgresql://ann@host:5432/runs'
+    >>> without_password("postgresql://host/runs?user=ann&password=x&sslmode=require")
+    'postgresql://host/runs?user=ann&sslmode=require'
+    >>> without_password("postgresql:///runs?password=x"), without_password("runs.db")
+    ('postgresql:///runs', 'runs.db')
+    """
+    return _BEHIND.sub(r"\1", _IN_FRONT.sub(r"\1@", url)).rstrip("?&") if "://" in url else url
+
+
+# --- A store whose new runs are also told, event by event, to one listener
+
+Listener = Callable[[Event], None]
+"""Called with each event once the journal has taken it; must not block and must not raise."""
+
+
+class TeeStore:
+    """Wraps a store; reading goes straight through."""
+
+    def __init__(self, store: JournalStore, listener: Listener) -> None:
+        self._store = store
+        self._listener = listener
+
+    def create(self, run_id: str, /) -> Journal:
+        return _teed(self._store.create(run_id), self._listener)
+
+    def open(self, run_id: str, /) -> Journal:
+        return _teed(self._store.open(run_id), self._listener)
+
+    def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
+        return self._store.events(run_id, after)
+
+    def list(self) -> Sequence[RunInfo]:
+        return self._store.list()
+
+    def abandoned(self) -> Collection[str]:
+        return self._store.abandoned()
+
+    def remove(self, run_id: str, /) -> None:
+        self._store.remove(run_id)
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        return self._store.recall(kind, key)
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+        self._store.revise(kind, key, change)
+
+    def find(self, reference: str, /) -> str:
+        return self._store.find(reference)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _teed(journal: Journal, listener: Listener) -> Journal:
+    teed = _TeeJournal(journal, listener)
+    fence: Fence | None = getattr(journal, "fence", None)
+    if fence is not None:
+        teed.fence = fence
+    return teed
+
+
+class _TeeJournal:
+    fence: Fence
+    """There where the journal inside has one."""
+
+    def __init__(self, journal: Journal, listener: Listener) -> None:
+        self._journal = journal
+        self._listener = listener
+
+    @property
+    def flush_interval(self) -> float | None:
+        return self._journal.flush_interval
+
+    def append(self, event: Event, /) -> None:
+        self._journal.append(event)
+        if type(event) is NodeFinished:  # What the listener does to a value reaches no later node.
+            event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
+        self._listener(event)
+
+    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
+        return self._journal.commit(alone)
+
+    def flush(self) -> None:
+        self._journal.flush()
+
+    def read(self, after: int = 0, /) -> Sequence[Event]:
+        return self._journal.read(after)
+
+    async def close(self) -> None:
+        await self._journal.close()
 
 
 def open_store(url: str | None, durability: Durability = "process") -> JournalStore:
@@ -68,7 +172,7 @@ def _sqlite(url: str, rest: str, durability: Durability) -> JournalStore:
 
 def _postgres(url: str, rest: str, durability: Durability) -> JournalStore:
     try:
-        from flowengine.journal.postgres import PostgresStore  # Only who uses it needs a driver.
+        from flowengine.journal.postgres.store import PostgresStore  # Only who uses it needs a driver.
     except ImportError as error:
         raise StoreUnavailableError(
             f"a store on PostgreSQL needs its driver: {install_hint('queue')} ({error})"

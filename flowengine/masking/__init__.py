@@ -6,5 +6,5 @@ Not covered: names of people and companies, postal addresses, dates of birth, nu
 identity cards, phone numbers of ten digits or fewer that stand bare, mail addresses with Chinese or Japanese letters,
 values that are cut in pieces or encoded twice, and secrets that have neither a known form nor a name such as
 `password:` before them. Whoever must mask those adds a recognizer of their own, or Presidio
-(`flowengine.masking.presidio`). A pattern is no proof: what must not leave should not be sent.
+(`flowengine.masking.masker`). A pattern is no proof: what must not leave should not be sent.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from flowengine.unescaping import ESCAPE, unescaped
+from flowengine.core.secret_values import ESCAPE, unescaped
 
 __all__ = ["Folded", "fold", "folded"]
 

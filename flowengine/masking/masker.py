@@ -8,16 +8,116 @@ numbers. The masker keeps no value.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
+import threading
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any, Final, cast
 
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.masking import patterns
 from flowengine.masking.folding import folded
-from flowengine.masking.recognizer import Recognizer, Span
-from flowengine.masking.registry import DEFAULT
+from flowengine.masking.patterns import MAX_PRIVATE_KEY, PRIVATE_KEY, PRIVATE_KEY_BEGINS, FoundSpan, Recognizer
 
-__all__ = ["Masker"]
+__all__ = ["DEFAULT", "HELD", "MaskedStream", "Masker", "PresidioRecognizer"]
+
+# --- Microsoft Presidio as a recognizer
+
+
+class PresidioRecognizer:
+    """What a Presidio analyzer finds in texts of one language, from a score on."""
+
+    def __init__(
+        self,
+        language: str = "en",
+        entities: Sequence[str] | None = None,
+        threshold: float = 0.5,
+        analyzer: Any = None,
+    ) -> None:
+        """`entities`: Presidio's names, None for all. `analyzer`: an `AnalyzerEngine` that is set up already."""
+        if not 0.0 <= threshold <= 1.0:
+            raise DefinitionError(f"threshold must be between 0.0 and 1.0, not {threshold!r}")
+        self._language = language
+        self._entities = None if entities is None else list(entities)
+        self._threshold = threshold
+        self._analyzer = analyzer
+        self._lock = threading.Lock()
+
+    def find(self, text: str) -> Iterator[FoundSpan]:
+        with self._lock:
+            if self._analyzer is None:
+                self._analyzer = _engine()
+        found = self._analyzer.analyze(
+            text=text, language=self._language, entities=self._entities, score_threshold=self._threshold
+        )
+        for each in found:
+            yield FoundSpan(each.start, each.end, re.sub("[^A-Z0-9_]", "_", str(each.entity_type).upper()))
+
+
+def _engine() -> Any:
+    try:
+        return import_module("presidio_analyzer").AnalyzerEngine()
+    except ImportError as error:
+        raise DefinitionError(
+            "masking with 'presidio' needs the package presidio-analyzer and a spaCy model: "
+            "pip install presidio-analyzer && python -m spacy download en_core_web_lg"
+        ) from error
+
+
+# --- Recognizers by name
+
+BUILT_IN: Final[dict[str, tuple[Recognizer, ...]]] = {
+    "private_key": (patterns.PRIVATE_KEY,),
+    "jwt": (patterns.JWT,),
+    "key": patterns.KEY,
+    "mail": patterns.MAIL,
+    "ip": patterns.IP,
+    "card": patterns.CARD,
+    "phone": patterns.PHONE,
+}
+"""Where two find the same text, the earlier one names it."""
+
+DEFAULT: Final[tuple[Recognizer, ...]] = tuple(each for found in BUILT_IN.values() for each in found)
+
+_GROUP: Final = "flowengine.masking"
+_made: Final[dict[str, Callable[[], Recognizer]]] = {}
+
+
+def register(name: str, make: Callable[[], Recognizer]) -> None:
+    """Make a recognizer known by name, for this process. A name that is taken is a `DefinitionError`."""
+    if name in BUILT_IN or name in _made:
+        raise DefinitionError(f"there is a recognizer named '{name}' already")
+    _made[name] = make
+
+
+def recognizers(names: Sequence[str]) -> tuple[Recognizer, ...]:
+    """The recognizers of these names, in this order; an unknown one is a `DefinitionError`.
+
+    >>> len(recognizers(["jwt"]))
+    1
+    """
+    return tuple(each for name in names for each in _of(name))
+
+
+def known() -> list[str]:
+    """All names that `recognizers` takes."""
+    return [*BUILT_IN, "presidio", *_made, *(each.name for each in entry_points(group=_GROUP))]
+
+
+def _of(name: str) -> tuple[Recognizer, ...]:
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    if name == "presidio":
+        return (PresidioRecognizer(),)
+    if name in _made:
+        return (_made[name](),)
+    for each in entry_points(group=_GROUP, name=name):
+        return (each.load()(),)
+    raise DefinitionError(f"there is no recognizer '{name}'{did_you_mean(name, known())}")
+
 
 _MAX_DEPTH: Final = 100
 _LETTERS: Final = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
@@ -49,11 +149,11 @@ class Masker:
             at = span.end
         return "".join([*parts, text[at:]]) if parts else text
 
-    def spans(self, text: str) -> list[Span]:
+    def spans(self, text: str) -> list[FoundSpan]:
         """Where the values are, in the text's order and without overlaps."""
         read = folded(text)
         found = _disjoint(span for each in self.recognizers for span in each.find(read.text))
-        return [Span(read.start(each.start), read.end(each.end), each.kind) for each in found]
+        return [FoundSpan(read.start(each.start), read.end(each.end), each.kind) for each in found]
 
     def value(self, value: Any) -> Any:
         """A JSON value with all its texts masked, keys included; what is none passes as it is."""
@@ -78,12 +178,89 @@ class Masker:
         return f"<{kind}:{digest.translate(_LETTERS)}>"
 
 
-def _disjoint(found: Iterable[Span]) -> list[Span]:
+def _disjoint(found: Iterable[FoundSpan]) -> list[FoundSpan]:
     """The spans that no earlier found one overlaps, in the text's order."""
-    taken: list[Span] = []
+    taken: list[FoundSpan] = []
     for span in found:
         place = bisect(taken, span)
         before, after = taken[max(place - 1, 0) : place], taken[place : place + 1]
         if all(each.end <= span.start for each in before) and all(span.end <= each.start for each in after):
             taken.insert(place, span)
     return taken
+
+
+# --- Masks a text that comes in pieces, as if it came whole
+
+HELD: Final = 50_000
+"""Characters that are held back at most: a line without a place to cut that is longer is cut anywhere."""
+
+_NAMING: Final = (
+    *("phone", "mobile", "cell", "tel", "fax", "whatsapp", "number", "no", "is"),
+    *("pass", "password", "passwd", "passphrase", "pwd", "api", "key", "keys", "secret", "access", "token"),
+    *("auth", "refresh", "client", "account", "bearer", "basic", "version", "ver", "v.", "build", "release"),
+    *("revision", "rev", "firmware", "tag"),
+)
+_NAMING_LETTERS: Final = "電話电话手机携帯座番号码は是为為「『パスワード暗証密碼口令钥秘牌トークンバジョ版本ー"
+"""Of every word in the patterns that names what follows, and the mark that may stand for a dash."""
+
+_AFTER_SPACE: Final = "(?:(?<=[a-z;!?])|(?<=[^0-9],))" + "".join(f"(?<!(?i:{word}))" for word in _NAMING) + "[ ]"
+_AFTER_LETTER: Final = f"(?![{_NAMING_LETTERS}])[\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
+_CUT: Final = re.compile(f"\n|{_AFTER_LETTER}|{_AFTER_SPACE}")
+_QUOTED: Final = re.compile(r'"[^"@\n]{0,64}(?:"(?:@|\Z)|\Z)')
+_CUT_LINES: Final = re.compile("\n")
+
+
+class MaskedStream:
+    """Masks one text, piece by piece.
+
+    >>> stream = MaskedStream(Masker(key=b"of this run"))
+    >>> [stream.feed(piece) for piece in ("Write to a", "da@exam", "ple.jp, pl", "ease")] + [stream.close()]
+    ['Write to ', '', '<MAIL:mpjhklbn>, ', '', 'please']
+    """
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._cuts = _CUT if all(each in DEFAULT for each in masker.recognizers) else _CUT_LINES
+        self._held = ""
+        self._looked = 0
+        """Up to here there is no place to cut."""
+
+    def feed(self, piece: str) -> str:
+        """What is clear by now, masked; often nothing."""
+        self._held += piece
+        at = self._place()
+        clear, self._held = self._held[:at], self._held[at:]
+        self._looked = len(self._held)
+        return self._masker.mask(clear)
+
+    def close(self) -> str:
+        """The rest, masked. What is fed from now on is another text."""
+        rest, self._held, self._looked = self._held, "", 0
+        return self._masker.mask(rest)
+
+    def _place(self) -> int:
+        """The last place to cut, 0 where there is none."""
+        read = folded(self._held)
+        whole = [*_keys(read.text), *_quoted(read.text)]
+        places = [found.end() for found in self._cuts.finditer(read.text) if read.end(found.end()) > self._looked]
+        for place in reversed(places):
+            if all(place <= start or end <= place for start, end in whole):
+                return read.end(place)
+        return len(self._held) if len(self._held) > HELD else 0
+
+
+def _quoted(text: str) -> Iterator[tuple[int, int]]:
+    """Where the quoted part of an address stands, which holds blanks, or may still come."""
+    for found in _QUOTED.finditer(text):
+        yield found.start(), found.end() + (found.end() == len(text))
+
+
+def _keys(text: str) -> Iterator[tuple[int, int]]:
+    """Where private keys stand; one whose end may still come has no end yet."""
+    start = 0
+    while begun := PRIVATE_KEY_BEGINS.search(text, start):
+        found = PRIVATE_KEY.regex.match(text, begun.start())
+        assert found is not None  # It begins as that pattern does.
+        is_open = "-----END" not in found[0] and len(text) - begun.start() <= 2 * MAX_PRIVATE_KEY
+        yield begun.start(), len(text) + 1 if is_open else found.end()
+        start = found.end()

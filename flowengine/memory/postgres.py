@@ -18,8 +18,8 @@ import psycopg
 from anyio import to_thread
 
 from flowengine.errors import FlowEngineError, StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.memory.sql import Connection, Rows
-from flowengine.postgres_words import parameters_of, reason
+from flowengine.memory.database import Rows, SqlConnection
+from flowengine.storage.postgres_errors import parameters_of, reason
 
 __all__ = ["PostgresMemoryDatabase"]
 
@@ -72,10 +72,10 @@ class PostgresMemoryDatabase:
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
+    async def read(self, work: Callable[[SqlConnection], T]) -> T:
         return await to_thread.run_sync(self._used, work)
 
-    async def write(self, work: Callable[[Connection], T]) -> T:
+    async def write(self, work: Callable[[SqlConnection], T]) -> T:
         """All of the work, or nothing of it; writers wait for each other."""
         return await to_thread.run_sync(self._used, partial(_alone, work))
 
@@ -86,7 +86,7 @@ class PostgresMemoryDatabase:
                 self._connection.close()
                 self._connection = None
 
-    def _used(self, work: Callable[[Connection], T]) -> T:
+    def _used(self, work: Callable[[SqlConnection], T]) -> T:
         """A transaction. It is done anew, once, where the connection broke meanwhile: then nothing of it was kept, or
         it was a transaction that may be done twice."""
         with self._lock:
@@ -100,7 +100,7 @@ class PostgresMemoryDatabase:
             except (psycopg.Error, UnicodeError) as error:
                 raise self._explained(error) from error
 
-    def _transacted(self, work: Callable[[Connection], T]) -> T:
+    def _transacted(self, work: Callable[[SqlConnection], T]) -> T:
         if self._connection is None or self._connection.closed:
             self._connection = self._opened()
         with self._connection.transaction():
@@ -153,7 +153,7 @@ class _Translated:
         return cast(Rows, cursor)
 
 
-def _alone(work: Callable[[Connection], T], connection: Connection) -> T:
+def _alone(work: Callable[[SqlConnection], T], connection: SqlConnection) -> T:
     connection.execute("SELECT pg_advisory_xact_lock(?)", (_LOCK,))
     return work(connection)
 

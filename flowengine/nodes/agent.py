@@ -11,22 +11,21 @@ from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import naming, subject_of
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.models import NamedModels, prepare_model
+from flowengine.agents.model_environment import NamedModels, prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import settles_late
-from flowengine.context import Context, EvaluationResult, NodeResult
+from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.context import Context, EvaluationResult, NodeResult
+from flowengine.core.run_scope import RunScope
+from flowengine.core.values import find_label
 from flowengine.engine.graph import FALLBACK
 from flowengine.errors import DefinitionError, OutputError, RouteError, RunError
-from flowengine.labels import find_label
-from flowengine.llm.model import Model
-from flowengine.nodes.code_source import source_of
+from flowengine.models.model import Model
+from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.container import every_node
-from flowengine.nodes.digests import digest_handed
 from flowengine.nodes.gateway import gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
-from flowengine.providers.provider import ContextProvider
-from flowengine.run_scope import RunScope
 from flowengine.tools.tool import Tool
 
 __all__ = ["AgentNode", "EvaluationNode", "RoutingNode", "Templated", "node_of_agent", "providers_of"]
@@ -54,7 +53,7 @@ def _prepare(agent: A | Templated[A] | None) -> None:
         _prepare(found.evaluator)
         _prepare(found.router)
         if found.tooling.servers:
-            from flowengine.tools.mcp_client import check_library  # Most agents name no server.
+            from flowengine.tools.mcp.client import check_library  # Most agents name no server.
 
             check_library()
         for provider in () if found.sources is None else found.sources.providers:
@@ -128,7 +127,7 @@ class AgentNode(FlowNode):
         return self._repeats and bool(self._prototype.tooling.servers)
 
     async def check_servers(self, path: str, scope: RunScope) -> None:
-        from flowengine.tools.mcp_client import serve  # Most agents name no server.
+        from flowengine.tools.mcp.client import serve  # Most agents name no server.
 
         agent = self._prototype
         with naming(agent.name):

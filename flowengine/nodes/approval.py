@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any, ClassVar, Unpack
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import Answered, Asked
 from flowengine.engine.ports import Ended, Park
-from flowengine.nodes.digests import digest_handed
+from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
-from flowengine.records import Answered, Asked
 
 __all__ = ["ApprovalNode"]
 

@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Unpack, cast
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.values import find_label, shown
 from flowengine.errors import RouteError
-from flowengine.labels import find_label
-from flowengine.nodes.code_source import source_of
+from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings
-from flowengine.values import shown
 
 __all__ = ["CasesNode", "ConditionNode", "Otherwise"]
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any, ClassVar, Final, TypeVar, Unpack
 
+from flowengine.core.values import freeze
 from flowengine.engine.graph import Graph
-from flowengine.engine.levels import Body
+from flowengine.engine.levels import LevelBody
 from flowengine.errors import DefinitionError, Diagnostic, FlowError
 from flowengine.nodes.node import FlowNode, NodeSettings
 from flowengine.nodes.policy import wrapped
-from flowengine.values import freeze
 
 __all__ = ["ContainerNode", "compiled", "every_node", "file_path", "skeleton_of"]
 
@@ -53,7 +53,7 @@ class ContainerNode(FlowNode):
         return None
 
 
-def compiled(nodes: Mapping[str, FlowNode]) -> Body:
+def compiled(nodes: Mapping[str, FlowNode]) -> LevelBody:
     """The graph of some nodes, and the nodes with their policies; `FlowError` for ids that cannot stand in paths, for
     unknown targets and for cycles."""
     for name in nodes:
@@ -63,7 +63,7 @@ def compiled(nodes: Mapping[str, FlowNode]) -> Body:
         (edge for name, node in nodes.items() for edge in node.edges(name)),
     )
     runnable = {name: wrapped(node) for name, node in nodes.items()}
-    return Body(graph, [runnable[name] for name in graph.ids])
+    return LevelBody(graph, [runnable[name] for name in graph.ids])
 
 
 _IN_PATHS: Final = re.compile(r"[.\[\]\x00-\x1f\x7f]")

@@ -8,10 +8,9 @@ from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Final, Unpack
 
-from flowengine.context import EMPTY, Context, NodeResult
-from flowengine.foreign import call_in_thread
-from flowengine.nodes.code_source import source_of
-from flowengine.nodes.digests import digest_handed
+from flowengine.core.context import EMPTY, Context, NodeResult
+from flowengine.core.user_code import call_in_thread
+from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 
 __all__ = ["FunctionNode", "is_async"]

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import anyio
 
-from flowengine.context import Context, Note, Tell
+from flowengine.core.budget import Ledger
+from flowengine.core.context import Context, Note, Tell
+from flowengine.core.run_scope import RunScope
 from flowengine.engine.ports import Ended, Node
 from flowengine.engine.view import Listener, NodeContext
 from flowengine.errors import JournalError
-from flowengine.ledger import Ledger
-from flowengine.run_scope import RunScope
 
-__all__ = ["Body"]
+__all__ = ["LeavableBody"]
 
 _ASKS_AGAIN: Final = 1.0
 """Seconds between two cancellations of a body that was left behind."""
@@ -29,7 +29,7 @@ _left: Final[set[asyncio.Task[None]]] = set()
 """What was left behind; the event loop itself remembers its tasks only weakly."""
 
 
-class Body:
+class LeavableBody:
     """One run of a node, in a task of its own, with `deadline` as the time at which it is cancelled."""
 
     def __init__(self, node: Node, context: Context, deadline: float) -> None:

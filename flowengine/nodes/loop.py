@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Unpack
 
-from flowengine.context import EMPTY, Context, NodeResult
+from flowengine.core.context import EMPTY, Context, NodeResult
+from flowengine.core.records import RoundEnded
+from flowengine.core.values import freeze, shown
 from flowengine.engine.levels import Unfinished, enter, store_of, written
 from flowengine.engine.ports import Ended
 from flowengine.errors import DefinitionError, LimitError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
-from flowengine.records import RoundEnded
-from flowengine.values import freeze, shown
 
 __all__ = ["LoopNode"]
 

@@ -8,18 +8,77 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Literal, TypedDict
 
-from flowengine.context import Context
+from flowengine.core.budget import Budget, OnLimit
+from flowengine.core.context import Context
+from flowengine.core.run_scope import RunScope
 from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
 from flowengine.engine.ports import Ended
-from flowengine.errors import DefinitionError, unknown_argument
-from flowengine.nodes.limits import PartLimits
-from flowengine.nodes.retry import Retry
-from flowengine.run_scope import RunScope
+from flowengine.engine.scheduler import OnFailure
+from flowengine.errors import DefinitionError, LimitError, OutputError, StoreUnavailableError, unknown_argument
 
-__all__ = ["Effect", "FlowNode", "NodeSettings", "Value"]
+__all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Value"]
+
+# --- Bounds of a run and of its parts, as data
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Budget of a whole run."""
+
+    concurrency: int | None = None
+    """Nodes in flight at once; None: as many as are ready."""
+    timeout: float | None = None
+    """Seconds for the whole run; None: no bound."""
+    on_failure: OnFailure = "drain"
+    bounds: Budget = field(default_factory=Budget)
+    """Of all model calls together."""
+    on_limit: OnLimit = "fail"
+    """At a bound, or when the time is up: the run fails, pauses (to be resumed), or ends with what it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimits:
+    """Budget of one node, or of everything inside a container."""
+
+    bounds: Budget = field(default_factory=Budget)
+    timeout: float | None = None
+    """Seconds for all attempts together."""
+    on_limit: OnLimit = "fail"
+    """The part fails; the run pauses; a container ends with what it has."""
+
+
+# --- When and how often a failed node is run again, as data
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When and how often a failed node is run again (rule 19)."""
+
+    attempts: int = 3
+    """Counts the first."""
+    backoff: Literal["fixed", "exponential"] = "exponential"
+    initial: float = 1.0
+    """Seconds before the second attempt."""
+    max: float = 60.0
+    """Seconds, at most, before any attempt."""
+    jitter: bool = True
+    """Shorten each pause at random, by up to half, so that many nodes do not come back at once."""
+    on: tuple[Literal["invalid_output", "error"], ...] = ("invalid_output", "error")
+
+    def covers(self, error: BaseException) -> bool:
+        """`invalid_output` is an output that does not fit its shape; `error` is everything else.
+
+        Neither are limits and wrong definitions, which are the same the next time; nor a store that is away, or is
+        another's by now, for then the whole run stops.
+        """
+        if isinstance(error, LimitError | DefinitionError | StoreUnavailableError):
+            return False
+        return ("invalid_output" if isinstance(error, OutputError) else "error") in self.on
+
 
 Effect = Literal["none", "idempotent", "external"]
 """Nothing outside; what may be done twice; what nobody may do twice without being asked."""
@@ -36,12 +95,12 @@ class NodeSettings(TypedDict, total=False):
     join: Join
     when: Value | None
     set: Mapping[str, Callable[[Context, Any], Any]] | None
-    retry: Retry | None
+    retry: RetryPolicy | None
     timeout: float | None
     on_error: str
     effect: Effect
     cache: bool
-    limits: PartLimits | None
+    limits: NodeLimits | None
     description: str
     fingerprint: Callable[[], str] | None
 
@@ -77,12 +136,12 @@ class FlowNode(ABC):
         join: Join = "some",
         when: Value | None = None,
         set: Mapping[str, Callable[[Context, Any], Any]] | None = None,
-        retry: Retry | None = None,
+        retry: RetryPolicy | None = None,
         timeout: float | None = None,
         on_error: str = "fail",
         effect: Effect = "none",
         cache: bool = False,
-        limits: PartLimits | None = None,
+        limits: NodeLimits | None = None,
         description: str = "",
         fingerprint: Callable[[], str] | None = None,
         **unknown: object,

@@ -15,22 +15,19 @@ from typing import Any
 
 import anyio
 
-from flowengine.context import Context, NodeResult
-from flowengine.engine.driving import GRACE, is_on_asyncio
+from flowengine.core.budget import Ledger, Spending
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import EffectDecided, Notice, ToolCall, tool_key
+from flowengine.core.records import Retry as RetryRecord
+from flowengine.core.user_code import describe_error
+from flowengine.core.values import shown
 from flowengine.engine.levels import out_of_time
-from flowengine.engine.overdue import meet_deadline
 from flowengine.engine.ports import Ended, Known, Node, Skip
+from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
 from flowengine.errors import NodeTimeoutError, OverdueError, TemplateError
-from flowengine.foreign import describe_error
-from flowengine.ledger import Ledger, Usage
-from flowengine.nodes.leaving import Body
-from flowengine.nodes.limits import PartLimits
-from flowengine.nodes.node import FlowNode
-from flowengine.nodes.retry import Retry
-from flowengine.records import EffectDecided, Notice, ToolCall, tool_key
-from flowengine.records import Retry as RetryRecord
-from flowengine.values import shown
+from flowengine.nodes.leaving import LeavableBody
+from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy
 
 __all__ = ["wrapped"]
 
@@ -39,7 +36,7 @@ def wrapped(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Nod
     """The node with the policies that it asks for; without any it is the node itself. `around`: put round the body."""
     runnable: Node = node
     if node.effect == "external":
-        runnable = _Deed(runnable)
+        runnable = _ExternalEffect(runnable)
     if node.timeout is not None:
         runnable = (_Timed if node.container else _TimedApart)(runnable, node.timeout)
     if node.in_thread:
@@ -118,7 +115,7 @@ class _TimedApart(_Timed):
         if not is_on_asyncio():
             return await super().run(context)
         until = anyio.current_time() + self._seconds
-        body = Body(_Meeting(self._node), context, min(until, anyio.current_effective_deadline()))
+        body = LeavableBody(_Meeting(self._node), context, min(until, anyio.current_effective_deadline()))
         try:
             has_ended = await body.wait(until) or await body.cancel(GRACE)
         except anyio.get_cancelled_exc_class():
@@ -137,7 +134,7 @@ class _TimedApart(_Timed):
             raise self._overrun()
         return body.result
 
-    async def _leave_behind(self, body: Body, context: Context) -> None:
+    async def _leave_behind(self, body: LeavableBody, context: Context) -> None:
         body.leave_behind()
         await context.note(
             Notice(
@@ -182,7 +179,7 @@ class _InTurn:
 class _Bounded:
     """A part of the run with a ledger of its own. What it has spent before counts; its time begins anew."""
 
-    def __init__(self, node: Node, limits: PartLimits, *, leaf: bool) -> None:
+    def __init__(self, node: Node, limits: NodeLimits, *, leaf: bool) -> None:
         self._node = node
         self._limits = limits
         self._leaf = leaf
@@ -190,7 +187,7 @@ class _Bounded:
     async def run(self, context: Context, /) -> Ended:
         limits, path = self._limits, context.current_node or ""
         deadline = None if limits.timeout is None else anyio.current_time() + limits.timeout
-        spent = context.walk.history.spent(path) if isinstance(context, NodeContext) else Usage()
+        spent = context.walk.history.spent(path) if isinstance(context, NodeContext) else Spending()
         ledger = Ledger(
             limits.bounds,
             of=f"node '{path}'",
@@ -211,7 +208,7 @@ class _Bounded:
         raise out_of_time(ledger)
 
 
-class _Deed:
+class _ExternalEffect:
     """A function with an effect outside: that it begins is on record before it does. Source of the rule: rule 18."""
 
     def __init__(self, node: Node) -> None:
@@ -233,7 +230,7 @@ class _Deed:
 class _Retrying:
     """Goes on counting where an interrupted run of the node broke off: what had failed is not tried again."""
 
-    def __init__(self, node: Node, policy: Retry) -> None:
+    def __init__(self, node: Node, policy: RetryPolicy) -> None:
         self._node = node
         self._policy = policy
 

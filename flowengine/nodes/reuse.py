@@ -30,24 +30,23 @@ import anyio
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import Gateway, ModelCall, Reused, ToolCall
+from flowengine.core.values import freeze
 from flowengine.engine.ports import Ended, JournalStore, Known, Node
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import NotJournalableError
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
 from flowengine.nodes.approval import ApprovalNode
+from flowengine.nodes.code_digest import ViewDigests, digest_handed, digest_of, views_of
+from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.container import ContainerNode, file_path
-from flowengine.nodes.digests import ViewDigests, digest_handed, digest_of, views_of
-from flowengine.nodes.earlier import Earlier
+from flowengine.nodes.gateway import CopyingGateway, TranscriptGateway
 from flowengine.nodes.node import FlowNode
-from flowengine.nodes.past import opening_keys
-from flowengine.nodes.plan import Plan
 from flowengine.nodes.policy import wrapped
-from flowengine.nodes.transcript import CopyingGateway, TranscriptGateway
-from flowengine.records import Gateway, ModelCall, Reused, ToolCall
-from flowengine.values import freeze
+from flowengine.nodes.reuse_rules import Earlier, opening_keys
 
 __all__ = ["reusing"]
 
@@ -59,7 +58,7 @@ TRANSCRIPTS: Final = 8
 """Transcripts of an agent that are kept for one first request."""
 
 
-def reusing(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) -> Plan:
+def reusing(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | None) -> CompiledFlow:
     """The plan whose nodes look for a known result before they run. `reuse`: id of an earlier run.
 
     `InputError` where that is a run of another flow.
@@ -219,7 +218,7 @@ class _Cached:
 class _Cache:
     """What is kept beside the runs of a store, for one run of a plan."""
 
-    def __init__(self, plan: Plan, store: JournalStore, run_id: str) -> None:
+    def __init__(self, plan: CompiledFlow, store: JournalStore, run_id: str) -> None:
         self._plan = plan
         self._store = store
         self._run_id = run_id

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
-from flowengine.context import EMPTY, Context, NodeResult
+from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.engine.levels import Unfinished, enter
 from flowengine.engine.ports import Ended
 from flowengine.engine.state import StateStore
 from flowengine.errors import LimitError
+from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
 from flowengine.nodes.container import ContainerNode
-from flowengine.nodes.inputs import checked_inputs
 from flowengine.nodes.node import NodeSettings, Value
-from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
 
 __all__ = ["SubflowNode"]
 
@@ -26,7 +25,9 @@ class SubflowNode(ContainerNode):
 
     kind: ClassVar[str] = "subflow"
 
-    def __init__(self, plan: Plan, *, arguments: Mapping[str, Value] = EMPTY, **settings: Unpack[NodeSettings]) -> None:
+    def __init__(
+        self, plan: CompiledFlow, *, arguments: Mapping[str, Value] = EMPTY, **settings: Unpack[NodeSettings]
+    ) -> None:
         super().__init__(plan.definitions, **settings)
         self.plan = plan
         self.arguments = arguments

@@ -17,10 +17,9 @@ from typing import Final, TypeVar
 import anyio.to_thread
 
 from flowengine.errors import DefinitionError, RunError
-from flowengine.private import make_private
 from flowengine.retrieval import vectors
-from flowengine.retrieval.matching import TOKENIZER, indexed
-from flowengine.retrieval.terms import VERSION
+from flowengine.retrieval.terms import TOKENIZER, VERSION, indexed
+from flowengine.storage.private_file import make_private
 
 __all__ = ["IndexDatabase"]
 

@@ -17,9 +17,8 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.errors import ModelError
 from flowengine.retrieval import vectors
 from flowengine.retrieval.database import IndexDatabase
-from flowengine.retrieval.fusion import Ranking, fused
-from flowengine.retrieval.matching import indexed, match_any
-from flowengine.retrieval.retriever import Document, Embedder, Hit
+from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fused
+from flowengine.retrieval.terms import indexed, match_any
 
 __all__ = ["FtsRetriever"]
 

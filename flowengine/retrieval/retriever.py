@@ -5,10 +5,10 @@ It knows no index and no storage. Engines of other packages are found by their e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-__all__ = ["Document", "Embedder", "Hit", "Retriever", "SourcedRetriever"]
+__all__ = ["Document", "Embedder", "Hit", "Ranking", "Retriever", "SourcedRetriever", "fused"]
 
 
 class Document(NamedTuple):
@@ -78,3 +78,34 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """A vector a text, in their order, all of one length."""
         ...
+
+
+# --- Several rankings made into one, by reciprocal rank
+
+K = TypeVar("K", bound=Hashable)
+
+_DAMPING: Final = 60
+"""The paper's constant: the larger it is, the less the first places differ from those that follow."""
+
+
+class Ranking(NamedTuple, Generic[K]):
+    """Keys in the order of one ranker, best first."""
+
+    keys: Sequence[K]
+    weight: float = 1.0
+
+
+def fused(rankings: Iterable[Ranking[K]], damping: int = _DAMPING) -> dict[K, float]:
+    """Key → score, best first, 1.0 for what is first everywhere; of equal ones what came first.
+
+    >>> list(fused([Ranking("abc"), Ranking("bda")]))
+    ['b', 'a', 'd', 'c']
+    """
+    given = list(rankings)
+    best = sum(each.weight / (damping + 1) for each in given)
+    scores: dict[K, float] = {}
+    for ranking in given:
+        for place, key in enumerate(ranking.keys, 1):
+            scores[key] = scores.get(key, 0.0) + ranking.weight / (damping + place)
+    ordered = sorted(scores.items(), key=lambda pair: -pair[1])
+    return {key: score / best for key, score in ordered}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
-from flowengine.context import SkipCause
+from flowengine.core.context import SkipCause
+from flowengine.core.records import Reused, ToolCall
+from flowengine.core.values import freeze
 from flowengine.engine.events import (
     Event,
     NodeFailed,
@@ -15,22 +18,112 @@ from flowengine.engine.events import (
     NodeStarted,
     RunStarted,
 )
-from flowengine.errors import InputError, did_you_mean
-from flowengine.nodes.container import file_path
-from flowengine.nodes.past import Definitions, Past
-from flowengine.nodes.plan import Plan
-from flowengine.records import Reused
-from flowengine.runners.run_limits import settings_of
-from flowengine.values import freeze
+from flowengine.engine.graph import Graph
+from flowengine.engine.restoring import History, containers_round
+from flowengine.errors import InputError, RunError, did_you_mean
+from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.nodes.container import ContainerNode, every_node, file_path
+from flowengine.nodes.map import MapNode
+from flowengine.nodes.reuse_rules import Definitions, Past
+from flowengine.runners.run import settings_of
 
-__all__ = ["forked", "patches_of"]
+__all__ = ["failed_items", "forked", "patches_of", "refuse_repeated_deeds"]
+
+# --- Items that failed in maps which went on without them (`on_item_error
+
+_ITEM: Final = re.compile(r"(.*)\[(\d+)\]\.")
+
+
+def failed_items(plan: CompiledFlow, events: Sequence[Event]) -> Mapping[str, Collection[int]]:
+    """Path of a map that went on without its failed items → their indices."""
+    history, nodes = History(events), dict(every_node(plan.definitions))
+    found: dict[str, list[int]] = {}
+    for prefix in history.prefixes():
+        item = _ITEM.fullmatch(prefix)
+        node = None if item is None else nodes.get(file_path(item[1]))
+        if item is None or not isinstance(node, MapNode) or node.on_item_error == "fail":
+            continue
+        if _has_failed(node.body.graph, history.of(prefix), prefix):
+            found.setdefault(item[1], []).append(int(item[2]))
+    return found
+
+
+def refuse_repeated_deeds(
+    plan: CompiledFlow, events: Sequence[Event], maps: Collection[str], allowed: Collection[str] = ()
+) -> Collection[str]:
+    """The nodes behind the maps that have an external effect or ask a person: they would do so a second time.
+
+    `RunError` for those that are not in `allowed`.
+    """
+    nodes = dict(every_node(plan.definitions))
+    finished = {event.node for event in events if isinstance(event, NodeFinished)}
+    deeds = {
+        event.node
+        for event in events
+        if isinstance(event, NodeRecorded) and type(event.record) is ToolCall and event.record.effect == "external"
+    }
+    asked = {each for each in finished if (node := nodes.get(file_path(each))) is not None and node.kind == "approval"}
+    behind = sorted(each for each in deeds | asked if _is_behind(plan, nodes, maps, each))
+    refused = [each for each in behind if each not in allowed]
+    if refused:
+        names = ", ".join(f"'{each}'" for each in refused)
+        options = " ".join(f"--retry-effect {each}" for each in refused)
+        raise RunError(
+            f"to repeat failed items runs all that is behind them again, and {names} would act or ask a second time: "
+            f"allow it with {options}, or begin a new run with --reuse"
+        )
+    return behind
+
+
+def _has_failed(graph: Graph, events: Sequence[Event], prefix: str) -> bool:
+    last = {name[len(prefix) :]: each for each in events if (name := getattr(each, "node", None)) is not None}
+    return any(
+        isinstance(event, NodeFailed) and name in graph.index and graph.vertices[graph.index[name]].on_error == "fail"
+        for name, event in last.items()
+    )
+
+
+def _is_behind(plan: CompiledFlow, nodes: Mapping[str, object], maps: Collection[str], node: str) -> bool:
+    return any(_comes_after(plan, nodes, each, node) for path in maps for each in (path, *containers_round(path)))
+
+
+def _comes_after(plan: CompiledFlow, nodes: Mapping[str, object], first: str, node: str) -> bool:
+    """Whether a node, or a container that it ran in, is behind another of the same level, or of a later round."""
+    level, name = _place(first)
+    container = next(iter(containers_round(first)), None)
+    around = plan.graph if container is None else _graph_of(nodes, file_path(container))
+    for each in (node, *containers_round(node)):
+        other, own = _place(each)
+        if around is None or own not in around.index:
+            continue
+        if other == level and around.is_ancestor(around.index[name], around.index[own]):
+            return True
+        if _is_later_round(level, other):
+            return True
+    return False
+
+
+def _place(path: str) -> tuple[str, str]:
+    level, _, name = path.rpartition(".")
+    return level, name
+
+
+def _graph_of(nodes: Mapping[str, object], path: str) -> Graph | None:
+    node = nodes.get(path)
+    return node.body.graph if isinstance(node, ContainerNode) else None
+
+
+def _is_later_round(level: str, other: str) -> bool:
+    one, two = (re.fullmatch(r"(.*)\.round\[(\d+)\]", each) for each in (level, other))
+    return one is not None and two is not None and one[1] == two[1] and int(two[2]) > int(one[2])
+
 
 _LASTING: SkipCause = "condition_false"
 _Ending: TypeAlias = NodeFinished | NodeFailed | NodeSkipped
 
 
 def forked(
-    plan: Plan, events: Sequence[Event], run_id: str, node: str, state: Mapping[str, Any], at: float
+    plan: CompiledFlow, events: Sequence[Event], run_id: str, node: str, state: Mapping[str, Any], at: float
 ) -> list[Event]:
     """The first events of the new run: its start, and what every node has left that is not behind `node`.
 
@@ -43,7 +136,7 @@ def forked(
     if started.flow != plan.name:
         raise InputError(f"run {started.run_id} is one of flow '{started.flow}', not of '{plan.name}'")
     _check(plan, node, state)
-    shared = [plan.graph.ids[number] for number in range(len(plan.graph)) if not _is_behind(plan, node, number)]
+    shared = [plan.graph.ids[number] for number in range(len(plan.graph)) if not _follows(plan, node, number)]
     last = _last_endings(events)
     past = Past(events)
     now = Definitions(plan.fingerprints, plan.code)
@@ -86,13 +179,13 @@ def _inside(name: str, past: Past, run_id: str, at: float) -> Iterator[Event]:
             yield NodeFinished(path, at, result)
 
 
-def patches_of(plan: Plan, started: RunStarted) -> Mapping[int, Mapping[str, Any]]:
+def patches_of(plan: CompiledFlow, started: RunStarted) -> Mapping[int, Mapping[str, Any]]:
     """Node → what it is to find in shared state, for a run that was forked; nothing for any other."""
     node, state = started.settings.get("from"), started.settings.get("set")
     return {plan.graph.index[str(node)]: state} if node in plan.graph.index and state else {}
 
 
-def _check(plan: Plan, node: str, state: Mapping[str, Any]) -> None:
+def _check(plan: CompiledFlow, node: str, state: Mapping[str, Any]) -> None:
     if node not in plan.graph.index:
         raise InputError(f"the flow has no node '{node}'{did_you_mean(node, plan.graph.index)}")
     for key in state:
@@ -100,7 +193,7 @@ def _check(plan: Plan, node: str, state: Mapping[str, Any]) -> None:
             raise InputError(f"shared state has no key '{key}'{did_you_mean(key, plan.state)}")
 
 
-def _is_behind(plan: Plan, node: str, number: int) -> bool:
+def _follows(plan: CompiledFlow, node: str, number: int) -> bool:
     start = plan.graph.index[node]
     return number == start or plan.graph.is_ancestor(start, number)
 

@@ -14,11 +14,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 
-from flowengine.context import EMPTY
-from flowengine.engine.clock import run_clock
+from flowengine.core.budget import Ledger
+from flowengine.core.context import EMPTY
+from flowengine.core.run_scope import Fence, RunScope
+from flowengine.core.user_code import is_interrupt
+from flowengine.core.values import freeze
 from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunResumed, RunStarted, TokenStreamed
 from flowengine.engine.parked import Parked
-from flowengine.engine.ports import Journal, JournalStore
+from flowengine.engine.ports import Journal, JournalStore, run_clock
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
@@ -31,23 +34,16 @@ from flowengine.errors import (
     RunBusyError,
     StoreCorruptError,
 )
-from flowengine.foreign import is_interrupt
-from flowengine.journal.answers import Mail, answers_left
-from flowengine.journal.damage import reading_record
-from flowengine.journal.effects import decided_effects
-from flowengine.journal.labels import check_labels
-from flowengine.journal.parcel import store_run
-from flowengine.ledger import Ledger
-from flowengine.nodes.inputs import checked_inputs
-from flowengine.nodes.limits import FlowLimits
-from flowengine.nodes.plan import Plan, outputs_of, partial_outputs_of
-from flowengine.run_scope import Fence, RunScope
-from flowengine.runners.failed_items import failed_items, refuse_repeated_deeds
-from flowengine.runners.forking import forked, patches_of
-from flowengine.runners.run import Run
-from flowengine.runners.run_limits import chosen_limits, limits_under, settings_of
+from flowengine.journal.approvals import Mail, answers_left
+from flowengine.journal.codec import reading_record
+from flowengine.journal.replay import decided_effects
+from flowengine.journal.run_export import store_run
+from flowengine.journal.run_lookup import check_labels
+from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
+from flowengine.nodes.node import RunLimits
+from flowengine.runners.forking import failed_items, forked, patches_of, refuse_repeated_deeds
+from flowengine.runners.run import Run, chosen_limits, limits_under, settings_of
 from flowengine.runners.sessions import leave_behind, load_session
-from flowengine.values import freeze
 from flowengine.version import __version__
 
 __all__ = ["beginning", "changed_nodes", "fork", "new_run_id", "read_run", "resume", "start"]
@@ -69,12 +65,12 @@ def new_run_id() -> str:
 
 
 async def start(
-    plan: Plan,
+    plan: CompiledFlow,
     inputs: Mapping[str, Any],
     store: JournalStore,
     *,
     run_id: str | None = None,
-    limits: FlowLimits | None = None,
+    limits: RunLimits | None = None,
     session: str | None = None,
     reuse: str | None = None,
     settings: Mapping[str, Any] = EMPTY,
@@ -112,7 +108,7 @@ async def start(
 
 
 def beginning(
-    plan: Plan,
+    plan: CompiledFlow,
     inputs: Mapping[str, Any],
     store: JournalStore,
     *,
@@ -153,14 +149,14 @@ def beginning(
 
 
 async def resume(
-    plan: Plan,
+    plan: CompiledFlow,
     run_id: str,
     store: JournalStore,
     *,
     allow_changed: bool = False,
     retry_effects: Collection[str] = (),
     assume_done: Collection[str] = (),
-    limits: FlowLimits | None = None,
+    limits: RunLimits | None = None,
     settings: Mapping[str, Any] = EMPTY,
     repeat_failed_items: bool = False,
     live: Live | None = None,
@@ -223,7 +219,7 @@ async def resume(
     return await _taken_up(plan, run, store, limits, live)
 
 
-async def _taken_up(plan: Plan, run: Run, store: JournalStore, limits: FlowLimits, live: Live | None) -> Run:
+async def _taken_up(plan: CompiledFlow, run: Run, store: JournalStore, limits: RunLimits, live: Live | None) -> Run:
     """The run, or what becomes of it where it was answered while it was being put aside."""
     if run.status != "waiting" or not answers_left(store, run.id, run.events):
         return run
@@ -234,14 +230,14 @@ async def _taken_up(plan: Plan, run: Run, store: JournalStore, limits: FlowLimit
 
 
 async def fork(
-    plan: Plan,
+    plan: CompiledFlow,
     run_id: str,
     store: JournalStore,
     node: str,
     *,
     state: Mapping[str, Any] = EMPTY,
     new_id: str | None = None,
-    limits: FlowLimits | None = None,
+    limits: RunLimits | None = None,
     settings: Mapping[str, Any] = EMPTY,
     live: Live | None = None,
 ) -> Run:
@@ -256,7 +252,7 @@ async def fork(
     return await resume(plan, new_id, store, limits=limits, settings=settings, live=live)
 
 
-def _thrifty(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) -> Plan:
+def _thrifty(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | None) -> CompiledFlow:
     """The plan whose nodes look for results that are known already, where it has such nodes or such a run."""
     if reuse is None and not plan.caches:
         return plan
@@ -265,7 +261,7 @@ def _thrifty(plan: Plan, store: JournalStore, run_id: str, reuse: str | None) ->
     return reusing(plan, store, run_id, reuse)
 
 
-def read_run(plan: Plan, events: Sequence[Event]) -> Run:
+def read_run(plan: CompiledFlow, events: Sequence[Event]) -> Run:
     """A run as its journal has it; nothing is run and nothing is written."""
     started = _first("", events)
     last = events[-1]
@@ -274,7 +270,7 @@ def read_run(plan: Plan, events: Sequence[Event]) -> Run:
     return Run(started.run_id, _walked(plan, started, events), finished, lambda: events, limits)
 
 
-def changed_nodes(plan: Plan, events: Sequence[Event]) -> list[str]:
+def changed_nodes(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:
     """Nodes whose definition is not what the run last went on with; added and removed ones too."""
     known: Mapping[str, str] = EMPTY
     for event in events:
@@ -296,7 +292,7 @@ def _first(run_id: str, events: Sequence[Event]) -> RunStarted:
     return events[0]
 
 
-def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
+def _walked(plan: CompiledFlow, started: RunStarted, events: Sequence[Event]) -> Walk:
     with reading_record(started.run_id):
         return Walk(
             plan.graph,
@@ -310,11 +306,11 @@ def _walked(plan: Plan, started: RunStarted, events: Sequence[Event]) -> Walk:
 
 
 async def _drive(
-    plan: Plan,
+    plan: CompiledFlow,
     walk: Walk,
     journal: Journal,
     first: Sequence[Event],
-    limits: FlowLimits,
+    limits: RunLimits,
     leave: Callable[[Fence | None], Awaitable[None]],
     store: JournalStore,
     live: Live | None = None,
@@ -357,7 +353,7 @@ async def _committed(journal: Journal, *events: Event) -> None:
 
 
 async def _in_time(
-    limits: FlowLimits, seconds: float, scheduled: Callable[[], Awaitable[LimitError | _Refused | None]]
+    limits: RunLimits, seconds: float, scheduled: Callable[[], Awaitable[LimitError | _Refused | None]]
 ) -> LimitError | _Refused | None:
     """`_schedule` for as long as the run may take."""
     stop: LimitError | _Refused | None = None
@@ -371,10 +367,10 @@ async def _in_time(
 
 
 async def _schedule(
-    plan: Plan,
+    plan: CompiledFlow,
     walk: Walk,
     journal: Journal,
-    limits: FlowLimits,
+    limits: RunLimits,
     live: Live | None,
     clock: Callable[[], float],
     fence: Fence | None,
@@ -401,7 +397,7 @@ async def _schedule(
     return scheduler.limited
 
 
-async def _check_servers(plan: Plan, walk: Walk, scope: RunScope) -> _Refused | None:
+async def _check_servers(plan: CompiledFlow, walk: Walk, scope: RunScope) -> _Refused | None:
     """The first node that is still to run and whose servers do not go with its definition."""
     for path, node in plan.server_checks:
         number = walk.graph.index.get(path.partition(".")[0])
@@ -413,7 +409,7 @@ async def _check_servers(plan: Plan, walk: Walk, scope: RunScope) -> _Refused | 
     return None
 
 
-def _ledger(walk: Walk, limits: FlowLimits) -> Ledger | None:
+def _ledger(walk: Walk, limits: RunLimits) -> Ledger | None:
     """What the run may spend, less what it has spent before; None where nothing bounds it."""
     if not any(limits.bounds):
         return None
@@ -428,7 +424,7 @@ async def _close_quietly(journal: Journal) -> None:
         return
 
 
-def _finish(plan: Plan, walk: Walk, stop: LimitError | _Refused | None, at: float) -> RunFinished:
+def _finish(plan: CompiledFlow, walk: Walk, stop: LimitError | _Refused | None, at: float) -> RunFinished:
     if isinstance(stop, _Refused):
         return RunFinished(at, "failed", None, error_info(stop.error), stop.node)
     limit = stop

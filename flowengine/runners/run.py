@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from flowengine.context import Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
+from flowengine.core.budget import Budget
+from flowengine.core.context import EMPTY, Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
+from flowengine.core.records import Reused
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -17,14 +19,15 @@ from flowengine.engine.events import (
     NodeSkipped,
     NodeStarted,
     RunFinished,
+    RunResumed,
+    RunStarted,
 )
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, NodeError, RunError, did_you_mean
-from flowengine.nodes.limits import FlowLimits
-from flowengine.records import Reused
+from flowengine.nodes.node import RunLimits
 
-__all__ = ["NodeRun", "Run"]
+__all__ = ["NodeRun", "Run", "chosen_limits", "limits_under", "settings_of"]
 
 
 class NodeRun(NamedTuple):
@@ -106,7 +109,7 @@ class Run:
         walk: Walk,
         finished: RunFinished,
         read: Callable[[], Sequence[Event]],
-        limits: FlowLimits,
+        limits: RunLimits,
     ) -> None:
         self.id = run_id
         self.limits = limits
@@ -176,3 +179,55 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {self.status}>"
+
+
+# --- The limits that a run goes on with
+
+
+def settings_of(events: Iterable[Event]) -> Mapping[str, Any]:
+    """What callers chose for a run: at its start, and for each time that it went on.
+
+    >>> settings_of([RunStarted("r", "f", 0.0, {}, {}, {}, settings={"timeout": 5}), RunResumed(1.0)])
+    {'timeout': 5}
+    """
+    settings: dict[str, Any] = {}
+    for event in events:
+        if isinstance(event, RunStarted | RunResumed):
+            settings.update(event.settings)
+    return settings
+
+
+def limits_under(flow: RunLimits, settings: Mapping[str, Any]) -> RunLimits:
+    """The flow's limits, with those that were chosen in their place.
+
+    >>> limits_under(RunLimits(timeout=5.0), {"model_calls": 3, "folder": "/home"}).bounds.model_calls
+    3
+    """
+    if not settings:
+        return flow
+    chosen = {name: settings.get(name, own) for name, own in _by_name(flow).items()}
+    bounds = Budget(*(chosen.pop(name) for name in Budget._fields))
+    return RunLimits(bounds=bounds, **chosen)
+
+
+def chosen_limits(limits: RunLimits, before: RunLimits) -> Mapping[str, Any]:
+    """The settings that make the limits of those that held before.
+
+    >>> dict(chosen_limits(RunLimits(bounds=Budget(cost_usd=2.0)), RunLimits()))
+    {'cost_usd': 2.0}
+    """
+    if limits is before:
+        return EMPTY
+    earlier = _by_name(before)
+    return {name: value for name, value in _by_name(limits).items() if value != earlier[name]}
+
+
+def _by_name(limits: RunLimits) -> dict[str, Any]:
+    """The limits as a flow file names them."""
+    return {
+        "concurrency": limits.concurrency,
+        "timeout": limits.timeout,
+        "on_failure": limits.on_failure,
+        "on_limit": limits.on_limit,
+        **limits.bounds._asdict(),
+    }

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowengine.context import EMPTY
+from flowengine.core.context import EMPTY
+from flowengine.core.run_scope import Fence
+from flowengine.core.values import freeze
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import DefinitionError
-from flowengine.nodes.plan import Plan
-from flowengine.run_scope import Fence
-from flowengine.values import freeze
+from flowengine.nodes.compiled_flow import CompiledFlow
 
 __all__ = ["leave_behind", "load_session"]
 
@@ -41,7 +41,9 @@ def load_session(store: JournalStore, session: str | None) -> Mapping[str, Any]:
     return freeze(found)
 
 
-async def leave_behind(plan: Plan, store: JournalStore, started: RunStarted, walk: Walk, fence: Fence | None) -> None:
+async def leave_behind(
+    plan: CompiledFlow, store: JournalStore, started: RunStarted, walk: Walk, fence: Fence | None
+) -> None:
     """Keep what a run leaves that has succeeded: its memories, and what its session goes on with.
 
     It may be done again, when the run was interrupted before its end was on record: all of it is kept once. `fence`
@@ -56,8 +58,8 @@ async def leave_behind(plan: Plan, store: JournalStore, started: RunStarted, wal
     if fence is not None:
         await fence()
     if "memory" in kept:
+        from flowengine.context_providers.chain import keep_for_good
         from flowengine.nodes.agent import providers_of  # Few flows remember anything for good.
-        from flowengine.providers.keeping import keep_for_good
 
         await keep_for_good(kept, providers_of(plan.definitions))
     if session is not None:

@@ -11,19 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from flowengine.journal.labels import parse_labels
-from flowengine.journal.plain import dumps
-from flowengine.server.acts import Answering
-from flowengine.server.bodies import json_of
-from flowengine.server.parts import parts_of
-from flowengine.server.problems import ProblemError, problem_response, records_read
-from flowengine.server.schemas import ANSWER, RESUME, START
+from flowengine.journal.run_export import dumps
+from flowengine.journal.run_lookup import parse_labels
+from flowengine.server.problems import MEDIA_TYPE, ProblemError, problem_response, records_read
+from flowengine.server.requests import json_of, parts_of
+from flowengine.server.run_commands import Answering
+from flowengine.server.schemas import ANSWER, RESUME, SCHEMAS, START, flow_object, ref, run_line, run_object
 from flowengine.server.sse import event_stream
-from flowengine.server.told import flow_object, run_line, run_object
+from flowengine.version import __version__
 from visualize.viewer.html import whole
 from visualize.viewer.runs import filters_of, matching
 
-__all__ = ["OPERATIONS", "Operation", "Parameter", "api_routes"]
+__all__ = ["OPERATIONS", "api_routes", "document"]
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -158,7 +157,6 @@ async def _flow(request: Request) -> Response:
 
 
 async def _openapi(request: Request) -> Response:
-    from flowengine.server.openapi import document  # It is written from this module's table.
 
     return _json(document(request.scope.get("root_path", "")))
 
@@ -234,3 +232,57 @@ OPERATIONS: Final[Sequence[Operation]] = (
         "GET", "/api/openapi.json", "describe", "This description.", _openapi, {200: ("OpenAPI 3.1.", None)},
     ),
 )  # fmt: skip
+
+
+# --- The OpenAPI document, written from the table of operations and the schemas
+
+_EVERYWHERE: Mapping[int, tuple[str, str | None]] = {
+    401: ("A token is needed.", "Problem"),
+    503: ("The store cannot be used now.", "Problem"),
+}
+
+
+def document(root: str = "") -> Mapping[str, Any]:
+    """OpenAPI 3.1; `root` is where the app is mounted."""
+    paths: dict[str, dict[str, Any]] = {}
+    for each in OPERATIONS:
+        paths.setdefault(each.path.replace(":path}", "}"), {})[each.method.lower()] = _operation(each)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "FlowEngine", "version": __version__},
+        "servers": [{"url": root or "/"}],
+        "paths": paths,
+        "components": {"schemas": SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}],
+    }
+
+
+def _operation(each: Operation) -> Mapping[str, Any]:
+    said: dict[str, Any] = {"operationId": each.id, "summary": each.summary}
+    if each.parameters:
+        said["parameters"] = [_parameter(parameter) for parameter in each.parameters]
+    if each.body is not None:
+        is_needed = bool(SCHEMAS[each.body]["required"])
+        said["requestBody"] = {"required": is_needed, "content": {"application/json": {"schema": ref(each.body)}}}
+    answers = {**each.answers, **_EVERYWHERE}
+    said["responses"] = {str(status): _answer(each, *answers[status]) for status in sorted(answers)}
+    return said
+
+
+def _parameter(parameter: Parameter) -> Mapping[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "description": parameter.description,
+        "required": parameter.place == "path",
+        "schema": {"type": parameter.type},
+    }
+
+
+def _answer(each: Operation, description: str, schema: str | None) -> Mapping[str, Any]:
+    if schema is not None:
+        media_type = MEDIA_TYPE if schema == "Problem" else each.media_type
+        return {"description": description, "content": {media_type: {"schema": ref(schema)}}}
+    if description.startswith("No more"):
+        return {"description": description}
+    return {"description": description, "content": {each.media_type: {}}}

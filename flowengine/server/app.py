@@ -12,31 +12,130 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from http.cookies import CookieError, SimpleCookie
 from os import PathLike
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
 
 import anyio
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowengine.engine.ports import JournalStore
 from flowengine.flow import Flow
-from flowengine.journal.stores import Durability, open_store
-from flowengine.server.acts import Acts
+from flowengine.journal.sqlite.database import Durability
+from flowengine.journal.stores import open_store
 from flowengine.server.api import api_routes
-from flowengine.server.following import Following
-from flowengine.server.guard import Guard
-from flowengine.server.library import Library
+from flowengine.server.flow_catalog import Library
 from flowengine.server.pages import page_routes
-from flowengine.server.parts import Parts
-from flowengine.server.problems import ProblemError, problem_response
-from flowengine.server.running import Runs
-from flowengine.server.safety import LOOPBACK, Gate, Hosts, Keys, new_token
-from flowengine.server.shelf import Shelf
-from visualize.viewer.urls import runs_url
+from flowengine.server.problems import ProblemError, problem_response, refused
+from flowengine.server.requests import ServerParts
+from flowengine.server.run_cache import RunCache
+from flowengine.server.run_commands import RunCommands, RunningRuns
+from flowengine.server.run_watch import RunWatches
+from flowengine.server.safety import LOOPBACK, AccessKeys, Gate, Hosts, RequestHead, new_token
+from visualize.viewer.html import ROOT, runs_url
+from visualize.viewer.page import CSP
 
 __all__ = ["make_app", "stop"]
+
+# --- The gate round the app
+
+_HEADERS: Final = {
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_DAY: Final = 86_400
+
+
+def cookie_name(host: str) -> str:
+    """Cookies are shared by all ports of a host; servers on several ports must not take each other's away.
+
+    >>> cookie_name("127.0.0.1:8700")
+    'flowengine-8700'
+    """
+    port = host.rpartition(":")[2]
+    return f"flowengine-{port if port.isdecimal() else 'web'}"
+
+
+class Guard:
+    """ASGI in, ASGI out."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        before = ROOT.set(scope.get("root_path", ""))
+        try:
+            answer = self._answer(scope)
+            await (self._app if answer is None else answer)(scope, receive, guarded)
+        finally:
+            ROOT.reset(before)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """What is said in the app's place: a refusal, or the cookie for a browser that brought the token."""
+        headers = Headers(scope=scope)
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        asked = RequestHead(
+            scope["method"],
+            path,
+            headers.get("host", ""),
+            headers.get("origin"),
+            headers.get("sec-fetch-site"),
+            headers.get("authorization"),
+            _cookie(headers),
+        )
+        known = self._gate.hosts.knows(asked.host)
+        if known and asked.method == "GET" and not path.startswith("/api/"):
+            pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            given = next((value for name, value in pairs if name == "token"), None)
+            if given is not None and self._gate.is_token(given):
+                rest = urlencode([pair for pair in pairs if pair[0] != "token"])
+                return self._signed_in(scope, asked.host, f"{scope['path']}{'?' if rest else ''}{rest}")
+        refusal = self._gate.refusal(asked)
+        return None if refusal is None else refused(refusal, as_page=not path.startswith("/api/"))
+
+    def _signed_in(self, scope: Scope, host: str, address: str) -> Response:
+        """Back to the same place without the token, which so does not stay in the address bar."""
+        response = RedirectResponse(f"/{address.lstrip('/')}", 303)
+        response.set_cookie(
+            cookie_name(host),
+            self._gate.keys.cookie,
+            max_age=_DAY,
+            httponly=True,
+            samesite="strict",
+            secure=scope.get("scheme") == "https",
+        )
+        return response
+
+
+def _cookie(headers: Headers) -> str | None:
+    try:
+        found = SimpleCookie("; ".join(headers.getlist("cookie"))).get(cookie_name(headers.get("host", "")))
+    except CookieError:
+        return None
+    return None if found is None else found.value
 
 
 def make_app(
@@ -57,11 +156,11 @@ def make_app(
     are refused. `environ`: where flow files look for keys; None: in the process's own. `by`: who answers
     approvals in the pages.
     """
-    keys = Keys(token or new_token())
+    keys = AccessKeys(token or new_token())
     opened = open_store(store, durability) if isinstance(store, str) else store
-    shelf, library = Shelf(opened), Library(flows, os.environ if environ is None else environ)
-    following = Following(shelf)
-    runs = Runs(opened, following.hear)
+    shelf, library = RunCache(opened), Library(flows, os.environ if environ is None else environ)
+    following = RunWatches(shelf)
+    runs = RunningRuns(opened, following.hear)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -83,7 +182,7 @@ def make_app(
         exception_handlers={404: _missing, 405: _missing},
         lifespan=lifespan,
     )
-    app.state.parts = Parts(shelf, library, following, Acts(shelf, library, runs), keys, by)
+    app.state.parts = ServerParts(shelf, library, following, RunCommands(shelf, library, runs), keys, by)
     app.state.runs = runs
     app.state.token = keys.token
     return app
@@ -91,8 +190,8 @@ def make_app(
 
 async def stop(app: Starlette) -> None:
     """Cancel the runs of this process, which is journaled, and let go of all followers. Done at the end by itself."""
-    parts: Parts = app.state.parts
-    runs: Runs = app.state.runs
+    parts: ServerParts = app.state.parts
+    runs: RunningRuns = app.state.runs
     await runs.end()
     parts.following.end()
 

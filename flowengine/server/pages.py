@@ -14,24 +14,22 @@ from starlette.routing import BaseRoute, Route
 
 from flowengine.errors import RunNotFoundError
 from flowengine.journal.approvals import open_questions
-from flowengine.journal.labels import parse_labels
-from flowengine.runners.queue_view import words_of
-from flowengine.server.acts import Answering
-from flowengine.server.bodies import form_of
-from flowengine.server.library import Entry, input_schema
-from flowengine.server.parts import Parts, parts_of
+from flowengine.journal.run_lookup import parse_labels
+from flowengine.runners.queue.run_positions import words_of
+from flowengine.server.flow_catalog import CatalogEntry, input_schema
 from flowengine.server.problems import ProblemError, problem_response, records_read
+from flowengine.server.requests import ServerParts, form_of, parts_of
+from flowengine.server.run_commands import Answering
 from flowengine.server.sse import event_stream
-from visualize.viewer.approval import answer_of
-from visualize.viewer.assets import ASSETS, asset
-from visualize.viewer.compare import compare_page
+from visualize.viewer.comparison import compare_page
 from visualize.viewer.flows import FlowLine, flow_page, flows_page, start_form
-from visualize.viewer.forms import Acting, said_in
+from visualize.viewer.forms import Acting, answer_of, said_in
+from visualize.viewer.html import ROOT, run_url, runs_url
+from visualize.viewer.page import ASSETS, asset
 from visualize.viewer.panel import node_panel
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import run_page
 from visualize.viewer.runs import filters_of, run_before, runs_page
-from visualize.viewer.urls import ROOT, run_url, runs_url
 
 __all__ = ["page_routes"]
 
@@ -178,14 +176,14 @@ async def _flows(request: Request) -> Response:
     return HTMLResponse(await parts.shelf.do(_make_flows, parts))
 
 
-def _make_flows(parts: Parts) -> str:
+def _make_flows(parts: ServerParts) -> str:
     last: dict[str, tuple[str, str]] = {}
     for info in parts.shelf.store.list():
         last.setdefault(info.flow, (info.run_id, info.status))
     return flows_page([_line(name, entry, last) for name, entry in parts.library.entries().items()])
 
 
-def _line(name: str, entry: Entry, last: dict[str, tuple[str, str]]) -> FlowLine:
+def _line(name: str, entry: CatalogEntry, last: dict[str, tuple[str, str]]) -> FlowLine:
     about = entry.about()
     warnings = len(about.problems) - about.errors
     return FlowLine(name, about.path, about.description, about.errors, warnings, last.get(about.name))

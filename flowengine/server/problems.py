@@ -29,7 +29,7 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.journal.damage import reading_record
+from flowengine.journal.codec import reading_record
 from flowengine.masking.masker import Masker
 from flowengine.server.safety import Refusal
 from visualize.viewer.html import Child, element

@@ -5,7 +5,7 @@
     token    everything but the style sheet and the script needs it: as `Authorization: Bearer`, or as the cookie
              that a browser is given when it is opened with `?token=…`; a cookie changes nothing in the API
 
-Pages' forms carry a second secret beside the cookie (`Keys.form`); whoever reads the form checks it.
+Pages' forms carry a second secret beside the cookie (`AccessKeys.form`); whoever reads the form checks it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = ["LOOPBACK", "Asked", "Gate", "Hosts", "Keys", "Refusal", "is_loopback", "new_token"]
+__all__ = ["LOOPBACK", "AccessKeys", "Gate", "Hosts", "Refusal", "RequestHead", "is_loopback", "new_token"]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -47,7 +47,7 @@ def is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Keys:
+class AccessKeys:
     """The token, and what is derived from it: each is good for one thing only."""
 
     token: str
@@ -84,7 +84,7 @@ class Hosts:
         return name in self.names or (self.any_address and _is_address(name))
 
 
-class Asked(NamedTuple):
+class RequestHead(NamedTuple):
     """The head of a request."""
 
     method: str
@@ -108,10 +108,10 @@ class Refusal(NamedTuple):
 class Gate:
     """The one rule of who gets in."""
 
-    keys: Keys
+    keys: AccessKeys
     hosts: Hosts
 
-    def refusal(self, asked: Asked) -> Refusal | None:
+    def refusal(self, asked: RequestHead) -> Refusal | None:
         """Why the request is not answered; None: it is."""
         if not self.hosts.knows(asked.host):
             return Refusal(421, "Not known by this name", "open it by the address that the server told when it started")
@@ -129,11 +129,11 @@ class Gate:
     def is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.keys.token.encode())
 
-    def _has_token(self, asked: Asked) -> bool:
+    def _has_token(self, asked: RequestHead) -> bool:
         scheme, _, given = (asked.authorization or "").partition(" ")
         return scheme.lower() == "bearer" and self.is_token(given.strip())
 
-    def _of_cookie(self, asked: Asked) -> Refusal | None:
+    def _of_cookie(self, asked: RequestHead) -> Refusal | None:
         """A browser sends its cookie by itself: what it changes must come from one of our forms."""
         if asked.path.startswith("/api/"):
             return _BEARER

@@ -2,29 +2,125 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Final
+from typing import Any, ClassVar, Final, Literal, NamedTuple, cast
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from flowengine.errors import FlowEngineError
 from flowengine.server.app import stop
-from flowengine.server.patience import Limits, connections_with
 
-__all__ = ["PortTakenError", "address_of", "config_of", "listen", "serve"]
+__all__ = ["ConnectionLimits", "address_of", "config_of", "listen", "serve"]
+
+# --- How long a connection may take to send a request, and how many may be without one
+
+
+class ConnectionLimits(NamedTuple):
+    """What a client may take."""
+
+    seconds: float = 20.0
+    """For the head of a request, and again for its body."""
+    waiting: int = 256
+    """Connections without a whole head. A process often has 1,024 descriptors for everything."""
+
+
+Phase = Literal["head", "body"]
+
+_LATE: Final = b"the request did not arrive in time\n"
+
+
+def connections_with(limits: ConnectionLimits) -> type[asyncio.Protocol]:
+    """The class of a server's connections."""
+
+    class Limited(_Connection):
+        allowed = limits
+        waiting: ClassVar[dict[_Connection, None]] = {}
+
+    return Limited
+
+
+class _Connection(H11Protocol):
+    allowed: ClassVar[ConnectionLimits]
+    waiting: ClassVar[dict[_Connection, None]]
+    """Connections without a whole head, the oldest first."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._phase: Phase | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base has it
+        super().connection_made(transport)
+        self._enter("head")
+        if len(self.waiting) > self.allowed.waiting:
+            next(iter(self.waiting)).refuse()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._enter(None)
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._enter(None if self.transport.is_closing() else self._phase_of_request())
+
+    def refuse(self) -> None:
+        """Close the connection, which has taken too long."""
+        has_begun = self._phase == "body" or bool(self.conn.trailing_data[0])
+        self._enter(None)
+        if self.transport.is_closing():
+            return
+        asked = self._asked()
+        if asked is not None:
+            asked.disconnected = True
+            asked.message_event.set()
+        if has_begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._answer_late()
+        self.transport.close()
+
+    def _phase_of_request(self) -> Phase | None:
+        if self.conn.their_state is h11.SEND_BODY:
+            return "body"
+        # Between two requests, where nothing of the next has come, uvicorn has a time limit of its own.
+        is_next = self._asked() is None or bool(self.conn.trailing_data[0])
+        return "head" if self.conn.their_state is h11.IDLE and is_next else None
+
+    def _asked(self) -> RequestResponseCycle | None:
+        """The latest request; its base declares it without the None that it begins with."""
+        return cast("RequestResponseCycle | None", self.cycle)
+
+    def _enter(self, phase: Phase | None) -> None:
+        if phase == self._phase:
+            return
+        self._phase = phase
+        self.waiting.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if phase is None else self.loop.call_later(self.allowed.seconds, self.refuse)
+        if phase == "head":
+            self.waiting[self] = None
+
+    def _answer_late(self) -> None:
+        headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(_LATE)))]
+        response = h11.Response(status_code=408, headers=[*headers, ("connection", "close")], reason=b"Request Timeout")
+        for event in (response, h11.Data(data=_LATE), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+
 
 _TRIES: Final = 20
 _STALLED: Final = 30_000
 """Milliseconds after which the system itself cuts off a client that takes nothing more."""
 _GRACE: Final = 5
 """Seconds that answers which are on their way may take at the end."""
-_LIMITS: Final = Limits()
+_LIMITS: Final = ConnectionLimits()
 _INTERRUPTED: Final = 130
 """Exit code."""
 
@@ -58,7 +154,7 @@ def address_of(host: str, port: int) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def config_of(app: Starlette, limits: Limits) -> uvicorn.Config:
+def config_of(app: Starlette, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=connections_with(limits),
@@ -73,7 +169,9 @@ def config_of(app: Starlette, limits: Limits) -> uvicorn.Config:
     )
 
 
-def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None], limits: Limits = _LIMITS) -> None:
+def serve(
+    app: Starlette, listening: socket.socket, ready: Callable[[], None], limits: ConnectionLimits = _LIMITS
+) -> None:
     """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered."""
     config = config_of(app, limits)
     with suppress(KeyboardInterrupt):  # What uvicorn raises again when it has ended well.

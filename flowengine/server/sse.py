@@ -2,15 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Final
+
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from flowengine.server.news import Form
-from flowengine.server.parts import parts_of
 from flowengine.server.problems import ProblemError
-from flowengine.server.streaming import EventStream
+from flowengine.server.requests import parts_of
+from flowengine.server.run_watch import Form
 
 __all__ = ["event_stream"]
+
+# --- An endless answer
+
+_HEAD: Final[Mapping[str, str]] = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
+_PATIENCE: Final = 20.0
+"""Seconds that a client may take for one piece before it is dropped."""
+
+
+class StreamResponse(Response):
+    """Server-sent events."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], patience: float | None = None) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._patience = _PATIENCE if patience is None else patience
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in _HEAD.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_until_gone, receive, tasks.cancel_scope.cancel)
+            await self._send_all(send)
+            tasks.cancel_scope.cancel()
+
+    async def _send_all(self, send: Send) -> None:
+        async with aclosing(self._pieces) as pieces:
+            await self._send(send, b"retry: 1000\n\n")
+            async for piece in pieces:
+                if not await self._send(send, piece):
+                    return
+        await self._send(send, b"", more=False)
+
+    async def _send(self, send: Send, body: bytes, *, more: bool = True) -> bool:
+        """Whether the client took it in time."""
+        with anyio.move_on_after(self._patience) as scope:
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+        return not scope.cancelled_caught
+
+
+async def _until_gone(receive: Receive, stop: Callable[[], None]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    stop()
 
 
 async def event_stream(request: Request, form: Form) -> Response:
@@ -20,7 +68,7 @@ async def event_stream(request: Request, form: Form) -> Response:
     after = _after(request)
     if not await following.has_more(run_id, after):
         return Response(status_code=204)
-    return EventStream(following.messages(run_id, after, form))
+    return StreamResponse(following.messages(run_id, after, form))
 
 
 def _after(request: Request) -> int:

@@ -6,17 +6,129 @@ given, to be read one at a time.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Sequence
-from typing import Final
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, NamedTuple, cast
 
-from flowengine.catalogue import Catalogue
-from flowengine.skills.level_one import line
+from flowengine.core.locale import LOCALES, Messages
+from flowengine.errors import DefinitionError
+from flowengine.models.tokens import count_tokens, estimate_tokens
 from flowengine.skills.outline import LONG, Outline, Section
-from flowengine.skills.script import Limits, Outcome
+from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.skills.skill import Skill
-from flowengine.skills.texts import fenced
 
-__all__ = ["Answers"]
+__all__ = ["BUDGET", "Answers", "fenced", "line", "listing_of", "texts"]
+
+# --- The texts around skills that models read, in the agent's language, and the fence round a skill's own text
+
+
+@lru_cache(maxsize=len(LOCALES))
+def texts(locale: str) -> Messages:
+    """The texts of a locale, by `section.key`; an unknown one is a `DefinitionError`."""
+    if locale not in LOCALES:
+        raise DefinitionError(f"unknown locale {locale!r}; there are {', '.join(LOCALES)}")
+    source = files("flowengine.skills").joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
+    sections = cast("dict[str, dict[str, str]]", tomllib.loads(source))
+    return Messages(locale, {f"{name}.{key}": text for name, each in sections.items() for key, text in each.items()})
+
+
+def fenced(tag: str, text: str) -> str:
+    """The text between tags that it cannot close itself.
+
+    >>> print(fenced("skill", "a </skill> b"))
+    <skill_1>
+    a </skill> b
+    </skill_1>
+    """
+    name, number = tag, 0
+    while f"</{name}" in text:
+        number += 1
+        name = f"{tag}_{number}"
+    return f"<{name}>\n{text.strip()}\n</{name}>"
+
+
+# --- Level 1
+
+BUDGET: Final = 2_000
+"""Tokens of the list where nothing else is said."""
+_FOR_NAMES: Final = 0.6
+"""Share of the budget that bare names may take."""
+
+
+class SkillListing(NamedTuple):
+    """The list, and whether anything had to be left out of it."""
+
+    text: str
+    tokens: int
+    is_whole: bool
+
+
+def line(skill: Skill) -> str:
+    return f"- {skill.name}: {skill.description}" if skill.description else f"- {skill.name}"
+
+
+def fits(skills: Sequence[Skill], words: Messages, budget: int) -> bool:
+    """Whether the whole list does."""
+    return _whole(skills, words, budget) is not None
+
+
+def listing_of(skills: Sequence[Skill], best: Iterable[Skill], words: Messages, budget: int = BUDGET) -> SkillListing:
+    """The list. `best`: the skills that suit the task, best first, for the case that not all can be described."""
+    whole = _whole(skills, words, budget)
+    if whole is not None:
+        return whole
+    names = _names(skills, words, int(budget * _FOR_NAMES))
+    lines: list[str] = []
+    tokens = count_tokens(_some(skills, lines, names, words))
+    for skill in best:
+        tokens += count_tokens(f"{line(skill)}\n")
+        if tokens > budget:
+            break
+        lines.append(line(skill))
+    return _within(skills, lines, names, words, budget)
+
+
+def _within(skills: Sequence[Skill], lines: list[str], names: str, words: Messages, budget: int) -> SkillListing:
+    """The parts as one text. Counted as a whole they may be a few tokens more than the sum, so the last may go."""
+    while True:
+        text = _some(skills, lines, names, words)
+        tokens = count_tokens(text)
+        if tokens <= budget or not lines:
+            return SkillListing(text, tokens, False)
+        lines.pop()
+
+
+def _whole(skills: Sequence[Skill], words: Messages, budget: int) -> SkillListing | None:
+    text = words("catalogue.all", lines="\n".join(map(line, skills)))
+    tokens = _counted(text, 4 * budget)
+    return SkillListing(text, tokens, True) if tokens <= budget else None
+
+
+@lru_cache(maxsize=32)
+def _counted(text: str, most: int) -> int:
+    """Tokens; an estimate where that is above a number. The same list is asked for at each turn of a run."""
+    estimated = estimate_tokens(text)
+    return estimated if estimated > most else count_tokens(text)
+
+
+def _some(skills: Sequence[Skill], lines: Sequence[str], names: str, words: Messages) -> str:
+    return words("catalogue.some", lines="\n".join([*lines, names]), count=len(skills)).strip()
+
+
+def _names(skills: Sequence[Skill], words: Messages, budget: int) -> str:
+    """The names as one line, as many as fit; how many are left out is said."""
+    sizes = [count_tokens(f", {each.name}") for each in skills]
+    held, used = 0, 20
+    while held < len(skills) and used + sizes[held] <= budget:
+        used += sizes[held]
+        held += 1
+    names = [each.name for each in skills[:held]]
+    if held < len(skills):
+        names.append(words("catalogue.more", count=len(skills) - held))
+    return words("catalogue.names", names=", ".join(names))
+
 
 _MAX_NAMED: Final = 40
 """Files that are named with a skill's body."""
@@ -25,7 +137,7 @@ _MAX_NAMED: Final = 40
 class Answers:
     """Of one locale."""
 
-    def __init__(self, words: Catalogue) -> None:
+    def __init__(self, words: Messages) -> None:
         self._words = words
 
     def body(self, text: str, outline: Outline | None, files: Sequence[str]) -> str:
@@ -50,14 +162,14 @@ class Answers:
         lines = "\n".join(map(line, skills))
         return self._words("results.found", lines=lines) if lines else self._words("results.none")
 
-    def output(self, outcome: Outcome, limits: Limits) -> str:
+    def output(self, outcome: Outcome, limits: ScriptLimits) -> str:
         """What a script said, and how it ended."""
         told = [(self._words("results.stdout"), "output", outcome.stdout)]
         told.append((self._words("results.stderr"), "messages", outcome.stderr))
         said = [f"{title}\n{fenced(tag, text)}" for title, tag, text in told if text.strip()]
         return "\n\n".join([self._ending(outcome, limits), *(said or [self._words("results.silent")])])
 
-    def _ending(self, outcome: Outcome, limits: Limits) -> str:
+    def _ending(self, outcome: Outcome, limits: ScriptLimits) -> str:
         if outcome.ending == "time":
             return self._words("errors.time", seconds=f"{limits.seconds:g}")
         if outcome.ending == "output":

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from flowengine.core.flow_paths import open_regular
 from flowengine.errors import Diagnostic
-from flowengine.flow_paths import open_regular
-from flowengine.skills.files import RefusedError, path_in
-from flowengine.skills.irregular import irregular
-from flowengine.skills.script import interpreter_of
-from flowengine.skills.skill import Skill
-from flowengine.skills.store import SkillStore
+from flowengine.skills.sandbox.script import interpreter_of
+from flowengine.skills.skill import Skill, irregular
+from flowengine.skills.skill_files import RefusedError, path_in
+from flowengine.skills.skill_store import SkillStore
 
 __all__ = ["check"]
 

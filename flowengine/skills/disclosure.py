@@ -8,31 +8,69 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from anyio import to_thread
 
-from flowengine.context import Fragment, Note
+from flowengine.core.context import Fragment, Note
+from flowengine.core.records import Notice, SkillLoad
+from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
-from flowengine.llm.tokens import count_tokens
-from flowengine.run_scope import RunScope
-from flowengine.skills.answers import Answers
-from flowengine.skills.files import RefusedError, is_script, listed, path_in, relative
-from flowengine.skills.level_one import BUDGET, fits, listing_of
-from flowengine.skills.outline import LONG, Outline
-from flowengine.skills.sandbox import Sandbox
-from flowengine.skills.scope import SkillScope
+from flowengine.models.tokens import count_tokens
+from flowengine.skills.answers import BUDGET, Answers, fits, listing_of, texts
+from flowengine.skills.outline import LONG, Outline, outline_of
+from flowengine.skills.sandbox.sandbox import Sandbox
 from flowengine.skills.skill import LoadedText, Skill
-from flowengine.skills.store import SkillStore
-from flowengine.skills.texts import texts
-from flowengine.tools.function import tool_of
+from flowengine.skills.skill_files import RefusedError, is_script, listed, path_in, relative
+from flowengine.skills.skill_store import SkillStore
+from flowengine.tools.function_tool import tool_of
 from flowengine.tools.tool import Tool, ToolResult, failed
 from flowengine.tools.toolset import ToolSet
 
-__all__ = ["SkillAccess", "SkillChoice", "skill_access"]
+__all__ = ["SkillAccess", "SkillChoice", "SkillScope", "skill_access"]
+
+# --- What the agents of one run have loaded
+
+
+class SkillScope:
+    """Of one run, or of one agent that stands alone."""
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, LoadedText] = {}
+        self._outlines: dict[Hashable, tuple[str, Outline]] = {}
+        self._noticed: set[str] = set()
+
+    @classmethod
+    def of(cls, run: RunScope | None) -> SkillScope:
+        """The one scope of a run; outside a run a new one."""
+        return cls() if run is None else run.once(cls, cls)
+
+    async def take(self, key: Hashable, loaded: LoadedText, skill: str, level: int, note: Note | None) -> None:
+        """Keep what was loaded. It is told where this run had not loaded it, or not in this version."""
+        held = self._held.get(key)
+        if held is not None and held.text == loaded.text:
+            return
+        self._held[key] = loaded
+        if note is not None:
+            await note(SkillLoad(skill, level, loaded.tokens, loaded.seconds, loaded.memory))
+
+    async def notice(self, text: str, note: Note | None) -> None:
+        """Tell something once a run."""
+        if note is not None and text not in self._noticed:
+            self._noticed.add(text)
+            await note(Notice(text))
+
+    def outline(self, key: Hashable, text: str) -> Outline:
+        """The outline of a text, made once."""
+        known = self._outlines.get(key)
+        if known is None or known[0] != text:
+            known = (text, outline_of(text))
+            self._outlines[key] = known
+        return known[1]
+
 
 SkillChoice: TypeAlias = "str | PathLike[str] | SkillStore | Iterable[str | PathLike[str]]"
 """What a user gives as `skills`: folders, or a store."""

@@ -1,24 +1,25 @@
 """Finds the skills below a folder: every SKILL.md with its version, and what is odd about the folders.
 
 It reads folders and no file. Links are followed where they stay inside the root and lead to nothing that is kept from
-flows (`flowengine.flow_paths`), so nothing outside of what was named is ever taken; what is not followed is told. What
-lies inside a skill's folder is that skill's, and is not looked into.
+flows (`flowengine.core.flow_paths`), so nothing outside of what was named is ever taken; what is not followed is
+told. What lies inside a skill's folder is that skill's, and is not looked into.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from flowengine.core.flow_paths import RefusedPathError, check_path
 from flowengine.errors import Diagnostic
-from flowengine.flow_paths import RefusedPathError, check_path
-from flowengine.skills.irregular import irregular
-from flowengine.skills.skill import Stamp
+from flowengine.retrieval.fts import FtsRetriever
+from flowengine.retrieval.retriever import Document, Retriever
+from flowengine.skills.skill import Skill, SkillStamp, irregular
 
-__all__ = ["FILE", "Place", "Places", "places_below"]
+__all__ = ["SkillIndex", "SkillPlace", "places_below"]
 
 FILE: Final = "SKILL.md"
 MAX_DEPTH: Final = 8
@@ -27,11 +28,11 @@ _SKIPPED: Final = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules
 _OF_SKILLS: Final = frozenset({"scripts", "references", "assets"})
 
 
-class Place(NamedTuple):
+class SkillPlace(NamedTuple):
     """One SKILL.md."""
 
     file: Path
-    stamp: Stamp
+    stamp: SkillStamp
     has_files: bool
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -40,7 +41,7 @@ class Place(NamedTuple):
 class Places:
     """What is below a root."""
 
-    found: list[Place] = field(default_factory=list[Place])
+    found: list[SkillPlace] = field(default_factory=list[SkillPlace])
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
 
@@ -97,8 +98,8 @@ class _Walk:
         except OSError as error:
             self._note("SK106", f"the file cannot be read: {error.strerror}", file)
             return True
-        stamp = Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
-        self.places.found.append(Place(file, stamp, has_files, odd))
+        stamp = SkillStamp(found.st_mtime_ns, found.st_size, found.st_ino)
+        self.places.found.append(SkillPlace(file, stamp, has_files, odd))
         return True
 
     def _below(self, folder: Path, entries: list[os.DirEntry[str]], depth: int) -> bool:
@@ -135,3 +136,37 @@ class _Walk:
 def _real(path: str | Path) -> Path:
     """With all links resolved; links in a circle stay as they are."""
     return Path(os.path.realpath(path))
+
+
+# --- Finds skills by what they are for
+
+
+class SkillIndex:
+    """The skills of one store."""
+
+    def __init__(self, retriever: Retriever | None = None) -> None:
+        """`retriever`: one of one's own, for a meaning that words do not show; by default an index in memory."""
+        self._retriever: Retriever = FtsRetriever() if retriever is None else retriever
+        self._indexed: Mapping[str, str] = {}
+
+    async def ranked(self, skills: Sequence[Skill], query: str, limit: int = 5) -> list[Skill]:
+        """The skills that fit best, best first; none where nothing fits."""
+        by_name = {each.name: each for each in skills}
+        await self._follow({each.name: searchable(each) for each in skills})
+        hits = await self._retriever.search(query, limit)
+        return [by_name[hit.id] for hit in hits if hit.id in by_name]
+
+    async def _follow(self, texts: Mapping[str, str]) -> None:
+        known = self._indexed
+        if gone := [name for name in known if name not in texts]:
+            await self._retriever.remove(gone)
+        if new := [Document(name, text) for name, text in texts.items() if known.get(name) != text]:
+            await self._retriever.add(new)
+        self._indexed = texts
+
+
+def searchable(skill: Skill) -> str:
+    """What of a skill is searched: its name, read as words as well, and what its author says of it."""
+    metadata = skill.metadata or {}
+    told = (metadata[key] for key in ("keywords", "tags", "category") if key in metadata)
+    return "\n".join([skill.name, skill.name.replace("-", " "), skill.description, *told])

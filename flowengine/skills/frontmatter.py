@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import yaml
 
-__all__ = ["MAX_BYTES", "Found", "Node", "Parts", "Scalar", "parts_of", "read_header", "text_of"]
+__all__ = ["MAX_BYTES", "FoundKeys", "FrontmatterParts", "Node", "Scalar", "parts_of", "read_header", "text_of"]
 
 MAX_BYTES: Final = 1_000_000
 """Of a SKILL.md."""
@@ -24,7 +24,7 @@ _MAX_DEPTH: Final = 8
 _MAX_NODES: Final = 2_000
 
 
-class Found(NamedTuple):
+class FoundKeys(NamedTuple):
     """An irregularity, without its file."""
 
     code: str
@@ -44,7 +44,7 @@ Node: TypeAlias = "Scalar | list[Node] | dict[str, Node]"
 """A value of the frontmatter."""
 
 
-class Parts(NamedTuple):
+class FrontmatterParts(NamedTuple):
     """A file, taken apart."""
 
     header: str | None
@@ -52,46 +52,46 @@ class Parts(NamedTuple):
     line: int
     """The header's first line, counted from 1."""
     body: str
-    found: list[Found]
+    found: list[FoundKeys]
 
 
-def parts_of(raw: bytes) -> Parts:
+def parts_of(raw: bytes) -> FrontmatterParts:
     """The frontmatter and the body. Lines end in a line feed, whatever they ended in.
 
     >>> parts_of(b"---\\nname: a\\n---\\n# Title\\n").body
     '# Title\\n'
     """
-    found: list[Found] = []
+    found: list[FoundKeys] = []
     text = _decoded(raw, found)
     if "\r" in text:
-        found.append(Found("SK102", "the lines end in CR LF (or CR); LF is usual", 1))
+        found.append(FoundKeys("SK102", "the lines end in CR LF (or CR); LF is usual", 1))
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text and not text.endswith("\n"):
-        found.append(Found("SK104", "the last line has no end", text.count("\n") + 1))
+        found.append(FoundKeys("SK104", "the last line has no end", text.count("\n") + 1))
     lines = text.split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if lines[first].rstrip() != "---":
-        found.append(Found("SK201", "the file does not begin with '---' and frontmatter", first + 1))
-        return Parts(None, 1, text, found)
+        found.append(FoundKeys("SK201", "the file does not begin with '---' and frontmatter", first + 1))
+        return FrontmatterParts(None, 1, text, found)
     if first:
-        found.append(Found("SK201", "lines stand before the frontmatter's '---'", 1))
+        found.append(FoundKeys("SK201", "lines stand before the frontmatter's '---'", 1))
     end = _end(lines, first + 1, found)
     header = "\n".join(lines[first + 1 : end.header])
     if "---" in header:
         line = first + 2 + header[: header.index("---")].count("\n")
-        found.append(Found("SK205", "'---' stands inside a value; some readers end the frontmatter there", line))
-    return Parts(header, first + 2, "\n".join(lines[end.body :]).removeprefix("\n"), found)
+        found.append(FoundKeys("SK205", "'---' stands inside a value; some readers end the frontmatter there", line))
+    return FrontmatterParts(header, first + 2, "\n".join(lines[end.body :]).removeprefix("\n"), found)
 
 
-def _decoded(raw: bytes, found: list[Found]) -> str:
+def _decoded(raw: bytes, found: list[FoundKeys]) -> str:
     if raw.startswith(b"\xef\xbb\xbf"):
-        found.append(Found("SK101", "the file begins with a byte order mark", 1))
+        found.append(FoundKeys("SK101", "the file begins with a byte order mark", 1))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         encoding = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.get(raw[:2])
         line = raw.count(b"\n", 0, error.start) + 1
-        found.append(Found("SK103", f"not UTF-8: byte 0x{raw[error.start]:02x}; read as well as can be", line))
+        found.append(FoundKeys("SK103", f"not UTF-8: byte 0x{raw[error.start]:02x}; read as well as can be", line))
         return raw.decode(encoding or "utf-8", "replace").lstrip("\ufeff")
 
 
@@ -100,19 +100,19 @@ class _End(NamedTuple):
     body: int
 
 
-def _end(lines: list[str], start: int, found: list[Found]) -> _End:
+def _end(lines: list[str], start: int, found: list[FoundKeys]) -> _End:
     """Where the header ends and the body begins; without a closing line at the first blank one, or at a heading."""
     for number in range(start, len(lines)):
         if lines[number].rstrip() in ("---", "..."):
             return _End(number, number + 1)
-    found.append(Found("SK202", "the frontmatter has no '---' at its end", start))
+    found.append(FoundKeys("SK202", "the frontmatter has no '---' at its end", start))
     for number in range(start, len(lines)):
         if not lines[number].strip() or lines[number].startswith("# "):
             return _End(number, number)
     return _End(len(lines), len(lines))
 
 
-def read_header(header: str, line: int, found: list[Found]) -> dict[str, Node]:
+def read_header(header: str, line: int, found: list[FoundKeys]) -> dict[str, Node]:
     """The keys of a header that begins in this line, in their order. What is irregular is added to `found`.
 
     >>> found = []
@@ -123,13 +123,13 @@ def read_header(header: str, line: int, found: list[Found]) -> dict[str, Node]:
     """
     if len(header) > _MAX_HEADER:
         found.append(
-            Found("SK107", f"the frontmatter has more than {_MAX_HEADER:,} characters; the rest is left out", line)
+            FoundKeys("SK107", f"the frontmatter has more than {_MAX_HEADER:,} characters; the rest is left out", line)
         )
         header = header[:_MAX_HEADER]
     try:
         return _Reader(header, line, found).mapping()
     except _NotPlainError as error:
-        found.append(Found("SK206", f"{error.what}; it is read line by line", error.line))
+        found.append(FoundKeys("SK206", f"{error.what}; it is read line by line", error.line))
     except yaml.YAMLError as error:
         found.append(_syntax(error, line))
     return dict(_by_lines(header, line))
@@ -158,7 +158,7 @@ class _NotPlainError(Exception):
 class _Reader:
     """One pass over the parser's events."""
 
-    def __init__(self, header: str, line: int, found: list[Found]) -> None:
+    def __init__(self, header: str, line: int, found: list[FoundKeys]) -> None:
         self._first = line
         self._found = found
         self._nodes = 0
@@ -205,7 +205,7 @@ class _Reader:
             key = text_of(self._node(each, depth + 1))
             value = self._node(next(self._events), depth + 1)
             if key in values:
-                self._found.append(Found("SK207", f"the key '{key:.60}' is given twice; the first stands", line))
+                self._found.append(FoundKeys("SK207", f"the key '{key:.60}' is given twice; the first stands", line))
             else:
                 values[key] = value
         return values
@@ -214,13 +214,13 @@ class _Reader:
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _syntax(error: yaml.YAMLError, first: int) -> Found:
+def _syntax(error: yaml.YAMLError, first: int) -> FoundKeys:
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = first if mark is None else first + int(mark.line)
     if "mapping values are not allowed" in problem:
-        return Found("SK204", "a value with ': ' in it must stand in quotes; it is read as text", line)
-    return Found("SK203", f"not YAML ({problem:.200}); it is read line by line", line)
+        return FoundKeys("SK204", "a value with ': ' in it must stand in quotes; it is read as text", line)
+    return FoundKeys("SK203", f"not YAML ({problem:.200}); it is read line by line", line)
 
 
 # --- line by line ---------------------------------------------------------------------------------------

@@ -15,19 +15,18 @@ from typing import Final, NamedTuple, TypeAlias
 
 from anyio import to_thread
 
-from flowengine.catalogue import Catalogue
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Model, Request
-from flowengine.llm.tokens import count_tokens
+from flowengine.core.locale import Messages
+from flowengine.models.messages import Message
+from flowengine.models.model import Model, Request
+from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document
 from flowengine.retrieval.terms import asked_terms, stems
+from flowengine.skills.answers import fenced, line, texts
 from flowengine.skills.disclosure import SkillAccess
-from flowengine.skills.level_one import line
 from flowengine.skills.outline import LONG, Section, outline_of
 from flowengine.skills.skill import Skill
-from flowengine.skills.store import SkillStore
-from flowengine.skills.texts import fenced, texts
+from flowengine.skills.skill_store import SkillStore
 
 __all__ = ["Choices", "Chooser", "Measured", "Task", "Total", "by_model", "by_words", "chosen", "measured", "total"]
 
@@ -158,7 +157,7 @@ def _parts(prompt: str, names: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _everything(skills: Sequence[Skill], bodies: Sequence[str], words: Catalogue) -> str:
+def _everything(skills: Sequence[Skill], bodies: Sequence[str], words: Messages) -> str:
     """The prompt that has it all."""
     told = [f"{line(skill)}\n{fenced('skill', body)}" for skill, body in zip(skills, bodies, strict=True)]
     return words("measure.everything", lines="\n".join(told))

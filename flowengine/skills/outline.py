@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from flowengine.llm.tokens import count_tokens
+from flowengine.models.tokens import count_tokens
 
 __all__ = ["LONG", "Outline", "Section", "outline_of"]
 

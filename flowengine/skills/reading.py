@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flowengine.errors import did_you_mean
-from flowengine.llm.tokens import estimate_tokens
-from flowengine.skills.frontmatter import Found, Node, Scalar, parts_of, read_header, text_of
-from flowengine.skills.irregular import irregular
-from flowengine.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, Stamp
+from flowengine.models.tokens import estimate_tokens
+from flowengine.skills.frontmatter import FoundKeys, Node, Scalar, parts_of, read_header, text_of
+from flowengine.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp, irregular
 
 __all__ = ["KEYS", "one_line", "skill_of"]
 
@@ -26,7 +25,7 @@ _MAX_STAND_IN: Final = 200
 _LONG_BODY: Final = 5_000
 
 
-def skill_of(raw: bytes, file: Path, stamp: Stamp, *, has_files: bool = False, strict: bool = False) -> Skill:
+def skill_of(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = False, strict: bool = False) -> Skill:
     """The skill of a SKILL.md's bytes."""
     parts = parts_of(raw)
     found = parts.found
@@ -66,17 +65,19 @@ def one_line(text: str) -> str:
 # --- name and description ---------------------------------------------------------------------------------
 
 
-def _name(node: Node | None, folder: str, found: list[Found]) -> str:
+def _name(node: Node | None, folder: str, found: list[FoundKeys]) -> str:
     line = _line(node)
     if node is not None and not isinstance(node, Scalar):
-        found.append(Found("SK209", "`name` must be a text", line))
+        found.append(FoundKeys("SK209", "`name` must be a text", line))
     name = unicodedata.normalize("NFKC", one_line(text_of(node))) if node is not None else ""
     if not name:
-        found.append(Found("SK301", f"`name` is missing; the folder's name '{folder}' is taken", line))
+        found.append(FoundKeys("SK301", f"`name` is missing; the folder's name '{folder}' is taken", line))
         return one_line(folder)[:MAX_NAME] or "skill"
     if isinstance(node, Scalar):
         found += _misread("name", node)
-    found += (Found(code, message, line) for code, message in _name_rules(name, unicodedata.normalize("NFKC", folder)))
+    found += (
+        FoundKeys(code, message, line) for code, message in _name_rules(name, unicodedata.normalize("NFKC", folder))
+    )
     return name[:MAX_NAME]
 
 
@@ -96,22 +97,22 @@ def _name_rules(name: str, folder: str) -> Iterator[tuple[str, str]]:
         yield "SK306", f"{shown} is not that of its folder, '{folder:.80}'"
 
 
-def _description(node: Node | None, body: str, found: list[Found]) -> str:
+def _description(node: Node | None, body: str, found: list[FoundKeys]) -> str:
     line = _line(node)
     if node is not None and not isinstance(node, Scalar):
-        found.append(Found("SK209", "`description` must be a text", line))
+        found.append(FoundKeys("SK209", "`description` must be a text", line))
     text = one_line(text_of(node)) if node is not None else ""
     if not text:
         stand_in = _first_sentence(body)
         instead = "the body's first sentence stands in for it" if stand_in else "there is nothing to stand in for it"
-        found.append(Found("SK309", f"`description` is missing; {instead}", line))
+        found.append(FoundKeys("SK309", f"`description` is missing; {instead}", line))
         return stand_in
     if isinstance(node, Scalar):
         found += _misread("description", node)
     size = len(text_of(node).strip()) if node is not None else 0
     if size > MAX_DESCRIPTION:
         message = f"`description` has {size:,} characters; {MAX_DESCRIPTION:,} are allowed, and the rest is cut off"
-        found.append(Found("SK310", message, line))
+        found.append(FoundKeys("SK310", message, line))
     return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1]}…"
 
 
@@ -133,48 +134,48 @@ class _Rest(NamedTuple):
     allowed_tools: tuple[str, ...]
 
 
-def _rest(keys: Mapping[str, Node], found: list[Found]) -> _Rest:
+def _rest(keys: Mapping[str, Node], found: list[FoundKeys]) -> _Rest:
     texts: dict[str, str] = {}
     for key in ("license", "compatibility"):
         node = keys.get(key)
         if node is not None and not isinstance(node, Scalar):
-            found.append(Found("SK209", f"`{key}` must be a text", _line(node)))
+            found.append(FoundKeys("SK209", f"`{key}` must be a text", _line(node)))
         texts[key] = one_line(text_of(node)) if node is not None else ""
     if len(texts["compatibility"]) > _MAX_COMPATIBILITY:
         message = f"`compatibility` has {len(texts['compatibility'])} characters; {_MAX_COMPATIBILITY} are allowed"
-        found.append(Found("SK211", message, _line(keys["compatibility"])))
+        found.append(FoundKeys("SK211", message, _line(keys["compatibility"])))
     return _Rest(**texts, metadata=_metadata(keys, found), allowed_tools=_tools(keys.get("allowed-tools"), found))
 
 
-def _metadata(keys: Mapping[str, Node], found: list[Found]) -> dict[str, str]:
+def _metadata(keys: Mapping[str, Node], found: list[FoundKeys]) -> dict[str, str]:
     node = keys.get("metadata")
     if node is None or (isinstance(node, Scalar) and not node.text):
         return {}
     if not isinstance(node, dict):
-        found.append(Found("SK212", "`metadata` must be a map of texts", _line(node)))
+        found.append(FoundKeys("SK212", "`metadata` must be a map of texts", _line(node)))
         return {"metadata": text_of(node)}
     for key, each in node.items():
         if not isinstance(each, Scalar):
             kind = "a list" if isinstance(each, list) else "a map"
-            found.append(Found("SK212", f"`metadata.{key:.60}` is {kind}; it is taken as text", _line(each)))
+            found.append(FoundKeys("SK212", f"`metadata.{key:.60}` is {kind}; it is taken as text", _line(each)))
     return {one_line(key): one_line(text_of(each)) for key, each in node.items()}
 
 
-def _tools(node: Node | None, found: list[Found]) -> tuple[str, ...]:
+def _tools(node: Node | None, found: list[FoundKeys]) -> tuple[str, ...]:
     """A text of names with blanks between them, or a list. A blank inside brackets parts nothing: `Bash(git log)`."""
     if node is None:
         return ()
     if isinstance(node, dict) or (isinstance(node, list) and not all(isinstance(each, Scalar) for each in node)):
-        found.append(Found("SK209", "`allowed-tools` must be a text or a list of texts", _line(node)))
+        found.append(FoundKeys("SK209", "`allowed-tools` must be a text or a list of texts", _line(node)))
     if isinstance(node, list):
         return tuple(one_line(text_of(each)) for each in node)
     return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", text_of(node)))
 
 
-def _unknown_keys(keys: Mapping[str, Node]) -> Iterator[Found]:
+def _unknown_keys(keys: Mapping[str, Node]) -> Iterator[FoundKeys]:
     for key, node in keys.items():
         if key not in KEYS:
-            yield Found("SK208", f"the key '{one_line(key):.60}' is unknown{did_you_mean(key, KEYS)}", _line(node))
+            yield FoundKeys("SK208", f"the key '{one_line(key):.60}' is unknown{did_you_mean(key, KEYS)}", _line(node))
 
 
 _OTHERWISE: Final = re.compile(
@@ -182,18 +183,18 @@ _OTHERWISE: Final = re.compile(
 )
 
 
-def _misread(key: str, node: Scalar) -> Iterator[Found]:
+def _misread(key: str, node: Scalar) -> Iterator[FoundKeys]:
     """A text that YAML 1.1 (or 1.2) resolves to a boolean, a number or a date."""
     if node.is_plain and _OTHERWISE.fullmatch(node.text):
         message = f"some readers do not take `{key}: {node.text:.40}` for a text; put it in quotes"
-        yield Found("SK210", message, node.line)
+        yield FoundKeys("SK210", message, node.line)
 
 
-def _body(body: str, size: int) -> Iterator[Found]:
+def _body(body: str, size: int) -> Iterator[FoundKeys]:
     if not body.strip():
-        yield Found("SK108", "there is nothing below the frontmatter")
+        yield FoundKeys("SK108", "there is nothing below the frontmatter")
     elif size > _LONG_BODY:
-        yield Found("SK109", f"the body has about {size:,} tokens; up to {_LONG_BODY:,} are recommended")
+        yield FoundKeys("SK109", f"the body has about {size:,} tokens; up to {_LONG_BODY:,} are recommended")
 
 
 def _line(node: Node | None) -> int | None:

@@ -9,13 +9,86 @@ from typing import Final, NamedTuple
 
 from flowengine.errors import Diagnostic
 
-__all__ = ["MAX_DESCRIPTION", "MAX_NAME", "LoadedText", "Skill", "Stamp"]
+__all__ = ["IRREGULARITIES", "MAX_DESCRIPTION", "MAX_NAME", "LoadedText", "Skill", "SkillStamp", "irregular"]
+
+# --- What may be irregular about a skill
+
+
+class Irregularity(NamedTuple):
+    """One kind of it."""
+
+    title: str
+    is_violation: bool = False
+    """The specification forbids it."""
+    is_fatal: bool = False
+    """There is nothing that could be read."""
+
+
+IRREGULARITIES: Final[Mapping[str, Irregularity]] = {
+    # --- SK1xx: the file
+    "SK101": Irregularity("a byte order mark"),
+    "SK102": Irregularity("lines that end in CR LF"),
+    "SK103": Irregularity("not UTF-8", is_violation=True),
+    "SK104": Irregularity("no final newline"),
+    "SK105": Irregularity("not named SKILL.md"),
+    "SK106": Irregularity("cannot be read", is_violation=True, is_fatal=True),
+    "SK107": Irregularity("too large", is_violation=True, is_fatal=True),
+    "SK108": Irregularity("an empty body"),
+    "SK109": Irregularity("a long body"),
+    # --- SK2xx: the frontmatter
+    "SK201": Irregularity("no frontmatter", is_violation=True),
+    "SK202": Irregularity("frontmatter without an end", is_violation=True),
+    "SK203": Irregularity("frontmatter that is not YAML", is_violation=True),
+    "SK204": Irregularity("a colon in a value that has no quotes", is_violation=True),
+    "SK205": Irregularity("--- inside a value"),
+    "SK206": Irregularity("tags, anchors or nesting in the frontmatter", is_violation=True),
+    "SK207": Irregularity("a key that is given twice", is_violation=True),
+    "SK208": Irregularity("an unknown key", is_violation=True),
+    "SK209": Irregularity("a value of the wrong kind", is_violation=True),
+    "SK210": Irregularity("a text that some readers take for something else"),
+    "SK211": Irregularity("a value that is too long", is_violation=True),
+    "SK212": Irregularity("metadata that is no text", is_violation=True),
+    # --- SK3xx: name and description
+    "SK301": Irregularity("no name", is_violation=True),
+    "SK302": Irregularity("a name with capital letters", is_violation=True),
+    "SK303": Irregularity("a name with other characters", is_violation=True),
+    "SK304": Irregularity("hyphens at an end of the name, or in a row", is_violation=True),
+    "SK305": Irregularity("a name that is too long", is_violation=True),
+    "SK306": Irregularity("a name unlike its folder", is_violation=True),
+    "SK307": Irregularity("a name that another skill has", is_violation=True),
+    "SK308": Irregularity("a name beyond ASCII"),
+    "SK309": Irregularity("no description", is_violation=True),
+    "SK310": Irregularity("a description that is too long", is_violation=True),
+    # --- SK4xx: folders and links
+    "SK401": Irregularity("a folder without SKILL.md"),
+    "SK402": Irregularity("a link out of the root", is_violation=True, is_fatal=True),
+    "SK403": Irregularity("a link out of the skill's folder"),
+    "SK404": Irregularity("more than is looked through", is_fatal=True),
+    "SK405": Irregularity("a skill inside a skill"),
+    "SK406": Irregularity("a reference to a file that is not there"),
+    "SK407": Irregularity("a script that cannot be run"),
+}
+
+
+def irregular(
+    code: str, message: str, file: Path | None, line: int | None = None, *, strict: bool = False, hint: str = ""
+) -> Diagnostic:
+    """One irregularity of a skill. It is an error where it keeps the skill from being read, and a warning else.
+
+    >>> print(irregular("SK102", "the lines end in CR LF", Path("a/SKILL.md"), 1))
+    a/SKILL.md:1: warning SK102 the lines end in CR LF
+    """
+    kind = IRREGULARITIES[code]
+    severity = "error" if kind.is_fatal or (strict and kind.is_violation) else "warning"
+    place = None if file is None else str(file)
+    return Diagnostic(code, message, place, line, hint=hint, severity=severity)
+
 
 MAX_NAME: Final = 64
 MAX_DESCRIPTION: Final = 1_024
 
 
-class Stamp(NamedTuple):
+class SkillStamp(NamedTuple):
     """A file's version: what differs where it was changed."""
 
     changed: int
@@ -35,7 +108,7 @@ class Skill:
     folder: Path
     file: Path
     """Its SKILL.md."""
-    stamp: Stamp
+    stamp: SkillStamp
     body_tokens: int
     """Estimated; the real count comes with the body."""
     has_files: bool = False

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from flowengine.errors import DefinitionError
-from flowengine.extras import install_hint
-from flowengine.telemetry import names
+from flowengine.telemetry import conventions as names
 from flowengine.telemetry.spans import Span
-from flowengine.version import __version__
+from flowengine.version import __version__, install_hint
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -19,7 +19,18 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_jsonable_python
 
-from flowengine.context import EvaluationResult, NodeResult
+from flowengine.core.context import EvaluationResult, NodeResult
+from flowengine.core.records import (
+    ModelCall,
+    Notice,
+    ProviderFailed,
+    Receipt,
+    Retry,
+    Reused,
+    Round,
+    SkillLoad,
+    ToolCall,
+)
 from flowengine.engine.events import (
     Event,
     NodeCancelled,
@@ -33,9 +44,8 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.masking.masker import Masker
-from flowengine.records import ModelCall, Notice, ProviderFailed, Receipt, Retry, Reused, Round, SkillLoad, ToolCall
-from flowengine.telemetry import names
-from flowengine.telemetry.contents import ToolRequest, input_messages, output_messages, requests_of, take_request
+from flowengine.telemetry import conventions as names
+from flowengine.telemetry.conventions import ToolRequestPart, input_messages, output_messages, requests_of, take_request
 
 __all__ = ["Mark", "Span", "spans_of"]
 
@@ -97,7 +107,7 @@ class _Fold:
         self._root: Span | None = None
         self._nodes: dict[str, Span] = {}
         self._agents: dict[str, Span] = {}
-        self._asked: dict[str, list[ToolRequest]] = {}
+        self._asked: dict[str, list[ToolRequestPart]] = {}
         """Node → the tools that its models asked for, until they are called."""
         self._last = 0.0
 

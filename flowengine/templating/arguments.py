@@ -8,9 +8,8 @@ from inspect import Parameter, signature
 from typing import Any, Final
 
 from flowengine.errors import TemplateError, did_you_mean
-from flowengine.templating.access import attribute, item, named
+from flowengine.templating.access import Missing, attribute, item, named
 from flowengine.templating.limits import Meter
-from flowengine.templating.undefined import Missing
 
 __all__ = ["Reader", "attribute_name", "field_reader", "misfit", "number", "whole"]
 

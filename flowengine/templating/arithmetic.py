@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import kind_of, named
+from flowengine.templating.access import Missing, kind_of, named
 from flowengine.templating.limits import MAX_INT_BITS, Meter
-from flowengine.templating.undefined import Missing
 
 __all__ = ["OPERATORS", "add", "negative", "positive"]
 

@@ -7,6 +7,7 @@ twice, twenty deep), so nothing here leaves a nested comparison to Python. No ob
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -14,12 +15,12 @@ from functools import cmp_to_key
 from typing import Any, Final, cast
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import entry, kind_of, named, shape_of
+from flowengine.templating.access import Missing, entry, kind_of, named, shape_of
+from flowengine.templating.frame import Closure, Frame
 from flowengine.templating.limits import MAX_VALUE_DEPTH, Meter
 from flowengine.templating.text import enum_value, to_json
-from flowengine.templating.undefined import Missing
 
-__all__ = ["NUMBERS", "contains", "equal", "identity", "less", "ordered", "truth"]
+__all__ = ["comparison", "contains", "equal", "identity", "less", "ordered", "truth"]
 
 NUMBERS: Final = frozenset({int, float, bool})
 _NATIVE: Final = frozenset({bool, int, float, str, type(None), list, dict, tuple})
@@ -184,3 +185,59 @@ def ordered(meter: Meter, items: Iterable[tuple[Any, Any]], reverse: bool = Fals
         return 1 if less(meter, right[0], left[0]) else 0
 
     return [each for _, each in sorted(pairs, key=cmp_to_key(order), reverse=reverse)]
+
+
+# --- Comparisons as closures, quick for numbers and short texts, which is what conditions compare
+
+_SHORT: Final = 1_000
+
+Relation = Callable[[Meter, Any, Any], bool]
+
+
+def comparison(first: Closure, rest: list[tuple[str, Closure]]) -> Closure:
+    """`a < b`, or a chain `a < b < c` in which every pair must hold."""
+    if len(rest) == 1:
+        ((name, second),) = rest
+        relation = _RELATIONS[name]
+        return lambda frame: relation(frame, first(frame), second(frame))
+    links = [(_RELATIONS[name], operand) for name, operand in rest]
+
+    def evaluate(frame: Frame) -> bool:
+        left = first(frame)
+        for relation, operand in links:
+            right = operand(frame)
+            if not relation(frame, left, right):
+                return False
+            left = right
+        return True
+
+    return evaluate
+
+
+def _order(quick: Callable[[Any, Any], bool], careful: Relation) -> Relation:
+    def relation(meter: Meter, left: Any, right: Any) -> bool:
+        if type(left) in NUMBERS and type(right) in NUMBERS:
+            return quick(left, right)
+        return careful(meter, left, right)
+
+    return relation
+
+
+def _same(meter: Meter, left: Any, right: Any) -> bool:
+    if type(left) is str and type(right) is str and len(left) < _SHORT:
+        return left == right
+    if type(left) in NUMBERS and type(right) in NUMBERS:
+        return left == right
+    return equal(meter, left, right)
+
+
+_RELATIONS: Final[dict[str, Relation]] = {
+    "eq": _same,
+    "ne": lambda meter, left, right: not _same(meter, left, right),
+    "lt": _order(operator.lt, less),
+    "gt": _order(operator.gt, lambda meter, left, right: less(meter, right, left)),
+    "lteq": _order(operator.le, lambda meter, left, right: less(meter, left, right) or equal(meter, left, right)),
+    "gteq": _order(operator.ge, lambda meter, left, right: less(meter, right, left) or equal(meter, left, right)),
+    "in": lambda meter, left, right: contains(meter, left, right),
+    "notin": lambda meter, left, right: not contains(meter, left, right),
+}

@@ -18,17 +18,14 @@ from typing import Any, Final, cast
 from jinja2 import nodes
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import item, kind_of, named, slice_of
+from flowengine.templating.access import Missing, item, kind_of, named, slice_of
 from flowengine.templating.arithmetic import OPERATORS, negative, positive
-from flowengine.templating.calls import get_of, listed_pairs, range_of
-from flowengine.templating.compare import truth
-from flowengine.templating.comparison import comparison
+from flowengine.templating.compare import comparison, truth
 from flowengine.templating.filters import FILTERS, TAKES_MISSING, TESTS
-from flowengine.templating.frame import Bindings, Closure, Frame
-from flowengine.templating.paths import Step, computed_path, local_path, outer_path
-from flowengine.templating.references import GUARDING_FILTERS, GUARDING_TESTS
+from flowengine.templating.filters_list import get_of, listed_pairs, range_of
+from flowengine.templating.frame import Bindings, Closure, Frame, Step, computed_path, local_path, outer_path
+from flowengine.templating.parse import GUARDING_FILTERS, GUARDING_TESTS
 from flowengine.templating.text import excerpt, to_text
-from flowengine.templating.undefined import Missing
 
 __all__ = ["ExpressionCompiler"]
 

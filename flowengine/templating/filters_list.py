@@ -7,14 +7,13 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import each_of, kind_of, named, sequence
+from flowengine.templating.access import Missing, attribute, each_of, entry, kind_of, named, sequence
 from flowengine.templating.arguments import Reader, attribute_name, field_reader, whole
 from flowengine.templating.arithmetic import add
 from flowengine.templating.compare import identity, less, ordered
 from flowengine.templating.limits import MAX_ITEMS, Meter
-from flowengine.templating.undefined import Missing
 
-__all__ = ["LIST_FILTERS", "Group", "pairs_of"]
+__all__ = ["LIST_FILTERS", "get_of", "listed_pairs", "range_of"]
 
 
 class Group(NamedTuple):
@@ -218,3 +217,42 @@ LIST_FILTERS: Final = cast(
         "unique": unique,
     },
 )
+
+
+# --- What can be called in an expression
+
+_FARTHEST: Final = 10**15
+"""Bounds of `range`."""
+
+
+def range_of(meter: Meter, arguments: list[Any]) -> list[int]:
+    """The numbers of `range(…)`."""
+    bounds = [whole(each, "a bound of range()", -_FARTHEST, _FARTHEST) for each in arguments]
+    if len(bounds) == 3 and bounds[2] == 0:
+        raise TemplateError("the step of range() cannot be 0")
+    numbers = range(*bounds)
+    meter.items(len(numbers))
+    return list(numbers)
+
+
+def get_of(value: Any, text: str, key: Any, *default: Any) -> Any:
+    """`mapping.get(key, default)`; without a default an absent key is as missing as anywhere else."""
+    path = f"{text}.get(…)"
+    if isinstance(key, Missing):
+        raise key.error()
+    kind = kind_of(value)
+    if kind == "mapping":
+        found = entry(value, key, path)
+    elif kind in ("object", "missing") and isinstance(key, str):
+        found = attribute(value, key, path)
+    else:
+        raise TemplateError(f"{path}: {named(value)} is no mapping")
+    return default[0] if default and isinstance(found, Missing) else found
+
+
+def listed_pairs(meter: Meter, value: Any, side: int | None) -> list[Any]:
+    """The pairs of a mapping, or one side of each."""
+    if isinstance(value, Missing):
+        raise value.error()
+    pairs = pairs_of(meter, value)
+    return pairs if side is None else [pair[side] for pair in pairs]

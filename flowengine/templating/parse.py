@@ -7,19 +7,231 @@ that is read from outside.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from jinja2 import nodes
 
-from flowengine.templating.grammar import Source, expression_tree, has_tags, template_tree
-from flowengine.templating.references import Reference, collect
-from flowengine.templating.rules import check_tree
+from flowengine.templating.grammar import METHODS, Source, check_tree, expression_tree, has_tags, template_tree
 
-__all__ = ["Parsed", "Reference", "lone_expression", "parse_expression", "parse_template"]
+__all__ = [
+    "GUARDING_FILTERS",
+    "GUARDING_TESTS",
+    "ParsedTemplate",
+    "Reference",
+    "lone_expression",
+    "parse_expression",
+    "parse_template",
+]
+
+# --- Which names a template reads from outside, found in its syntax tree without evaluating anything
+
+GUARDING_FILTERS: Final = frozenset({"d", "default", "select", "reject"})
+GUARDING_TESTS: Final = frozenset({"defined", "undefined"})
+_NEEDING_TESTS: Final = frozenset({"divisibleby", "even", "odd", "<", "<=", ">", ">=", "lt", "le", "gt", "ge"})
+_UNNEEDING: Final = frozenset({"eq", "ne"})
+
+
+class Reference(NamedTuple):
+    """One read of an outer name, with the fields that follow it as far as they are literal."""
+
+    path: tuple[str, ...]
+    line: int
+    column: int
+    printed: bool
+    """The value is needed here: it is printed, gone through or calculated with, so a value that is not
+    there would be an error."""
+    guarded: bool
+    """It stands in `default(…)`, in `or`, in `is defined`, in the test of an `if`, or under an `if` (or
+    behind an `and`) that tests it."""
+
+
+def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
+    """All references of a template or an expression, in the order of the text."""
+    collector = _Collector()
+    collector.visit(tree, isinstance(tree, nodes.Template), False)
+    found = sorted(collector.found, key=lambda each: each[0])
+    return tuple(Reference(path, *source.place(at), printed, guarded) for at, path, printed, guarded in found)
+
+
+def names_in_target(target: nodes.Node) -> list[str]:
+    """The names that a `for`, `set` or `with` binds."""
+    if isinstance(target, nodes.Tuple):
+        return [name for each in target.items for name in names_in_target(each)]
+    return [target.name] if isinstance(target, nodes.Name) else []
+
+
+class _Collector:
+    """Walks the tree; `needed` and `guarded` say in what position a value stands."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, tuple[str, ...], bool, bool]] = []
+        self._bound: list[set[str]] = [set()]
+        self._tested: list[tuple[str, ...]] = []
+
+    def visit(self, node: nodes.Node, needed: bool, guarded: bool) -> None:
+        if isinstance(node, (nodes.Name, nodes.Getattr, nodes.Getitem)) or _is_method(node):
+            self._path(node, needed, guarded)
+            return
+        special = _SPECIAL.get(type(node).__name__)
+        if special is not None:
+            special(self, node, needed, guarded)
+            return
+        for child in node.iter_child_nodes():
+            self.visit(child, needed, guarded)
+
+    def _path(self, node: Any, needed: bool, guarded: bool) -> None:
+        steps: list[str] = []
+        inner = guarded
+        while True:
+            if isinstance(node, nodes.Getattr):
+                steps.append(node.attr)
+                node = node.node
+            elif isinstance(node, nodes.Getitem):
+                if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
+                    steps.append(node.arg.value)
+                else:
+                    steps.clear()
+                    self.visit(node.arg, True, guarded)
+                node = node.node
+            elif _is_method(node):
+                inner = self._method(node, steps, needed, guarded) or inner
+                node = node.node.node
+            else:
+                break
+        if not isinstance(node, nodes.Name):
+            self.visit(node, needed, inner)
+        elif not any(node.name in names for names in self._bound):
+            path = (node.name, *reversed(steps))
+            shielded = any(path[: len(tested)] == tested for tested in self._tested)
+            self.found.append((node.lineno, path, needed, inner or shielded))
+
+    def _method(self, node: nodes.Call, steps: list[str], needed: bool, guarded: bool) -> bool:
+        """`x.get("a")` is the step `a`, guarded where it has a default; other methods end the path."""
+        for each in node.args:
+            self.visit(each, needed, guarded)
+        first = node.args[0] if node.args else None
+        if isinstance(first, nodes.Const) and isinstance(first.value, str):
+            steps.append(first.value)
+        else:
+            steps.clear()
+        return len(node.args) == 2
+
+    def on_filter(self, node: nodes.Filter, needed: bool, guarded: bool) -> None:
+        guards = node.name in GUARDING_FILTERS
+        if node.node is not None:
+            self.visit(node.node, not guards, guarded or guards)
+        for each in (*node.args, *node.kwargs):
+            self.visit(each, needed or not guards, guarded)
+
+    def on_test(self, node: nodes.Test, needed: bool, guarded: bool) -> None:
+        self.visit(node.node, node.name in _NEEDING_TESTS, guarded or node.name in GUARDING_TESTS)
+        for each in node.args:
+            self.visit(each, True, guarded)
+
+    def on_or(self, node: nodes.Or, needed: bool, guarded: bool) -> None:
+        self.visit(node.left, False, True)
+        self.visit(node.right, needed, True)
+
+    def on_and(self, node: nodes.And, needed: bool, guarded: bool) -> None:
+        with self._shielding(node.left, guarded):
+            self.visit(node.right, needed, guarded)
+
+    def on_not(self, node: nodes.Not, needed: bool, guarded: bool) -> None:
+        self.visit(node.node, False, guarded)
+
+    def on_compare(self, node: nodes.Compare, needed: bool, guarded: bool) -> None:
+        loose = all(each.op in _UNNEEDING for each in node.ops)
+        self.visit(node.expr, not loose and node.ops[0].op not in ("in", "notin"), guarded)
+        for each in node.ops:
+            self.visit(each.expr, not loose, guarded)
+
+    def on_either(self, node: nodes.CondExpr, needed: bool, guarded: bool) -> None:
+        with self._shielding(node.test, True):
+            for each in (node.expr1, node.expr2):
+                if each is not None:
+                    self.visit(each, needed, guarded)
+
+    def on_if(self, node: nodes.If, needed: bool, guarded: bool) -> None:
+        with self._shielding(node.test, True):
+            for each in (*node.body, *node.elif_, *node.else_):
+                self.visit(each, needed, guarded)
+
+    def on_for(self, node: nodes.For, needed: bool, guarded: bool) -> None:
+        self.visit(node.iter, True, guarded)
+        with self._block([*names_in_target(node.target), "loop"]):
+            for each in (node.test, *node.body):
+                if each is not None:
+                    self.visit(each, each is not node.test, guarded)
+        self._statements(node.else_)
+
+    def on_set(self, node: nodes.Assign, needed: bool, guarded: bool) -> None:
+        self.visit(node.node, isinstance(node.target, nodes.Tuple), guarded)
+        self._bound[-1].update(names_in_target(node.target))
+
+    def on_set_block(self, node: nodes.AssignBlock, needed: bool, guarded: bool) -> None:
+        self._statements(node.body)
+        self._bound[-1].update(names_in_target(node.target))
+
+    def on_with(self, node: nodes.With, needed: bool, guarded: bool) -> None:
+        for each in node.values:
+            self.visit(each, False, guarded)
+        with self._block([name for target in node.targets for name in names_in_target(target)]):
+            for each in node.body:
+                self.visit(each, True, guarded)
+
+    def _statements(self, body: Iterable[nodes.Node]) -> None:
+        with self._block([]):
+            for each in body:
+                self.visit(each, True, False)
+
+    @contextmanager
+    def _block(self, names: Iterable[str]) -> Generator[None]:
+        self._bound.append(set(names))
+        yield
+        self._bound.pop()
+
+    @contextmanager
+    def _shielding(self, test: nodes.Node, guarded: bool) -> Generator[None]:
+        """What the test reads is looked after in what depends on it."""
+        before = len(self.found)
+        self.visit(test, False, guarded)
+        size = len(self._tested)
+        self._tested.extend(path for _, path, _, _ in self.found[before:])
+        yield
+        del self._tested[size:]
+
+
+def _is_method(node: Any) -> bool:
+    return isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr) and node.node.attr in METHODS
+
+
+def _range(collector: _Collector, node: nodes.Call, needed: bool, guarded: bool) -> None:
+    for each in node.args:
+        collector.visit(each, True, guarded)
+
+
+_SPECIAL: Final[dict[str, Callable[[_Collector, Any, bool, bool], None]]] = {
+    "And": _Collector.on_and,
+    "Assign": _Collector.on_set,
+    "AssignBlock": _Collector.on_set_block,
+    "Call": _range,
+    "Compare": _Collector.on_compare,
+    "CondExpr": _Collector.on_either,
+    "Filter": _Collector.on_filter,
+    "For": _Collector.on_for,
+    "If": _Collector.on_if,
+    "Not": _Collector.on_not,
+    "Or": _Collector.on_or,
+    "Test": _Collector.on_test,
+    "With": _Collector.on_with,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedTemplate:
     """A template or an expression that is known to be well formed.
 
     >>> parsed = parse_template("Rewrite {{ nodes.plan.output.text | upper }}")
@@ -37,17 +249,17 @@ class Parsed:
     """Jinja's syntax tree, for the compiler; nobody may change it."""
 
 
-def parse_template(source: str) -> Parsed:
+def parse_template(source: str) -> ParsedTemplate:
     """Parse text with placeholders; raises `TemplateSyntaxError`."""
     text = Source(source)
     if not has_tags(source):
-        return Parsed((), False, True, _static_tree(text.text))
+        return ParsedTemplate((), False, True, _static_tree(text.text))
     tree = template_tree(text)
     check_tree(text, tree)
-    return Parsed(collect(text, tree), lone_expression(tree) is not None, _is_static(tree), tree)
+    return ParsedTemplate(collect(text, tree), lone_expression(tree) is not None, _is_static(tree), tree)
 
 
-def parse_expression(source: str) -> Parsed:
+def parse_expression(source: str) -> ParsedTemplate:
     """Parse a bare expression; raises `TemplateSyntaxError`.
 
     >>> [each.path for each in parse_expression("shared_state.counter < inputs['limit']").references]
@@ -56,7 +268,7 @@ def parse_expression(source: str) -> Parsed:
     text = Source(source)
     tree = expression_tree(text)
     check_tree(text, tree)
-    return Parsed(collect(text, tree), True, False, tree)
+    return ParsedTemplate(collect(text, tree), True, False, tree)
 
 
 def lone_expression(tree: nodes.Node) -> nodes.Expr | None:

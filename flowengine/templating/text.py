@@ -15,11 +15,10 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 from uuid import UUID
 
-from flowengine.context import EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import TemplateError
-from flowengine.templating.access import named, shape_of
+from flowengine.templating.access import Missing, named, shape_of
 from flowengine.templating.limits import MAX_INT_BITS, MAX_TEXT, MAX_VALUE_DEPTH, Meter
-from flowengine.templating.undefined import Missing
 
 __all__ = ["excerpt", "to_json", "to_text"]
 

@@ -1,6 +1,6 @@
 """For tests of one's own flows: scripted answers, cassettes, assertions, flowtest files, a pytest plugin.
 
-from flowengine.testing.scripted import scripted
+from flowengine.testing.scripted_answers import scripted
 from flowengine.testing.cassette import Cassette
-from flowengine.testing.assertions import assert_path, assert_skipped
+from flowengine.testing.path import assert_path, assert_skipped
 """

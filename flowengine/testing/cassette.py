@@ -8,29 +8,71 @@ when to play and when to record; how the file looks is `cassette_file`'s matter.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from difflib import SequenceMatcher, unified_diff
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from flowengine.agents.models import open_model
+from flowengine.agents.model_environment import open_model
 from flowengine.agents.prompt import schema_text
 from flowengine.agents.settings import CallSettings, ModelChoice
-from flowengine.errors import ModelConfigError
+from flowengine.errors import ModelConfigError, PermanentModelError
 from flowengine.flow import Flow
-from flowengine.llm.detect import default_model, detect
-from flowengine.llm.model import Model, Reply, Request
-from flowengine.llm.outbound import meant
-from flowengine.llm.retrying import RetryingModel
-from flowengine.llm.schema_support import supports_schema
-from flowengine.testing.cassette_file import Call, read_cassette, write_cassette
-from flowengine.testing.mismatch import CassetteMismatchError, mismatch
+from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.open import default_model, detect
+from flowengine.models.outbound import meant
+from flowengine.models.wrappers.retrying import RetryingModel
+from flowengine.testing.cassette_file import Call, read_cassette, request_text, write_cassette
+from flowengine.testing.model_overrides import Seat, with_models
 from flowengine.testing.modes import Mode, chosen_mode
-from flowengine.testing.seats import Seat, with_models
 
-__all__ = ["Cassette"]
+__all__ = ["Cassette", "CassetteMismatchError"]
+
+# --- What is said when a cassette has no answer
+
+_MOST_LINES: Final = 80
+
+
+class CassetteMismatchError(PermanentModelError):
+    """The cassette has no answer for this call, and may not record one."""
+
+
+def mismatch(path: Path, mode: str, calls: Sequence[Call], asked: Call) -> CassetteMismatchError:
+    """The error for a call that has no answer left."""
+    who = f" of '{asked.node}'" if asked.node else ""
+    again = "; record it with --cassettes=new (or FLOWENGINE_CASSETTES=new), everything anew with 'all'"
+    if not calls:
+        there = "holds no calls" if path.exists() else "does not exist"
+        return CassetteMismatchError(f"the cassette {path} {there}, and mode '{mode}' records nothing{again}")
+    equal = sum(call.key == asked.key for call in calls)
+    if equal:
+        times = "once" if equal == 1 else f"{equal} times"
+        return CassetteMismatchError(f"the cassette {path} has this call{who} {times}, and it came once more{again}")
+    return CassetteMismatchError(
+        f"the cassette {path} has no answer for this call{who}{again}. The nearest recorded request differs:\n"
+        f"{_difference(calls, asked)}"
+    )
+
+
+def _difference(calls: Sequence[Call], asked: Call) -> str:
+    lines = _lines(asked)
+    number, nearest = max(enumerate(calls), key=lambda each: _likeness(each[1], asked, lines))
+    where = f"recorded: call {number + 1}" + (f" of '{nearest.node}'" if nearest.node else "")
+    diff = list(unified_diff(_lines(nearest), lines, where, "asked now", lineterm="", n=2))
+    rest = len(diff) - _MOST_LINES
+    return "\n".join([*diff[:_MOST_LINES], *([f"… and {rest} more lines"] if rest > 0 else [])])
+
+
+def _likeness(call: Call, asked: Call, lines: Sequence[str]) -> tuple[bool, float]:
+    """The same node before all others, then the share of equal lines."""
+    return call.node == asked.node, SequenceMatcher(None, _lines(call), lines, autojunk=False).ratio()
+
+
+def _lines(call: Call) -> list[str]:
+    return request_text(call.request).splitlines()
 
 
 class Cassette:

@@ -1,14 +1,14 @@
 """Recorded model calls as a file: YAML that people read, review and edit.
 
 It knows the form of the file and nothing of when calls are played or recorded. A request is written without
-secrets (see `flowengine.llm.plain_request`), a reply without what differs from time to time (seconds, attempts).
+secrets (see `flowengine.models.model`), a reply without what differs from time to time (seconds, attempts).
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +17,24 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from flowengine.errors import FlowError
-from flowengine.llm.messages import Message, Role, ToolRequest, as_dict
-from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.plain_request import as_json, plain_request, request_of
-from flowengine.spec.fields import Keys
-from flowengine.spec.yaml_writer import to_yaml
+from flowengine.core.records import PREPARING, ModelCall
+from flowengine.engine.events import Event, NodeRecorded, RunStarted
+from flowengine.errors import FlowError, StoreVersionError
+from flowengine.flowfile.schema.fields import Keys
+from flowengine.flowfile.yaml.dump import to_yaml
+from flowengine.models.messages import Message, Role, ToolRequest, as_dict
+from flowengine.models.model import Reply, Request, TokenUsage, as_json, plain_request, request_of
 from flowengine.testing.yaml_file import read_yaml
 
-__all__ = ["Call", "CassetteError", "cassette_text", "read_cassette", "request_text", "write_cassette"]
+__all__ = [
+    "Call",
+    "CassetteError",
+    "cassette_text",
+    "read_cassette",
+    "recorded_calls",
+    "request_text",
+    "write_cassette",
+]
 
 _HEAD: Final = """\
 # Answers of models, recorded by FlowEngine and played back by tests. Each answers the request above it.
@@ -131,7 +140,7 @@ def _as_reply(written: _Reply) -> Reply:
     return Reply(
         written.content,
         _as_tool_calls(written.tool_calls),
-        Usage(written.prompt_tokens, written.completion_tokens, written.cached_tokens),
+        TokenUsage(written.prompt_tokens, written.completion_tokens, written.cached_tokens),
         written.cost_usd,
         written.finish_reason,
         written.model,
@@ -213,3 +222,47 @@ def _written_tool_calls(calls: Sequence[ToolRequest]) -> list[dict[str, str]]:
 def _filled(**parts: Any) -> dict[str, Any]:
     """The parts that hold something."""
     return {name: part for name, part in parts.items() if part not in (None, "", [])}
+
+
+# --- A cassette from a run that has happened
+
+
+def recorded_calls(events: Sequence[Event]) -> list[Call]:
+    """The answered calls of a run, in the order of the flow's nodes and of time.
+
+    Failed calls are left out, and those of context providers: a cassette plays the agents' own.
+    """
+    order: dict[str, int] = {}
+    if events and isinstance(events[0], RunStarted):
+        order = {node: number for number, (node, _) in enumerate(events[0].graph.get("nodes", ()))}
+    calls = [
+        _call(event.node, event.record)
+        for event in events
+        if isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) and _is_played(event.record)
+    ]
+    return sorted(calls, key=lambda call: order.get(call.node, len(order)))
+
+
+def _is_played(record: ModelCall) -> bool:
+    return record.error is None and record.purpose not in PREPARING
+
+
+def _call(node: str, record: ModelCall) -> Call:
+    if not record.request:
+        raise StoreVersionError(
+            f"the calls of '{node}' were recorded without their settings, by an older FlowEngine: run the flow again"
+        )
+    reply = Reply(
+        record.content,
+        tuple(_tool_request(each) for each in record.tool_calls),
+        TokenUsage(record.prompt_tokens, record.completion_tokens, record.cached_tokens),
+        record.cost_usd,
+        record.finish_reason or "stop",
+        record.model,
+        record.provider,
+    )
+    return Call(request_of(record.request, record.messages), reply, node)
+
+
+def _tool_request(shape: Mapping[str, Any]) -> ToolRequest:
+    return ToolRequest(shape["id"], shape["name"], shape["arguments"])

@@ -17,18 +17,18 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from flowengine.agents.agent import Agent
 from flowengine.agents.tool_loop import ToolLoop
 from flowengine.agents.tooling import Admit, Bringer, Tooling
-from flowengine.catalogue import Catalogue
+from flowengine.core.locale import Messages
+from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.llm.messages import Message
+from flowengine.models.messages import Message
 from flowengine.nodes.agent import AgentNode, EvaluationNode
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.container import every_node
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import FlowNode
-from flowengine.run_scope import RunScope
-from flowengine.testing.substitution import agent_of, prototype_of, replace_agent, replace_nodes
-from flowengine.tools.mcp_server import McpServer
+from flowengine.testing.model_overrides import agent_of, prototype_of, replace_agent, replace_nodes
+from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 
@@ -258,7 +258,7 @@ class _FakedTooling(Tooling):
     @asynccontextmanager
     async def open(
         self,
-        words: Catalogue,
+        words: Messages,
         environ: Mapping[str, str],
         *,
         scope: RunScope | None = None,

@@ -25,20 +25,20 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flowengine.context import RunStatus
+from flowengine.core.context import RunStatus
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 from flowengine.flow import Flow
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.schema.fields import Keys, Maybe, found, refuse
+from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.container import every_node, file_path
-from flowengine.spec.fields import Keys, Maybe, found, refuse
-from flowengine.spec.positions import KeyPath, SourceText
-from flowengine.spec.shapes import is_map
 from flowengine.testing.fakes import Fake, brings_tools, function_names, server_names, tool_names
+from flowengine.testing.model_overrides import seat_names
 from flowengine.testing.path import Step, names_of
-from flowengine.testing.seats import seat_names
 from flowengine.testing.yaml_file import read_yaml
 
-__all__ = ["SUFFIX", "CaseSpec", "ExpectSpec", "FlowTest", "FlowTestError", "Matcher", "load_flowtest"]
+__all__ = ["SUFFIX", "ExpectSpec", "FlowCaseSpec", "FlowTest", "FlowTestError", "Matcher", "load_flowtest"]
 
 SUFFIX: Final = ".flowtest.yaml"
 
@@ -160,7 +160,7 @@ class FakesSpec(Keys):
     """Functions, tools and servers that are called, or started, although they have an effect."""
 
 
-class CaseSpec(Keys):
+class FlowCaseSpec(Keys):
     """One run, and what is expected of it."""
 
     name: str
@@ -184,7 +184,7 @@ class CaseSpec(Keys):
     """What is claimed about the run."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> CaseSpec:
+    def _one_source(self) -> FlowCaseSpec:
         if self.cassette is not None and self.answers:
             raise refuse("FE209", "a case has either 'answers' or a 'cassette'", at="cassette")
         for node, answer in self.answers.items():
@@ -198,7 +198,7 @@ class FlowTestSpec(Keys):
 
     flow: str
     """The flow file, relative to this one."""
-    cases: Annotated[list[CaseSpec], Field(min_length=1)]
+    cases: Annotated[list[FlowCaseSpec], Field(min_length=1)]
     """The runs."""
 
 
@@ -210,7 +210,7 @@ class FlowTest(NamedTuple):
 
     path: Path
     flow: Flow
-    cases: Sequence[CaseSpec]
+    cases: Sequence[FlowCaseSpec]
     source: SourceText
 
 

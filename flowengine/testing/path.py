@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from difflib import ndiff
 from typing import Any, TypeAlias, cast
 
+from flowengine.core.context import SkipCause
 from flowengine.engine.events import Event, NodeFinished, RunStarted
 from flowengine.errors import did_you_mean
 from flowengine.runners.run import Run
 
-__all__ = ["Step", "fate", "names_of", "path_difference", "path_of", "path_text"]
+__all__ = ["Step", "assert_path", "assert_skipped", "fate", "names_of", "path_difference"]
 
 Step: TypeAlias = str | Collection[str]
 """A node, or nodes that finish in any order."""
@@ -103,3 +104,30 @@ def _failure(run: Run, told: Collection[str]) -> list[str]:
         return []
     where = "" if run.failed_node is None else f" in '{run.failed_node}'"
     return [f"the run {run.status}{where}: {run.error.message}"]
+
+
+# --- What a test claims about a run; a claim that does not hold says what happened instead, and why
+
+
+def assert_path(run: Run, expected: Sequence[Step]) -> None:
+    """These nodes finished, in this order, and no others. A set stands for nodes that finish in any order.
+
+    >>> from flowengine import Flow, FunctionNode, NodeResult
+    >>> async def work(context):
+    ...     return NodeResult(output=1)
+    >>> run = Flow("both", {"a": FunctionNode(work), "b": FunctionNode(work, needs=["a"])}).run_sync()
+    >>> assert_path(run, ["a", "b"])
+    """
+    __tracebackhide__ = True
+    difference = path_difference(run, expected)
+    if difference:
+        raise AssertionError(f"the run took another path\n{difference}")
+
+
+def assert_skipped(run: Run, node: str, cause: SkipCause | None = None) -> None:
+    """The node was skipped; with `cause`, for that reason."""
+    __tracebackhide__ = True
+    part = run.nodes.get(node)
+    if part is None or part.status != "skipped" or cause not in (None, part.cause):
+        wanted = "" if cause is None else f" ({cause})"
+        raise AssertionError(f"'{node}' was to be skipped{wanted}; it {fate(run, node)}")

@@ -1,7 +1,7 @@
 """The pytest plugin: flowtest files as tests, cassettes and scripts as fixtures, and no model asked by accident.
 
 It is loaded by every pytest run where FlowEngine is installed, so nothing heavy is imported before a test
-wants it. While tests run, requests that would leave this machine are refused (`flowengine.llm.outbound`),
+wants it. While tests run, requests that would leave this machine are refused (`flowengine.models.outbound`),
 unless the test is marked with `real_model`, a cassette records, or FLOWENGINE_ALLOW_MODEL_REQUESTS=1 is set.
 """
 
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from flowengine.llm.outbound import VARIABLE as REQUESTS
+from flowengine.models.outbound import VARIABLE as REQUESTS
 from flowengine.testing.modes import MODES
 
 if TYPE_CHECKING:
-    from flowengine.llm.scripted import ScriptedModel
-    from flowengine.testing.cases import Finding
+    from flowengine.models.scripted import ScriptedModel
+    from flowengine.testing.cases import CaseFinding
     from flowengine.testing.cassette import Cassette
     from flowengine.testing.flowtest import FlowTest
 
@@ -73,7 +73,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.fixture
 def scripted_model() -> type[ScriptedModel]:
     """`scripted_model([...])`, `scripted_model({...})`: a model that answers from a script."""
-    from flowengine.llm.scripted import ScriptedModel
+    from flowengine.models.scripted import ScriptedModel
 
     return ScriptedModel
 
@@ -150,7 +150,7 @@ class FlowTestItem(pytest.Item):
 class CaseFailedError(AssertionError):
     """What did not come as the case expects it."""
 
-    def __init__(self, findings: list[Finding]) -> None:
+    def __init__(self, findings: list[CaseFinding]) -> None:
         super().__init__("\n".join(str(each) for each in findings))
 
 

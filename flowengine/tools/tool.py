@@ -1,8 +1,8 @@
 """What a tool is to a model: a name, a schema, and a call that always answers.
 
 It knows names, effects, time limits, and how a failure becomes a result that the model can read and
-mend. It knows neither Python functions (`flowengine.tools.function`) nor servers
-(`flowengine.tools.mcp_client`): both are a `run` handed to a `Tool`. Recording a call and asking for a
+mend. It knows neither Python functions (`flowengine.tools.function_tool`) nor servers
+(`flowengine.tools.mcp.client`): both are a `run` handed to a `Tool`. Recording a call and asking for a
 person's consent belong to the caller, who finds the tool's `effect` here.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 import anyio
 
 from flowengine.errors import DefinitionError
-from flowengine.tools.text import cut, error_text
+from flowengine.tools.result_text import cut, error_text
 
 __all__ = ["DEFAULT_TIMEOUT", "Effect", "Tool", "ToolResult", "failed"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowengine.errors import DefinitionError, did_you_mean
-from flowengine.tools.function import tool_of
-from flowengine.tools.text import cut
+from flowengine.tools.function_tool import tool_of
+from flowengine.tools.result_text import cut
 from flowengine.tools.tool import Tool, ToolResult, failed
 
 __all__ = ["Offer", "ToolSet"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.agents.gateway import DirectGateway
+from flowengine.agents.standalone import DirectGateway
 
 
 class Recorder(DirectGateway):

@@ -14,7 +14,8 @@ import trio
 from pydantic import BaseModel, Field
 
 from flowengine.agents.agent import Agent
-from flowengine.context import Context, EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.context import Context, EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.records import ModelCall, Notice
 from flowengine.errors import (
     DefinitionError,
     GuardrailError,
@@ -23,10 +24,9 @@ from flowengine.errors import (
     RunError,
     TransientModelError,
 )
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Notice
+from flowengine.models.messages import Message
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import ScriptedModel
 
 JUDGED = {
     "score": 0.9,

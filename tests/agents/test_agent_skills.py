@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.core.records import Receipt, SkillLoad
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.messages import ToolRequest
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
-from flowengine.records import Receipt, SkillLoad
-from flowengine.skills.sandbox import Sandbox
-from flowengine.skills.store import SkillStore
+from flowengine.skills.sandbox.sandbox import Sandbox
+from flowengine.skills.skill_store import SkillStore
 
 
 @pytest.fixture

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.parts import tokens_of
-from flowengine.context import Context
+from flowengine.agents.prompt_parts import tokens_of
+from flowengine.context_providers.conversation import ConversationHistoryProvider
+from flowengine.context_providers.packer import BudgetError
+from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.context import Context
+from flowengine.core.records import ModelCall, ProviderFailed, Receipt, ToolCall
 from flowengine.errors import DefinitionError, GuardrailError, OutputError, PermanentModelError, RunError
-from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.llm.tokens import count_tokens
-from flowengine.providers.conversation import ConversationHistoryProvider
-from flowengine.providers.packer import BudgetError
-from flowengine.providers.provider import ContextProvider
-from flowengine.records import ModelCall, ProviderFailed, Receipt, ToolCall
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import ScriptedModel
+from flowengine.models.tokens import count_tokens
 
 
 class Facts(ContextProvider):
@@ -202,7 +202,7 @@ async def test_a_provider_that_fails_is_in_the_trace_and_the_run_goes_on(
 
     model = ScriptedModel(["Fine."])
     agent = Agent("a", "I", model=model, context_providers=[Failing(), Facts()])
-    with caplog.at_level(logging.WARNING, "flowengine.providers"):
+    with caplog.at_level(logging.WARNING, "flowengine.context_providers"):
         context = await agent.run_async("Why?", gateway=recorder)
     assert str(context.result) == "Fine."
     assert asked(model).startswith("Context:\nTea is green.\n\n")
@@ -405,7 +405,7 @@ async def test_an_empty_answer_is_a_failure_of_the_interaction():
 
 def test_an_agent_without_sources_loads_nothing_of_them():
     code = (
-        "import sys; from flowengine import Agent; from flowengine.llm.scripted import ScriptedModel;"
+        "import sys; from flowengine import Agent; from flowengine.models.scripted import ScriptedModel;"
         "Agent('a', 'I', model=ScriptedModel(['b'])).run('c');"
         "print([m for m in sys.modules if 'providers.' in m or 'contexts' in m or m in ('yaml', 'tiktoken', 'regex')])"
     )

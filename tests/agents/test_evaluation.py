@@ -8,9 +8,9 @@ import pytest
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.context import Context, EvaluationResult
+from flowengine.core.context import Context, EvaluationResult
 from flowengine.errors import DefinitionError, OutputError, RunError
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.scripted import ScriptedModel
 
 GOOD: dict[str, Any] = {
     "score": 0.8,

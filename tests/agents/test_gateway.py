@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from flowengine.agents.gateway import DirectGateway
+from flowengine.agents.standalone import DirectGateway
+from flowengine.core.records import ModelCall, ToolCall
 from flowengine.errors import NotJournalableError
-from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, ToolCall
-from flowengine.tools.function import tool_of
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.scripted import ScriptedModel
+from flowengine.tools.function_tool import tool_of
 from flowengine.tools.tool import Effect, ToolResult
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
 
 
 async def test_a_record_holds_what_was_asked_and_what_it_cost(recorder: Any) -> None:
-    reply = Reply("So.", (ToolRequest("1", "add", "{}"),), Usage(3, 2, 1), 0.01, "tool_calls", "m", "acme", 2, 0.5)
+    reply = Reply("So.", (ToolRequest("1", "add", "{}"),), TokenUsage(3, 2, 1), 0.01, "tool_calls", "m", "acme", 2, 0.5)
     assert await recorder.complete(ScriptedModel([reply]), ASKED, purpose="generation") == reply
     assert recorder.records == [
         ModelCall(

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
 from flowengine.errors import GuardrailError
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.scripted import ScriptedModel
 
 
 def polite(value: Any) -> bool:

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.models import open_model
-from flowengine.agents.settings import CallSettings
-from flowengine.agents.surroundings import Surroundings
+from flowengine.agents.model_environment import open_model
+from flowengine.agents.settings import CallSettings, Surroundings
+from flowengine.core.records import ModelCall, Notice
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
-from flowengine.llm.fallback import FallbackModel
-from flowengine.llm.retrying import RetryingModel
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Notice
+from flowengine.models.scripted import ScriptedModel
+from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
 
 @pytest.fixture(autouse=True)

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.orchestration import PATIENCE, Attempt, Draft, Progress
-from flowengine.agents.structured import Answer
-from flowengine.context import EvaluationResult, LLMResult
+from flowengine.agents.evaluation import PATIENCE, Attempt, Draft, ImprovementProgress
+from flowengine.agents.structured import StructuredAnswer
+from flowengine.core.context import EvaluationResult, LLMResult
+from flowengine.core.records import ModelCall, Notice, Round
 from flowengine.errors import LimitError, OutputError, PermanentModelError, RunError
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Notice, Round
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import ScriptedModel
 
 
 def judgement(score: float, feedback: str = "", suggestions: Sequence[str] = ()) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def writer(model: ScriptedModel, judge: ScriptedModel, **settings: Any) -> Agent
 
 
 def attempt(number: int, score: float, threshold: float = 0.7) -> Attempt:
-    draft = Draft((), Answer(f"draft {number}", Reply(""), 1))
+    draft = Draft((), StructuredAnswer(f"draft {number}", Reply(""), 1))
     return Attempt(draft, EvaluationResult(score=score, passed=score >= threshold))
 
 
@@ -74,7 +74,7 @@ def test_whatever_the_scores_it_stops_in_time_and_never_returns_less_than_the_be
     tenths: list[int], limit: int
 ) -> None:
     attempts = [attempt(number, each / 10) for number, each in enumerate(tenths)]
-    progress, rest = Progress.first(attempts[0]), iter(attempts[1:])
+    progress, rest = ImprovementProgress.first(attempts[0]), iter(attempts[1:])
     while progress.verdict(limit) is None and (following := next(rest, None)) is not None:
         progress = progress.after(following)
     seen = attempts[: progress.rounds]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from flowengine.agents.prompt import Subject, fenced, generation_messages, routing_messages, text_of
-from flowengine.catalogue import LOCALES, catalogue
-from flowengine.context import LLMResult
+from flowengine.core.context import LLMResult
+from flowengine.core.locale import LOCALES, catalogue
 from flowengine.errors import DefinitionError
-from flowengine.llm.messages import Message
+from flowengine.models.messages import Message
 
 EN = catalogue("en")
 

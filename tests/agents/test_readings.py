@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowengine.agents.readings import Readings
+from flowengine.agents.model_environment import Readings
 
 
 def test_only_what_was_read_counts() -> None:

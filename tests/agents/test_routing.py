@@ -8,10 +8,10 @@ import pytest
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.routing import RoutingAgent
-from flowengine.context import Context, RoutingResult
+from flowengine.core.context import Context, RoutingResult
+from flowengine.core.records import ModelCall, Notice
 from flowengine.errors import DefinitionError, PermanentModelError, RouteError
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Notice
+from flowengine.models.scripted import ScriptedModel
 
 ROUTES = {"billing": "Invoices and refunds", "technical": "Something does not work", "other": ""}
 LAST = Context(shared_state={"_last_prompt": "Say what they need.", "_last_generation": {"need": "a refund"}})

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from flowengine.agents.json_schema import problems, validator
 from flowengine.agents.structured import UnusableAnswerError, complete_structured, json_values, shape_of
-from flowengine.catalogue import catalogue
+from flowengine.core.json_schema import problems, validator
+from flowengine.core.locale import catalogue
+from flowengine.core.records import ModelCall
 from flowengine.errors import DefinitionError, OutputError, PermanentModelError
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall
+from flowengine.models.messages import Message
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import ScriptedModel
 
 WORDS = catalogue("en")
 POINT = {

@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 import trio
 
-from flowengine.agents.sync import in_event_loop, run_sync
+from flowengine.agents.standalone import in_event_loop, run_sync
 
 
 async def thread_name() -> str:

@@ -14,17 +14,17 @@ from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.gateway import DirectGateway
 from flowengine.agents.routing import RoutingAgent
-from flowengine.context import Context
+from flowengine.agents.standalone import DirectGateway
+from flowengine.core.context import Context
+from flowengine.core.records import ModelCall, Notice, ToolCall
 from flowengine.errors import DefinitionError, GuardrailError, OutputError, RunError
-from flowengine.journal.recorded import RecordedGateway
-from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.offline import OfflineModel
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Notice, ToolCall
-from flowengine.tools.function import tool, tool_of
+from flowengine.journal.replay import RecordedGateway
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Reply, Request
+from flowengine.models.offline.model import OfflineModel
+from flowengine.models.scripted import ScriptedModel
+from flowengine.tools.function_tool import tool, tool_of
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 

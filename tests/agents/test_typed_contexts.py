@@ -11,19 +11,18 @@ import pytest
 from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.gateway import DirectGateway
-from flowengine.contexts.manager import ContextManager
-from flowengine.contexts.result import ToolCallResult
-from flowengine.contexts.typed import TypedContext
+from flowengine.agents.standalone import DirectGateway
+from flowengine.core.records import ModelCall, ProviderFailed, Receipt, ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import DefinitionError
 from flowengine.journal.codec import decode, encode
-from flowengine.journal.recorded import RecordedGateway
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.model import Reply
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, ProviderFailed, Receipt, ToolCall
+from flowengine.journal.replay import RecordedGateway
+from flowengine.models.messages import ToolRequest
+from flowengine.models.model import Reply
+from flowengine.models.scripted import ScriptedModel
 from flowengine.tools.toolset import ToolSet
+from flowengine.typed_contexts.manager import ContextManager
+from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 

@@ -16,6 +16,7 @@ from tests.bench import (
     agents,
     context,
     engine,
+    house,
     levels,
     limits,
     masking,
@@ -50,6 +51,7 @@ def main(wanted: list[str]) -> int:
         postgres,
         queue,
         viewer,
+        house,
     )
     for make in (noise, *(row for table in tables for row in table.ROWS)):
         if wanted and not any(part in make.__name__ for part in wanted):

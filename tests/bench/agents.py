@@ -25,9 +25,9 @@ from urllib.request import urlopen
 import anyio
 
 from flowengine import Agent, Flow
-from flowengine.llm.litellm_import import mute_background_logging, wait_for_litellm
-from flowengine.llm.messages import as_dict
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.litellm.loading import mute_background_logging, wait_for_litellm
+from flowengine.models.messages import as_dict
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
 from tests.bench.measure import Row, ratio
 from tests.bench.processes import ROOT, environment

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from flowengine.llm.tokens import count_tokens
-from flowengine.providers.packer import BudgetError, pack
-from flowengine.providers.provider import joined
+from flowengine.context_providers.packer import BudgetError, pack
+from flowengine.context_providers.provider import joined
+from flowengine.models.tokens import count_tokens
 from tests.bench.measure import Row
 from tests.support.histories import random_history
 

@@ -16,12 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flowengine.skills.sandbox import Sandbox
-from flowengine.skills.script import Limits, Outcome
+from flowengine.skills.sandbox.sandbox import Sandbox
+from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 
 __all__ = ["ESCAPES", "LIMITS", "World", "attempt", "is_running", "world"]
 
-LIMITS = Limits(
+LIMITS = ScriptLimits(
     seconds=2, memory=300_000_000, processes=32, open_files=128, files=2_000, scratch=20_000_000, output=50_000
 )
 

@@ -6,9 +6,9 @@ from statistics import median
 from time import process_time
 
 from flowengine import Context, Flow, FunctionNode
+from flowengine.flowfile.compile.scope import boolean
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
-from flowengine.spec.scope import boolean
 from tests.bench.engine import done, flow_of, nothing, value
 from tests.bench.floor import chain, fan, run_floor
 from tests.bench.measure import Row, ratio

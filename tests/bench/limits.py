@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 from flowengine import Agent, Flow
-from flowengine.ledger import Bounds
-from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.priced import PricedModel
-from flowengine.llm.pricing import Price
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.nodes.limits import FlowLimits
+from flowengine.core.budget import Budget
+from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.pricing import Price
+from flowengine.models.scripted import ScriptedModel
+from flowengine.models.wrappers.priced import PricedModel
+from flowengine.nodes.node import RunLimits
 from tests.bench.engine import done
 from tests.bench.measure import Row, ratio
 
@@ -35,10 +35,10 @@ async def limit_overshoot() -> Row:
             nonlocal spent
             written = chance.randint(1, request.max_tokens or 0)
             spent += PRICE.of(40, written)
-            return Reply("x", usage=Usage(40, written))
+            return Reply("x", usage=TokenUsage(40, written))
 
         model = PricedModel(ScriptedModel(answer, latency=0.001), PRICE)
-        run = await branches(model, BRANCHES).run(limits=FlowLimits(bounds=Bounds(cost_usd=LIMIT), on_limit="pause"))
+        run = await branches(model, BRANCHES).run(limits=RunLimits(bounds=Budget(cost_usd=LIMIT), on_limit="pause"))
         assert run.status == "paused"
         assert spent > 0.9 * LIMIT, "the limit was hardly used"
         beyond.append(max(0.0, spent - LIMIT))
@@ -47,8 +47,8 @@ async def limit_overshoot() -> Row:
 
 async def limit_reservation() -> Row:
     """Agents with a limit on cost that is never reached, against the same agents without one."""
-    model = PricedModel(ScriptedModel(lambda request: Reply("x", usage=Usage(40, 20))), PRICE)
-    flow, limits = branches(model, 500), FlowLimits(bounds=Bounds(cost_usd=1000.0))
+    model = PricedModel(ScriptedModel(lambda request: Reply("x", usage=TokenUsage(40, 20))), PRICE)
+    flow, limits = branches(model, 500), RunLimits(bounds=Budget(cost_usd=1000.0))
 
     async def bounded() -> None:
         run = await flow.run(limits=limits)

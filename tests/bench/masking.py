@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flowengine.masking.masker import Masker
-from flowengine.masking.recognizer import Span
+from flowengine.masking.patterns import FoundSpan
 from tests.bench.measure import Row
 
 __all__ = ["ROWS", "Line", "Score", "lines", "score"]
@@ -35,7 +35,7 @@ class Line(NamedTuple):
     """A text, and where its values are."""
 
     text: str
-    values: tuple[Span, ...]
+    values: tuple[FoundSpan, ...]
 
 
 class Score(NamedTuple):
@@ -61,11 +61,11 @@ def _filled(text: str, drawn: random.Random) -> str:
 
 
 def _line(marked: str) -> Line:
-    text, values = "", list[Span]()
+    text, values = "", list[FoundSpan]()
     for piece in re.split("(⟦[^⟧]*⟧)", marked):
         if piece.startswith("⟦"):
             kind, _, value = piece[1:-1].partition(":")
-            values.append(Span(len(text), len(text) + len(value), kind.upper()))
+            values.append(FoundSpan(len(text), len(text) + len(value), kind.upper()))
             piece = value
         text += piece
     return Line(text, tuple(values))
@@ -84,11 +84,11 @@ def score(masker: Masker, given: list[Line]) -> Score:
     return Score(found / total, found / (found + alarms), missed, false)
 
 
-def _covers(span: Span, value: Span) -> bool:
+def _covers(span: FoundSpan, value: FoundSpan) -> bool:
     return span.kind == value.kind and span.start <= value.start and value.end <= span.end
 
 
-def _strangers(spans: list[Span], values: tuple[Span, ...]) -> Iterator[Span]:
+def _strangers(spans: list[FoundSpan], values: tuple[FoundSpan, ...]) -> Iterator[FoundSpan]:
     for span in spans:
         if all(span.end <= value.start or value.end <= span.start for value in values):
             yield span

@@ -20,9 +20,9 @@ from time import perf_counter
 from typing import NamedTuple
 
 from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.items import MemoryItem, Recalled
-from flowengine.memory.scopes import MemoryScope
-from flowengine.memory.sqlite_items import SQLiteMemoryItems
+from flowengine.memory.items.ranking import MemoryItem, Recalled
+from flowengine.memory.items.sqlite import SQLiteMemoryItems
+from flowengine.memory.scopes.memories import MemoryScope
 from tests.bench.measure import Row
 from tests.bench.recall_set import NOW, Question, RecallSet, Said, filler, recall_set
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import psycopg
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.codec import encode

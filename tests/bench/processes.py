@@ -99,7 +99,7 @@ def cold_count() -> Row:
         [
             "import socket",
             "socket.socket.connect = socket.getaddrinfo = lambda *given, **named: 1 / 0",
-            "from flowengine.llm.tokens import count_tokens",
+            "from flowengine.models.tokens import count_tokens",
             "assert count_tokens('Tea 茶 ' * 100) > 100",
         ]
     )

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from flowengine.context import Fragment
-from flowengine.llm.tokens import count_tokens
-from flowengine.providers.code_files import CodeTree
-from flowengine.providers.code_index import CodeIndex
-from flowengine.providers.compressor import ContextCompressorProvider
-from flowengine.providers.provider import joined
-from flowengine.providers.source_code import SourceCodeProvider
+from flowengine.context_providers.compressor.compressor import ContextCompressorProvider
+from flowengine.context_providers.provider import joined
+from flowengine.context_providers.source_code.index import CodeIndex
+from flowengine.context_providers.source_code.source_code import SourceCodeProvider
+from flowengine.context_providers.source_code.source_files import CodeTree
+from flowengine.core.context import Fragment
+from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document
 from tests.bench.measure import Row

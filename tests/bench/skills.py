@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flowengine.skills.disclosure import skill_access
+from flowengine.skills.discovery import SkillIndex
 from flowengine.skills.measure import Choices, Measured, Task, by_words, chosen, measured, total
-from flowengine.skills.sandbox import Sandbox
-from flowengine.skills.search import SkillIndex
-from flowengine.skills.store import SkillStore
+from flowengine.skills.sandbox.sandbox import Sandbox
+from flowengine.skills.skill_store import SkillStore
 from tests.bench.escapes import ESCAPES, attempt, world
 from tests.bench.measure import Row
 

@@ -19,8 +19,8 @@ import anyio
 
 from flowengine import Context, Flow, FunctionNode
 from flowengine.engine.events import Event
-from flowengine.journal.sqlite import SQLiteJournal, SQLiteStore
-from flowengine.journal.tee import TeeStore
+from flowengine.journal.sqlite.store import SQLiteJournal, SQLiteStore
+from flowengine.journal.stores import TeeStore
 from flowengine.runners.local import start
 from tests.bench.measure import Row, ratio
 from tests.support.browser import Browser, Tab, open_browser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowengine.spec.codes import CODES
+from flowengine.flowfile.checks.codes import CODES
 from tests.cli.conftest import Command
 
 

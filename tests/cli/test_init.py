@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.spec.project import _EXPECTED
+from flowengine.flowfile.project.project import _EXPECTED
 
 FLOWS = sorted((Path(__file__).parents[2] / "flows").glob("*.yaml"))
 

@@ -10,8 +10,8 @@ import click
 import pytest
 
 from flowengine.cli.failure import exit_code, report
-from flowengine.cli.group import COMMANDS
-from flowengine.cli.store import DURABILITIES
+from flowengine.cli.main import COMMANDS
+from flowengine.cli.run_access import DURABILITIES
 from flowengine.errors import (
     FlowChangedError,
     FlowError,
@@ -21,7 +21,7 @@ from flowengine.errors import (
     RunNotFoundError,
     StoreCorruptError,
 )
-from flowengine.journal.database import Durability
+from flowengine.journal.sqlite.database import Durability
 from flowengine.version import __version__
 
 Command = Callable[..., Any]

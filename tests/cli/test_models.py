@@ -150,6 +150,6 @@ def test_a_server_of_ones_own_is_asked_for_its_list(flowengine: Command, monkeyp
 
 def test_doctor_says_which_extras_are_missing(flowengine: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "extra mcp" in flowengine("doctor").out
-    monkeypatch.setattr("flowengine.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("flowengine.version.find_spec", lambda name: None)
     said = flowengine("doctor").out
     assert "not installed (psycopg, procrastinate): pip install 'flowengine-dag[queue]', or in a clone" in said

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from flowengine import Flow, FunctionNode
+from flowengine.core.records import ToolCall
 from flowengine.engine.events import NodeRecorded, NodeStarted, RunStarted
 from flowengine.journal.stores import open_store
-from flowengine.records import ToolCall
 
 Command = Callable[..., Any]
 

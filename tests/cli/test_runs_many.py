@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import submit
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.run_queue import submit
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import KINDS, drain, flow
 

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
-from flowengine.runners.queue import submit
+from flowengine.runners.queue.run_queue import submit
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import KINDS, drain, flow
 

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flowengine.cli.inputs import gather
+from flowengine.cli.options import gather
 from flowengine.cli.outcome import code_of, outputs_text
-from flowengine.cli.plain import dumps, plain
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results, safe
-from flowengine.context import LLMResult
-from flowengine.engine.events import ErrorInfo, NodeFailed
+from flowengine.core.context import LLMResult
+from flowengine.engine.events import ErrorInfo, NodeFailed, plain
+from flowengine.journal.run_export import dumps
 
 
 class Terminal(io.TextIOWrapper):

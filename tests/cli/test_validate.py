@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flowengine.cli.commands.validate import flow_files
-from flowengine.cli.excerpt import excerpt
+from flowengine.cli.failure import excerpt
 from flowengine.errors import Diagnostic
 
 Command = Callable[..., Any]

@@ -12,10 +12,10 @@ import pytest
 import flowengine
 from flowengine.agents.agent import Agent
 from flowengine.cli.main import main
-from flowengine.providers.registry import provider_class
-from flowengine.providers.table import OURS
-from flowengine.spec.names import DESCRIBED, RESERVED, WORDS
-from flowengine.spec.reference import reference
+from flowengine.context_providers.builtin_names import OURS
+from flowengine.context_providers.registry import provider_class
+from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
+from flowengine.flowfile.schema.reference import reference
 from tests.support.postgres import empty_database
 
 DOCS = Path(flowengine.__file__).parent / "docs"
@@ -23,7 +23,9 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_the_reference_is_that_of_the_models():
-    assert (DOCS / "reference.md").read_text("utf-8") == reference(), "run python -m flowengine.spec.reference"
+    assert (DOCS / "reference.md").read_text("utf-8") == reference(), (
+        "run python -m flowengine.flowfile.schema.reference"
+    )
 
 
 def test_every_node_type_and_key_is_in_the_reference_with_a_description():

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flowengine.context import NodeResult
-from flowengine.engine.attempts import Attempts
+from flowengine.core.context import NodeResult
+from flowengine.core.records import EffectDecided, ModelCall, Notice, Retry, ToolCall
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -20,10 +20,9 @@ from flowengine.engine.events import (
     RunResumed,
 )
 from flowengine.engine.graph import Graph, Vertex
-from flowengine.engine.restoring import History
+from flowengine.engine.restoring import Attempts, History
 from flowengine.engine.state import StateStore
 from flowengine.engine.walk import Walk
-from flowengine.records import EffectDecided, ModelCall, Notice, Retry, ToolCall
 
 CALL = ModelCall("m", "p", "generation", (), "one", key="k1")
 OTHER = ModelCall("m", "p", "generation", (), "two", key="k2")

@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from flowengine import Flow, FunctionNode
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import Notice, ToolCall
 from flowengine.engine.events import (
     EVENTS,
     ErrorInfo,
@@ -26,9 +27,8 @@ from flowengine.engine.events import (
     RunStarted,
     TokenStreamed,
 )
-from flowengine.journal.plain import event_line
-from flowengine.records import Notice, ToolCall
-from flowengine.server.news import plain_event
+from flowengine.journal.run_export import event_line
+from flowengine.server.run_watch import plain_event
 
 
 class Told(BaseModel):

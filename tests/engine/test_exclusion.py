@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import ErrorInfo, NodeFailed, NodeFinished, NodeSkipped
-from flowengine.engine.exclusion import Liveness
 from flowengine.engine.graph import ON_ERROR, Edge, Graph, Vertex
 from flowengine.engine.state import StateStore
 from flowengine.engine.walk import Walk
+from flowengine.flowfile.analysis.branch_exclusion import BranchExclusion
 
 Edges = Sequence[tuple[str, str] | tuple[str, str, str]]
 
@@ -26,8 +26,8 @@ def graph_of(nodes: str | Sequence[Vertex], edges: Edges) -> Graph:
     return Graph(vertices, [Edge(*edge) for edge in edges])
 
 
-def live(graph: Graph, **labels: str) -> Liveness:
-    return Liveness(graph, {graph.index[name]: frozenset(each.split()) for name, each in labels.items()})
+def live(graph: Graph, **labels: str) -> BranchExclusion:
+    return BranchExclusion(graph, {graph.index[name]: frozenset(each.split()) for name, each in labels.items()})
 
 
 def excludes(graph: Graph, one: str, other: str, **labels: str) -> bool:
@@ -82,7 +82,7 @@ def test_a_target_is_certain_for_what_only_it_leads_to() -> None:
 
 def test_an_optional_node_is_certain_for_its_only_child_and_for_nobody_else() -> None:
     graph = graph_of("a b c", [("a", "b"), ("a", "c"), ("b", "c")])
-    found = Liveness(graph, {}, {graph.index["b"]})
+    found = BranchExclusion(graph, {}, {graph.index["b"]})
     assert not found.certain(graph.index["c"], graph.index["b"])
     assert found.certain(graph.index["c"], graph.index["a"])
 
@@ -191,7 +191,7 @@ def _outcome(walk: Walk, number: int) -> str:
 @settings(max_examples=150, deadline=None)
 def test_what_is_said_holds_in_every_run(case: tuple[Graph, dict[int, frozenset[str]], set[int]]) -> None:
     graph, labels, optional = case
-    said = Liveness(graph, labels, optional)
+    said = BranchExclusion(graph, labels, optional)
     dead = set(said.dead)
     for outcome in runs_of(graph, labels, optional):
         done = {number for number, each in outcome.items() if each == "succeeded"}
@@ -232,7 +232,7 @@ def test_long_chains_of_choices_cost_little(make: Any) -> None:
         graph = make(size)
         labels = {number: frozenset("xyz") for number in range(size) if number in graph.routes}
         started = time.process_time()
-        said = Liveness(graph, labels)
+        said = BranchExclusion(graph, labels)
         for number in range(1, len(graph)):
             said.exclude(number - 1, number)
             said.certain(number, number // 2)

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.engine.ancestry import Ancestry
-from flowengine.engine.graph import Edge, Graph, Vertex
-from flowengine.engine.order import cycles_of, topological
+from flowengine.engine.graph import Ancestry, Edge, Graph, Vertex, cycles_of, topological
 from flowengine.errors import FlowError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
 from flowengine.engine.events import NodeFinished
 from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.engine.state import StateStore

@@ -12,7 +12,8 @@ import anyio
 import pytest
 from anyio import lowlevel
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import Notice
 from flowengine.engine.events import (
     Event,
     NodeCancelled,
@@ -30,7 +31,6 @@ from flowengine.engine.state import StateStore
 from flowengine.engine.walk import Walk
 from flowengine.errors import StoreUnavailableError
 from flowengine.journal.memory import MemoryJournal
-from flowengine.records import Notice
 
 pytestmark = pytest.mark.anyio
 

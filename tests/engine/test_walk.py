@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.context import NodeResult, Note
+from flowengine.core.context import NodeResult, Note
 from flowengine.engine.events import (
     ErrorInfo,
     Event,

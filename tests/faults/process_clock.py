@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from tests.faults.process_nursery import ROOT, without_vendors
 
 __all__ = ["check_clock", "rows"]

@@ -22,7 +22,7 @@ import anyio
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.errors import JournalError, RunNotFoundError
 from flowengine.flow import Flow
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.nodes.function import FunctionNode
 from tests.faults.process_killed import die
 from tests.faults.process_nursery import Nursery

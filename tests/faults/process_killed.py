@@ -21,16 +21,16 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished
 from flowengine.flow import Flow
 from flowengine.journal.approvals import answer, open_questions
-from flowengine.journal.classes import only_looking
-from flowengine.journal.sqlite import SQLiteJournal, SQLiteStore
-from flowengine.journal.writer import Writer
-from flowengine.llm.messages import as_dict
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.offline import OfflineModel
-from flowengine.records import ModelCall
+from flowengine.journal.sqlite.store import SQLiteJournal, SQLiteStore
+from flowengine.journal.sqlite.writer import SqliteWriter
+from flowengine.journal.value_types import only_looking
+from flowengine.models.messages import as_dict
+from flowengine.models.model import Reply, Request
+from flowengine.models.offline.model import OfflineModel
 from flowengine.runners.run import Run
 from tests.faults.process_nursery import ROOT, Nursery, command
 
@@ -150,7 +150,7 @@ def key_of(messages: Sequence[Mapping[str, Any]]) -> str:
 
 def die(moment: str, at: int) -> None:
     """kill -9 this process once so many events are appended, or are committed."""
-    append, write, begin = SQLiteJournal.append, Writer.write, Writer.begin
+    append, write, begin = SQLiteJournal.append, SqliteWriter.write, SqliteWriter.begin
     appended = 0
 
     def kill() -> None:
@@ -164,11 +164,11 @@ def die(moment: str, at: int) -> None:
         if moment == "appended":
             kill()
 
-    def writing(self: Writer) -> None:
+    def writing(self: SqliteWriter) -> None:
         write(self)
         kill()
 
-    def beginning(self: Writer, *given: Any) -> Any:
+    def beginning(self: SqliteWriter, *given: Any) -> Any:
         nonlocal appended
         held = begin(self, *given)
         appended += 1
@@ -178,7 +178,7 @@ def die(moment: str, at: int) -> None:
 
     SQLiteJournal.append = appending  # type: ignore[method-assign]
     if moment == "committed":
-        Writer.write, Writer.begin = writing, beginning  # type: ignore[method-assign]
+        SqliteWriter.write, SqliteWriter.begin = writing, beginning  # type: ignore[method-assign]
 
 
 # --- round them ---------------------------------------------------------------------------------

@@ -18,15 +18,15 @@ from typing import Any, Final
 import anyio
 
 from flowengine.agents.agent import Agent
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
-from flowengine.llm.litellm_model import LiteLLMModel
-from flowengine.llm.model import Model
-from flowengine.llm.provider import RateLimits
-from flowengine.llm.rate import RateLimitedModel, RateLimiter
-from flowengine.llm.retrying import RetryingModel
+from flowengine.models.litellm.model import LiteLLMModel
+from flowengine.models.model import Model
+from flowengine.models.vendors import RateLimits
+from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter
+from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.nodes.agent import AgentNode
-from flowengine.records import ModelCall
 from flowengine.runners.run import Run
 from tests.support.model_server import Answer, Failure, Hang, ModelServer, Raw, Received, Truncated
 

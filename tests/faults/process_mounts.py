@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from flowengine.engine.events import NodeFinished
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from tests.faults.process_nursery import ROOT, command, speak_into
 
 __all__ = [

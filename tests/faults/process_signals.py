@@ -24,13 +24,13 @@ from flowengine.agents.agent import Agent
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunResumed
 from flowengine.flow import Flow
-from flowengine.journal.sqlite import SQLiteStore
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.models.messages import ToolRequest
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.skills.sandbox import Sandbox
-from flowengine.tools.mcp_server import McpServer
+from flowengine.skills.sandbox.sandbox import Sandbox
+from flowengine.tools.mcp.server_settings import McpServer
 from tests.faults.process_killed import load_all
 from tests.faults.process_nursery import INTERRUPTED_EARLY, ROOT, Ended, Nursery, command
 

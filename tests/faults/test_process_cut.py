@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from tests.faults.process_cut import (
     HEADER,
     Remains,

@@ -8,15 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.scopes import MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.sql_conversations import SQLConversationStore
-from flowengine.memory.sql_repository import SQLMemoryRepository
-from flowengine.records import ModelCall
+from flowengine.memory.scopes.memories import MemoryScope, MemoryType, thread_scope_id
+from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
 from flowengine.runners.run import Run
-from flowengine.testing.scripted import scripted
+from flowengine.testing.scripted_answers import scripted
 
 FLOW = Path(__file__).parents[2] / "flows" / "channel_reply.yaml"
 YES = {"should_reply": True, "confidence": 0.9, "reason": "It is asked."}

@@ -10,16 +10,16 @@ from typing import Any
 import jsonschema
 import pytest
 
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
+from flowengine.flowfile.analysis.references import edges_of
+from flowengine.flowfile.loader import check_file, load_flow
+from flowengine.flowfile.schema.editor_schema import json_schema
+from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.journal.memory import MemoryStore
-from flowengine.records import ModelCall
 from flowengine.runners.run import Run
-from flowengine.spec.json_schema import json_schema
-from flowengine.spec.loader import check_file, load_flow
-from flowengine.spec.references import edges_of
-from flowengine.spec.yaml_text import parse_yaml
 from tests.support.model_server import Completion, ModelServer, ToolCall
 
 FLOWS = Path(__file__).parents[2] / "flows"

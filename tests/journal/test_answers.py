@@ -14,19 +14,18 @@ import anyio.to_thread
 import pytest
 
 from flowengine import Flow, FunctionNode
-from flowengine.context import Context
+from flowengine.core.context import Context
+from flowengine.core.records import Answered
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import ApprovalError, RunBusyError
-from flowengine.journal.answers import keep_answer, times_asked
-from flowengine.journal.approvals import Given, answer, open_questions
+from flowengine.journal.approvals import Given, answer, keep_answer, open_questions, times_asked
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
-from flowengine.records import Answered
 from tests.support.postgres import empty_database
 
 pytestmark = pytest.mark.anyio

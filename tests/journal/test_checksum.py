@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from flowengine import Flow, FunctionNode
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.errors import StoreCorruptError
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 
 pytestmark = pytest.mark.anyio
 

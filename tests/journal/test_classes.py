@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from flowengine.errors import JournalError
-from flowengine.journal.classes import is_only_looking, only_looking
 from flowengine.journal.codec import decode_value, encode_value
+from flowengine.journal.value_types import is_only_looking, only_looking
 
 
 class Colour(Enum):

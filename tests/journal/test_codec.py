@@ -24,7 +24,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel
 
-from flowengine.context import EMPTY, EvaluationResult, LLMResult, NodeResult, RoutingResult
+from flowengine.core.context import EMPTY, EvaluationResult, LLMResult, NodeResult, RoutingResult
+from flowengine.core.records import ModelCall, Notice, ProviderFailed, Receipt, Retry, Round, SkillLoad, ToolCall
+from flowengine.core.values import FrozenDict, FrozenList, MixedDict, MixedList, freeze
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -40,17 +42,6 @@ from flowengine.engine.events import (
 )
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
 from flowengine.journal.codec import decode, encode
-from flowengine.records import (
-    ModelCall,
-    Notice,
-    ProviderFailed,
-    Receipt,
-    Retry,
-    Round,
-    SkillLoad,
-    ToolCall,
-)
-from flowengine.values import FrozenDict, FrozenList, MixedDict, MixedList, freeze
 
 
 class Colour(Enum):

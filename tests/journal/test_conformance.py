@@ -9,7 +9,9 @@ from typing import Any, get_args
 import anyio
 import pytest
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
+from flowengine.core.records import Notice
+from flowengine.core.values import FrozenDict
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -23,10 +25,9 @@ from flowengine.engine.events import (
 from flowengine.engine.ports import Journal, JournalStore, RunInfo
 from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.sqlite import Durability, SQLiteStore
+from flowengine.journal.sqlite.database import Durability
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
-from flowengine.records import Notice
-from flowengine.values import FrozenDict
 from tests.support.postgres import empty_database
 
 NewStore = Callable[[], JournalStore]

@@ -16,26 +16,25 @@ import pytest
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import EffectDecided, ModelCall, Notice, Round, ToolCall
+from flowengine.core.records import Retry as RetryRecord
 from flowengine.engine.events import Event, NodeCancelled, NodeFailed, NodeRecorded, NodeStarted
 from flowengine.errors import EffectPendingError, JournalError, OutputError, PermanentModelError
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.scripted import Answer, ScriptedModel
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import Answer, ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.gateway import gateway_of
-from flowengine.nodes.node import FlowNode
-from flowengine.nodes.retry import Retry
-from flowengine.records import EffectDecided, ModelCall, Notice, Round, ToolCall
-from flowengine.records import Retry as RetryRecord
-from flowengine.tools.function import tool_of
+from flowengine.nodes.node import FlowNode, RetryPolicy
+from flowengine.tools.function_tool import tool_of
 
 pytestmark = pytest.mark.anyio
 
-AT_ONCE = Retry(attempts=3, initial=0.0)
+AT_ONCE = RetryPolicy(attempts=3, initial=0.0)
 
 
 class World:

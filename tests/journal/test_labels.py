@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from flowengine import Flow, FunctionNode, Runs
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, StoreCorruptError
-from flowengine.journal.labels import check_labels, decode_labels, encode_labels, labels_of, parse_labels
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.parcel import pack_run, store_run, unpack_run
+from flowengine.journal.run_export import pack_run, store_run, unpack_run
+from flowengine.journal.run_lookup import check_labels, decode_labels, encode_labels, labels_of, parse_labels
 from flowengine.journal.stores import open_store
 from tests.support.postgres import empty_database
 

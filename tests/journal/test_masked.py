@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.engine.merging import StateKey
 from flowengine.flow import Flow
 from flowengine.journal.codec import encode
-from flowengine.journal.masked import masked
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.parcel import store_run
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.journal.run_export import masked, store_run
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.function import FunctionNode
-from flowengine.records import ModelCall
 
 pytestmark = pytest.mark.anyio
 

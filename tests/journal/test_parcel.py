@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.errors import JournalError, StoreCorruptError, StoreVersionError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.parcel import pack_run, store_run, unpack_run
+from flowengine.journal.run_export import pack_run, store_run, unpack_run
 from flowengine.nodes.function import FunctionNode
 
 pytestmark = pytest.mark.anyio

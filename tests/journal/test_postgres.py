@@ -13,7 +13,7 @@ import anyio
 import psycopg
 import pytest
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import Journal
 from flowengine.errors import (
@@ -23,7 +23,7 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
 from tests.support.postgres import PASSWORD, empty_database, server
 
@@ -243,14 +243,14 @@ async def test_a_writer_that_was_cut_off_and_superseded_writes_nothing(url: str,
 
 
 def test_a_commit_whose_answer_was_lost_is_done_twice_and_counts_once(url: str) -> None:
-    from flowengine.journal.postgres_batch import WRITE, Begin, Entry, Hold, columns_of
+    from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of
 
     store = PostgresStore(url)
     assert list(store.list()) == []
     run = Hold("r1", 7, 1)
-    values, _ = columns_of([Entry(run, 1, "[1]", begin=Begin.of(started()))], 5, "ann")
+    values, _ = columns_of([BatchEntry(run, 1, "[1]", begin=Begin.of(started()))], 5, "ann")
     assert [execute(url, WRITE.decode(), *values) for _ in range(2)] == [[(7,)], [(7,)]]
-    values, _ = columns_of([Entry(run, 2, "[2]")], 5, "ann")
+    values, _ = columns_of([BatchEntry(run, 2, "[2]")], 5, "ann")
     assert [execute(url, WRITE.decode(), *values) for _ in range(2)] == [[(7,)], [(7,)]]
     assert execute(url, "SELECT position, body FROM flowengine.event ORDER BY 1") == [(0, "[1]"), (1, "[2]")]
     store.close()

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.errors import StoreUnavailableError
-from flowengine.journal.postgres import PostgresStore
-from flowengine.journal.postgres_rates import PostgresRates
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.provider import RateLimits
-from flowengine.llm.rate import Limiter, RateLimitedModel, _Minute
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.journal.postgres.rates import PostgresRates
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.models.messages import Message
+from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.scripted import ScriptedModel
+from flowengine.models.vendors import RateLimits
+from flowengine.models.wrappers.rate import Limiter, RateLimitedModel, _Minute
 from tests.support.postgres import Server, empty_database, server
 
 MINUTE = 30.0
@@ -169,7 +169,7 @@ async def test_a_turn_comes_when_the_minute_is_over(url: str) -> None:
 
 
 async def test_tokens_are_corrected_for_all_by_what_a_call_took(workers: list[PostgresRates], url: str) -> None:
-    reply = Reply("x", usage=Usage(10, 5))
+    reply = Reply("x", usage=TokenUsage(10, 5))
     request = Request("m", (Message("user", "hi"),), max_tokens=900)
     models = [RateLimitedModel(ScriptedModel([reply] * 3), each) for each in limiters(workers, tokens_per_minute=1000)]
     with anyio.fail_after(10):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres.store import PostgresStore
 from tests.support.model_server import ModelServer, Received
 from tests.support.postgres import empty_database
 
@@ -20,11 +20,11 @@ import sys
 import urllib.request
 import anyio
 import anyio.to_thread
-from flowengine.journal.postgres_rates import PostgresRates
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.provider import RateLimits
-from flowengine.llm.rate import RateLimitedModel
+from flowengine.journal.postgres.rates import PostgresRates
+from flowengine.models.messages import Message
+from flowengine.models.model import Reply, Request
+from flowengine.models.vendors import RateLimits
+from flowengine.models.wrappers.rate import RateLimitedModel
 
 class Asking:
     name, provider = "m", "openai"

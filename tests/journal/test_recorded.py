@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.agents.gateway import DirectGateway
+from flowengine.agents.standalone import DirectGateway
+from flowengine.core.records import ModelCall, Notice, Round, ToolCall
 from flowengine.errors import TransientModelError
-from flowengine.journal.recorded import RecordedGateway
-from flowengine.llm.messages import Message
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Notice, Round, ToolCall
-from flowengine.tools.function import tool_of
+from flowengine.journal.replay import RecordedGateway
+from flowengine.models.messages import Message
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import ScriptedModel
+from flowengine.tools.function_tool import tool_of
 
 pytestmark = pytest.mark.anyio
 

@@ -14,11 +14,11 @@ import anyio
 import pytest
 
 from flowengine import Flow, FunctionNode
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import Event
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
-from flowengine.journal.repair import Repair, repair_store
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.repair import Repair, repair_store
+from flowengine.journal.sqlite.store import SQLiteStore
 
 BEFORE = Path(__file__).with_name("stores_made_before")
 NODES = 8

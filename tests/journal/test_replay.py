@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.agents.gateway import model_call
+from flowengine.agents.standalone import model_call
+from flowengine.core.records import EffectDecided, ModelCall, Notice, Retry, Round, ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.replay import ASSUMED_DONE, Replay, reply_of
-from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Reply, Request, Usage
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import EffectDecided, ModelCall, Notice, Retry, Round, ToolCall
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.scripted import ScriptedModel
 from flowengine.tools.tool import ToolResult
 
 MODEL = ScriptedModel([], name="m", provider="acme")
@@ -27,7 +27,7 @@ REPLIES = st.builds(
     Reply,
     content=st.text(),
     tool_calls=st.lists(st.builds(ToolRequest, st.text(), st.text(), st.text()), max_size=3).map(tuple),
-    usage=st.builds(Usage, COUNTS, COUNTS, COUNTS),
+    usage=st.builds(TokenUsage, COUNTS, COUNTS, COUNTS),
     cost_usd=st.none() | st.floats(0, 100),
     finish_reason=st.sampled_from(["stop", "length", "tool_calls", "content_filter"]),
     model=st.text(min_size=1),

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunResumed, RunStarted
 from flowengine.errors import (
     JournalError,
@@ -28,9 +28,9 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.journal.database import connect
-from flowengine.journal.sqlite import Durability, SQLiteJournal, SQLiteStore
-from flowengine.journal.tables import Held, Tables
+from flowengine.journal.sqlite.database import Durability, connect
+from flowengine.journal.sqlite.store import SQLiteJournal, SQLiteStore
+from flowengine.journal.sqlite.tables import Held, SqliteTables
 
 STARTED = RunStarted("r1", "flow", 1.0, {}, {}, {})
 
@@ -52,9 +52,9 @@ def write_run(store: SQLiteStore, run_id: str, events: list[Event]) -> SQLiteJou
 
 CHILD = """
 import os, sys, time
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import NodeFinished, RunStarted
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 
 journal = SQLiteStore(sys.argv[1], sys.argv[2]).create("r1")
 journal.append(RunStarted("r1", "flow", 1.0, {}, {}, {}))
@@ -281,10 +281,10 @@ def test_what_cannot_be_written_leaves_the_journal_as_it_was(store: SQLiteStore)
 
 FULL_DISK = """
 import resource, sys
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import NodeFinished, RunStarted
 from flowengine.errors import StoreUnavailableError
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 
 journal = SQLiteStore(sys.argv[1]).create("r1")
 journal.append(RunStarted("r1", "flow", 1.0, {}, {}, {}))
@@ -314,7 +314,7 @@ def test_a_file_that_cannot_grow_stops_the_run_and_keeps_what_was_committed(tmp_
 OWNER = """
 import sys
 from flowengine.engine.events import RunStarted
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 
 journal = SQLiteStore(sys.argv[1]).create("r1")
 journal.append(RunStarted("r1", "flow", 1.0, {}, {}, {}))
@@ -452,7 +452,7 @@ def test_a_hostile_name_of_a_writer_leads_to_no_file(owner: object, store: SQLit
 OPENER = """
 import sys
 from flowengine.errors import StoreUnavailableError
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 
 store = SQLiteStore(sys.argv[1])
 print("ready", flush=True)
@@ -494,7 +494,7 @@ def test_of_several_that_open_a_dead_run_at_once_one_gets_it(tmp_path: Path) -> 
 def test_of_two_that_saw_the_same_writer_gone_one_takes_its_place(store: SQLiteStore) -> None:
     write_run(store, "r1", [STARTED])
     connection = connect(store.path, "process", 1.0)
-    tables = Tables(store.path, connection)
+    tables = SqliteTables(store.path, connection)
     known = tables.held("r1")
     assert known is not None
     held, before = known
@@ -509,7 +509,7 @@ FORKS = """
 import os, sys
 from flowengine.engine.events import RunFinished, RunStarted
 from flowengine.errors import StoreUnavailableError
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 
 def begun(run_id):
     journal = store.create(run_id)
@@ -573,7 +573,7 @@ def test_a_reader_of_nothing_makes_no_file(tmp_path: Path) -> None:
 MAKER = """
 import sys
 from flowengine.engine.events import RunStarted
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 
 sys.stdin.read()
 store = SQLiteStore(sys.argv[1])

@@ -8,7 +8,7 @@ import pytest
 
 from flowengine.errors import StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from flowengine.errors import StoreUnavailableError
-from flowengine.journal.database import connect
-from flowengine.journal.tables import Tables
-from flowengine.journal.writer import Writer
+from flowengine.journal.sqlite.database import connect
+from flowengine.journal.sqlite.tables import SqliteTables
+from flowengine.journal.sqlite.writer import SqliteWriter
 
 
 class Interrupted(sqlite3.Connection):
@@ -26,7 +26,7 @@ def test_an_interrupted_commit_is_undone_and_the_writer_stops(tmp_path: Path) ->
     path = tmp_path / "runs.db"
     connect(path, "process", 1.0).close()
     connection = sqlite3.connect(path, isolation_level=None, factory=Interrupted)
-    writer = Writer(Tables(path, connection))
+    writer = SqliteWriter(SqliteTables(path, connection))
     writer.rows += [(index, "body") for index in range(3)]
     with pytest.raises(KeyboardInterrupt):
         writer.write()

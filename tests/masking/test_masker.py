@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.masking.masker import Masker
-from flowengine.masking.recognizer import Pattern, Span
-from flowengine.masking.registry import DEFAULT
+from flowengine.masking.masker import DEFAULT, Masker
+from flowengine.masking.patterns import FoundSpan, Pattern
 from tests.bench.masking import lines
 
 
@@ -66,10 +65,10 @@ def test_a_recognizer_of_ones_own_comes_first_where_it_is_put_first() -> None:
 
 def test_many_values_that_overlap_are_sorted_out() -> None:
     class Everywhere:
-        def find(self, text: str) -> Iterator[Span]:
+        def find(self, text: str) -> Iterator[FoundSpan]:
             starts = list(range(0, len(text) - 2))
             random.Random(0).shuffle(starts)
-            return (Span(start, start + 2, "X") for start in starts)
+            return (FoundSpan(start, start + 2, "X") for start in starts)
 
     spans = Masker([Everywhere()]).spans("x" * 5_000)
     assert all(first.end <= second.start for first, second in pairwise(spans))

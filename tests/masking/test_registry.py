@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.masking import registry
-from flowengine.masking.masker import Masker
-from flowengine.masking.presidio import PresidioRecognizer
-from flowengine.masking.recognizer import Pattern
+from flowengine.masking import masker as registry
+from flowengine.masking.masker import Masker, PresidioRecognizer
+from flowengine.masking.patterns import Pattern
 
 
 def test_the_default_is_everything_that_is_built_in() -> None:

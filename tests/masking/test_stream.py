@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.masking.masker import Masker
-from flowengine.masking.recognizer import Pattern
-from flowengine.masking.registry import DEFAULT
-from flowengine.masking.stream import HELD, MaskedStream
+from flowengine.masking.masker import DEFAULT, HELD, MaskedStream, Masker
+from flowengine.masking.patterns import Pattern
 from tests.bench.masking import lines
 
 MASKER = Masker(key=b"tests")

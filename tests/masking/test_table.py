@@ -6,8 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from flowengine.masking.masker import Masker
-from flowengine.masking.stream import MaskedStream
+from flowengine.masking.masker import MaskedStream, Masker
 
 MASKER = Masker(key=b"tests")
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.memory.database import MemoryDatabase
+from flowengine.memory.database import MemoryDatabase, SQLDatabase
+from flowengine.memory.open_database import open_memory
 from flowengine.memory.postgres import PostgresMemoryDatabase
-from flowengine.memory.sql import SQLDatabase
-from flowengine.memory.stores import open_memory
 from tests.support.postgres import server
 
 

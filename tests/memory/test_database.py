@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowengine.errors import NotJournalableError, StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.sql import instant, moment
+from flowengine.memory.database import MemoryDatabase, instant, moment
 
 
 def count(connection: sqlite3.Connection) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.memory.dates import timed
+from flowengine.memory.items.words import timed
 
 NOW = datetime(2025, 7, 2, 15, 30, tzinfo=UTC)
 """A Wednesday."""

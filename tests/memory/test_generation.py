@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from flowengine.agents.gateway import DirectGateway
+from flowengine.agents.standalone import DirectGateway
+from flowengine.core.records import ModelCall, Notice
 from flowengine.errors import DefinitionError, OutputError, PermanentModelError
-from flowengine.llm.model import Reply
-from flowengine.llm.offline import OfflineModel
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.llm.tokens import count_tokens
-from flowengine.memory.conversation import ChannelMessage, ChannelMessages
-from flowengine.memory.generation import MemoryGenerator, MemoryLimits, long_term_messages, short_term_messages
-from flowengine.records import ModelCall, Notice
+from flowengine.memory.scopes.channel_messages import ChannelMessage, ChannelMessages
+from flowengine.memory.scopes.generation import MemoryGenerator, MemoryLimits, long_term_messages, short_term_messages
+from flowengine.models.model import Reply
+from flowengine.models.offline.model import OfflineModel
+from flowengine.models.scripted import ScriptedModel
+from flowengine.models.tokens import count_tokens
 
 START = datetime(2025, 3, 1, 9, tzinfo=UTC)
 

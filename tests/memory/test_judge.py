@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from flowengine.agents.gateway import DirectGateway
+from flowengine.agents.standalone import DirectGateway
 from flowengine.errors import OutputError, PermanentModelError
-from flowengine.llm.messages import as_dict
-from flowengine.llm.model import Reply
-from flowengine.llm.offline import OfflineModel
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.memory.conversation import ChannelMessage, ChannelMessages
-from flowengine.memory.judge import ReplyDecision, judge
-from flowengine.memory.prompt import prompt_messages
-from flowengine.memory.record import PromptRecord
+from flowengine.memory.scopes.channel_messages import ChannelMessage, ChannelMessages, PromptRecord
+from flowengine.memory.scopes.judge import ReplyDecision, judge
+from flowengine.memory.scopes.memory_prompt import prompt_messages
+from flowengine.models.messages import as_dict
+from flowengine.models.model import Reply
+from flowengine.models.offline.model import OfflineModel
+from flowengine.models.scripted import ScriptedModel
 
 SAID = ChannelMessage("1", "aki", "ボットさん、今日の予定は？", datetime(2025, 3, 1, tzinfo=UTC))
 RECORD = PromptRecord("P", ChannelMessages("C1", "general", (SAID,)), workspace_long_term_memory="2019年に設立。")

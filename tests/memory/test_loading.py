@@ -8,20 +8,17 @@ from typing import Any
 
 import pytest
 
-from flowengine.agents.gateway import DirectGateway
+from flowengine.agents.standalone import DirectGateway
 from flowengine.errors import DefinitionError, OutputError
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.llm.tokens import count_tokens
-from flowengine.memory.conversation import ChannelMessage
 from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.generation import MemoryGenerator, MemoryLimits
-from flowengine.memory.keeper import MemoryKeeper
-from flowengine.memory.loading import MemoryLoader, Windows
-from flowengine.memory.prompt import system_prompt
-from flowengine.memory.record import ChannelMemory
-from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.sql_conversations import SQLConversationStore
-from flowengine.memory.sql_repository import SQLMemoryRepository
+from flowengine.memory.scopes.channel_messages import ChannelMemory, ChannelMessage
+from flowengine.memory.scopes.generation import MemoryGenerator, MemoryLimits
+from flowengine.memory.scopes.memories import Memory, MemoryScope, MemoryType, thread_scope_id
+from flowengine.memory.scopes.memory_prompt import system_prompt
+from flowengine.memory.scopes.memory_updater import MemoryKeeper, MemoryLoader, Windows
+from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
+from flowengine.models.scripted import ScriptedModel
+from flowengine.models.tokens import count_tokens
 
 NOW = datetime(2025, 3, 31, 12, tzinfo=UTC)
 LONG, SHORT = MemoryType.LONG_TERM, MemoryType.SHORT_TERM

@@ -9,12 +9,11 @@ import anyio
 import pytest
 
 from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.memory.conversation import ChannelMessage
+from flowengine.memory.database import SqlConnection
 from flowengine.memory.postgres import PostgresMemoryDatabase
-from flowengine.memory.scopes import Memory, MemoryScope, MemoryType
-from flowengine.memory.sql import Connection
-from flowengine.memory.sql_conversations import SQLConversationStore
-from flowengine.memory.sql_repository import SQLMemoryRepository
+from flowengine.memory.scopes.channel_messages import ChannelMessage
+from flowengine.memory.scopes.memories import Memory, MemoryScope, MemoryType
+from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
 from tests.support.postgres import PASSWORD, Server, server
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
@@ -60,7 +59,7 @@ async def test_a_connection_that_broke_is_made_anew():
 
 
 async def test_a_write_is_whole_or_nothing(database: PostgresMemoryDatabase):
-    def broken(connection: Connection) -> None:
+    def broken(connection: SqlConnection) -> None:
         connection.execute("INSERT INTO channel (id, name) VALUES (?, ?)", ("C1", "x"))
         raise LookupError
 

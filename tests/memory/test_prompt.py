@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.errors import DefinitionError
-from flowengine.llm.messages import as_dict
-from flowengine.memory.conversation import ChannelMessage, ChannelMessages
-from flowengine.memory.prompt import plain, prompt_messages, system_prompt
-from flowengine.memory.record import ChannelMemory, PromptRecord
+from flowengine.memory.scopes.channel_messages import ChannelMemory, ChannelMessage, ChannelMessages, PromptRecord
+from flowengine.memory.scopes.memory_prompt import plain, prompt_messages, system_prompt
+from flowengine.models.messages import as_dict
 
 SAID = (
     ChannelMessage("10.1", "aki", "おはようございます。", datetime(2025, 3, 1, 9, 0, 5, tzinfo=UTC)),

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.memory.items import MemoryItem
-from flowengine.memory.ranking import ranked, read, weigh
-from flowengine.memory.scopes import MemoryScope
-from flowengine.memory.words import pieces_of, words_of
+from flowengine.memory.items.ranking import MemoryItem, ranked, read, weigh
+from flowengine.memory.items.words import pieces_of, words_of
+from flowengine.memory.scopes.memories import MemoryScope
 
 NOW = datetime(2025, 7, 1, tzinfo=UTC)
 

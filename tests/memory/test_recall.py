@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.sqlite_items import SQLiteMemoryItems
+from flowengine.memory.items.sqlite import SQLiteMemoryItems
 from tests.bench.memory import outcome
 from tests.bench.recall_set import recall_set
 

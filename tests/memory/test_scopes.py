@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowengine.errors import DefinitionError
-from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, parse_thread_scope_id, thread_scope_id
+from flowengine.memory.scopes.memories import Memory, MemoryScope, MemoryType, parse_thread_scope_id, thread_scope_id
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.llm.tokens import count_tokens
-from flowengine.memory.shorten import shortened
+from flowengine.memory.open_database import shortened
+from flowengine.models.tokens import count_tokens
 
 NOTICE = "（長さの上限に達したため、以下は省略されています。）"
 

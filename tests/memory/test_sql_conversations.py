@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.memory.conversation import Channel, ChannelMessage, ChannelMessages
-from flowengine.memory.sql import SQLDatabase
-from flowengine.memory.sql_conversations import SQLConversationStore
+from flowengine.memory.database import SQLDatabase
+from flowengine.memory.scopes.channel_messages import Channel, ChannelMessage, ChannelMessages
+from flowengine.memory.scopes.sql_stores import SQLConversationStore
 
 START = datetime(2025, 3, 1, 9, tzinfo=UTC)
 

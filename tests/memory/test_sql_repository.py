@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.errors import DefinitionError
-from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.sql import SQLDatabase
-from flowengine.memory.sql_repository import SQLMemoryRepository
+from flowengine.memory.database import MemoryDatabase, SQLDatabase
+from flowengine.memory.scopes.memories import Memory, MemoryScope, MemoryType, thread_scope_id
+from flowengine.memory.scopes.sql_stores import SQLMemoryRepository
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 LONG, SHORT = MemoryType.LONG_TERM, MemoryType.SHORT_TERM

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.errors import DefinitionError
-from flowengine.memory import word_index
 from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.items import MemoryItem
-from flowengine.memory.scopes import MemoryScope, thread_scope_id
-from flowengine.memory.sqlite_items import SQLiteMemoryItems
+from flowengine.memory.items import word_index
+from flowengine.memory.items.ranking import MemoryItem
+from flowengine.memory.items.sqlite import SQLiteMemoryItems
+from flowengine.memory.scopes.memories import MemoryScope, thread_scope_id
 
 NOW = datetime(2025, 7, 1, tzinfo=UTC)
 CHANNEL = MemoryScope.CHANNEL

@@ -10,19 +10,19 @@ import anyio
 from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
-from flowengine.contexts.typed import TypedContext
+from flowengine.context_providers.conversation import ConversationHistoryProvider
+from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.records import ProviderFailed, Receipt
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.messages import ToolRequest
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
-from flowengine.providers.conversation import ConversationHistoryProvider
-from flowengine.providers.provider import ContextProvider
-from flowengine.records import ProviderFailed, Receipt
 from flowengine.tools.toolset import ToolSet
+from flowengine.typed_contexts.typed import TypedContext
 
 
 class Notes(BaseModel):

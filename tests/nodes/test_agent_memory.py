@@ -10,15 +10,15 @@ import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.context_providers.chain import keep_for_good
+from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.model import Request
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.model import Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.providers.keeping import keep_for_good
-from flowengine.providers.long_term_memory import LongTermMemoryProvider
 
 
 def answer(request: Request) -> str:
@@ -110,7 +110,7 @@ async def test_memories_that_cannot_be_kept_are_logged_and_the_run_has_succeeded
 ):
     own = LongTermMemoryProvider(tmp_path / "m.db")
     kept = {"memory": [{"provider": "long_term_memory", "settings": own.settings(), "item": {}}]}
-    with caplog.at_level(logging.WARNING, "flowengine.providers"):
+    with caplog.at_level(logging.WARNING, "flowengine.context_providers"):
         await keep_for_good(kept, [own])
     assert "memories of 'long_term_memory' cannot be kept: KeyError" in caplog.text
 
@@ -122,7 +122,7 @@ async def test_a_record_does_not_choose_where_memories_are_kept(tmp_path: Path, 
     kept = {"memory": [{"provider": "long_term_memory", "settings": elsewhere, "item": item}]}
     await keep_for_good(kept, [own])
     assert "The teapot is green" in await shown(tmp_path / "m.db", "teapot")
-    with caplog.at_level(logging.WARNING, "flowengine.providers"):
+    with caplog.at_level(logging.WARNING, "flowengine.context_providers"):
         await keep_for_good(kept, [])
         await keep_for_good(kept, [own, LongTermMemoryProvider(tmp_path / "n.db")])
     assert caplog.text.count("no agent of the flow has such a memory") == 2

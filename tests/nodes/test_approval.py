@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import RunFinished
 from flowengine.errors import ApprovalError
 from flowengine.flow import Flow

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.nodes.code_source import source_of
-from flowengine.spec.project import Project
+from flowengine.flowfile.project.project import Project
+from flowengine.nodes.code_digest import source_of
 
 FILES = {
     "tools.py": """

@@ -9,15 +9,15 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
 from flowengine.engine.events import Event, NodeFinished, RunFinished
 from flowengine.engine.merging import StateKey
 from flowengine.errors import LimitError
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
+from flowengine.nodes.compiled_flow import InputField
 from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.inputs import InputField
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode

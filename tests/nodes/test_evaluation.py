@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import Event
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode

@@ -11,12 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.map import MapNode
-from flowengine.nodes.retry import Retry
+from flowengine.nodes.node import RetryPolicy, RunLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +81,7 @@ async def test_whatever_a_function_raises_is_its_nodes_failure(function: Callabl
     flow = Flow(
         "f",
         {
-            "bad": FunctionNode(function, on_error="caught", retry=Retry(attempts=2, initial=0.001)),
+            "bad": FunctionNode(function, on_error="caught", retry=RetryPolicy(attempts=2, initial=0.001)),
             "caught": FunctionNode(lambda context: context.error),
         },
     )
@@ -122,7 +121,7 @@ async def test_as_many_plain_functions_run_at_once_as_the_run_may_have_nodes_in_
         together.wait(30)
 
     nodes = {f"n{number}": FunctionNode(meet) for number in range(60)}
-    for limits in (None, FlowLimits(concurrency=60)):
+    for limits in (None, RunLimits(concurrency=60)):
         run = await Flow("f", nodes).run(limits=limits)
         assert run.status == "succeeded", run.error
 
@@ -140,7 +139,7 @@ async def test_functions_of_runs_in_one_process_do_not_wait_for_one_another():
 
 
 async def test_at_most_so_many_threads_of_a_run_are_at_work_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("flowengine.run_scope.DEFAULT_THREADS", 2)
+    monkeypatch.setattr("flowengine.core.run_scope.DEFAULT_THREADS", 2)
     busy, most = 0, 0
     lock = threading.Lock()
 
@@ -160,7 +159,7 @@ async def test_at_most_so_many_threads_of_a_run_are_at_work_at_once(monkeypatch:
 
 
 async def test_waiting_for_a_thread_does_not_count_against_a_nodes_timeout(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("flowengine.run_scope.DEFAULT_THREADS", 2)
+    monkeypatch.setattr("flowengine.core.run_scope.DEFAULT_THREADS", 2)
 
     def hold(context: Context) -> None:
         threading.Event().wait(2.5)

@@ -9,20 +9,20 @@ import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.gateway import DirectGateway
-from flowengine.context import Context
+from flowengine.agents.standalone import DirectGateway
+from flowengine.core.budget import Budget, Ledger, Spending
+from flowengine.core.context import Context
+from flowengine.core.records import ModelCall, Notice, ToolCall, usage_of
+from flowengine.core.run_scope import RunScope
 from flowengine.errors import LimitError, PermanentModelError
-from flowengine.journal.recorded import RecordedGateway
-from flowengine.ledger import Bounds, Ledger, Usage
-from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Reply, Request
-from flowengine.llm.model import Usage as Counted
-from flowengine.llm.priced import PricedModel
-from flowengine.llm.pricing import Price
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.journal.replay import RecordedGateway
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Reply, Request
+from flowengine.models.model import TokenUsage as Counted
+from flowengine.models.pricing import Price
+from flowengine.models.scripted import ScriptedModel
+from flowengine.models.wrappers.priced import PricedModel
 from flowengine.nodes.gateway import gateway_of, telling_gateway_of
-from flowengine.records import ModelCall, Notice, ToolCall, usage_of
-from flowengine.run_scope import RunScope
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
 
@@ -91,17 +91,17 @@ async def test_a_run_without_limits_has_no_ledger_to_pass(run: Run) -> None:
 
 
 async def test_a_call_is_settled_and_recorded_as_it_was_asked(run: Run) -> None:
-    ledger = Ledger(Bounds(cost_usd=1.0))
+    ledger = Ledger(Budget(cost_usd=1.0))
     await gateway_of(run.context(ledger=ledger)).complete(ScriptedModel([REPLY]), ASKED, purpose="generation")
     (record,) = (each for each in run.records if type(each) is ModelCall)
     assert record.key == ASKED.key()
     assert record.request == {"model": "scripted"}
-    assert ledger.spent == Usage(1, 70, 0.1)
+    assert ledger.spent == Spending(1, 70, 0.1)
 
 
 async def test_a_call_beyond_the_limit_is_neither_made_nor_recorded(run: Run) -> None:
     model = ScriptedModel([REPLY])
-    gateway = gateway_of(run.context(ledger=Ledger(Bounds(tokens=10))))
+    gateway = gateway_of(run.context(ledger=Ledger(Budget(tokens=10))))
     with pytest.raises(LimitError):
         await gateway.complete(model, ASKED, purpose="generation")
     assert (model.requests, run.records) == ([], [])
@@ -110,28 +110,28 @@ async def test_a_call_beyond_the_limit_is_neither_made_nor_recorded(run: Run) ->
 async def test_what_a_refusal_took_is_settled_and_on_record(run: Run) -> None:
     refusal = PermanentModelError("refused")
     refusal.reply = REPLY
-    ledger = Ledger(Bounds(tokens=10_000))
+    ledger = Ledger(Budget(tokens=10_000))
     with pytest.raises(PermanentModelError):
         await gateway_of(run.context(ledger=ledger)).complete(ScriptedModel([refusal]), ASKED, purpose="generation")
     (record,) = run.records
     assert (record.error, record.content, record.prompt_tokens, record.cost_usd) == ("refused", "", 50, 0.1)
-    assert ledger.spent == usage_of(record) == Usage(1, 70, 0.1)
+    assert ledger.spent == usage_of(record) == Spending(1, 70, 0.1)
 
 
 async def test_what_was_recorded_is_neither_reserved_nor_charged_again(run: Run) -> None:
-    first = Ledger(Bounds(tokens=10_000, cost_usd=1.0))
+    first = Ledger(Budget(tokens=10_000, cost_usd=1.0))
     await gateway_of(run.context(ledger=first)).complete(ScriptedModel([REPLY]), ASKED, purpose="generation")
-    second = Ledger(Bounds(tokens=10_000, cost_usd=1.0))
+    second = Ledger(Budget(tokens=10_000, cost_usd=1.0))
     gateway = gateway_of(run.context(ledger=second))
     served = await gateway.complete(ScriptedModel([]), ASKED, purpose="generation")
-    assert (served.content, second.spent) == ("Because.", Usage())
+    assert (served.content, second.spent) == ("Because.", Spending())
     await gateway.complete(ScriptedModel([REPLY]), ASKED, purpose="generation")  # Asked once more than before.
-    assert second.spent == Usage(1, 70, 0.1)
+    assert second.spent == Spending(1, 70, 0.1)
     assert [each.occurrence for each in run.records if type(each) is ModelCall] == [0, 1]
 
 
 async def test_under_limits_too_an_answer_is_told_while_it_is_written(run: Run) -> None:
-    ledger = Ledger(Bounds(model_calls=1))
+    ledger = Ledger(Budget(model_calls=1))
     gateway = telling_gateway_of(run.context(ledger=ledger))
     await gateway.complete(ScriptedModel(["one two"]), ASKED, purpose="generation")
     assert run.told == ["|one ", "two"]
@@ -142,7 +142,7 @@ async def test_tools_and_notes_pass_a_ledger_by(run: Run) -> None:
     def look() -> str:
         return "sencha"
 
-    ledger = Ledger(Bounds(model_calls=2))
+    ledger = Ledger(Budget(model_calls=2))
     agent = Agent("a", "", model=ScriptedModel([ToolRequest("1", "look", "{}"), "It is sencha."]), tools=[look])
     await agent.respond("x", gateway=gateway_of(run.context(ledger=ledger)))
     assert [type(each) for each in run.records] == [ModelCall, ToolCall, ModelCall]
@@ -151,7 +151,7 @@ async def test_tools_and_notes_pass_a_ledger_by(run: Run) -> None:
 
 async def test_an_unknown_price_is_said_once_in_a_run(run: Run) -> None:
     async with RunScope() as scope:
-        ledger = Ledger(Bounds(cost_usd=1.0))
+        ledger = Ledger(Budget(cost_usd=1.0))
         for name in ("one", "two", "two"):
             model = ScriptedModel([REPLY, REPLY], name=name)
             gateway = gateway_of(run.context(ledger=ledger, scope=scope).with_(recorded=()))
@@ -161,16 +161,16 @@ async def test_an_unknown_price_is_said_once_in_a_run(run: Run) -> None:
     assert ["scripted/one" in notices[0], "scripted/two" in notices[1], len(notices)] == [True, True, 2]
 
 
-@pytest.mark.parametrize("bounds", [Bounds(cost_usd=0.05), Bounds(tokens=20_000), Bounds(model_calls=50)])
-async def test_two_hundred_branches_at_once_do_not_overshoot(run: Run, bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [Budget(cost_usd=0.05), Budget(tokens=20_000), Budget(model_calls=50)])
+async def test_two_hundred_branches_at_once_do_not_overshoot(run: Run, bounds: Budget) -> None:
     """Each may take up to its `max_tokens`, and takes anything up to that."""
     price, chance = Price(input=1.0, output=10.0), random.Random(7)
-    billed: list[Usage] = []
+    billed: list[Spending] = []
 
     def answer(request: Request) -> Reply:
         assert request.max_tokens is not None
         counted = Counted(20, chance.choice([10, 40, request.max_tokens]))
-        billed.append(Usage(1, sum(each or 0 for each in counted), price.of(20, counted.completion_tokens or 0)))
+        billed.append(Spending(1, sum(each or 0 for each in counted), price.of(20, counted.completion_tokens or 0)))
         return Reply("x", usage=counted)
 
     model = PricedModel(ScriptedModel(answer, latency=0.001), price)
@@ -178,7 +178,7 @@ async def test_two_hundred_branches_at_once_do_not_overshoot(run: Run, bounds: B
     refused: list[LimitError] = []
 
     async def branch(number: int) -> None:
-        context = run.context(ledger=Ledger(Bounds(model_calls=3), above=ledger)).with_(recorded=())
+        context = run.context(ledger=Ledger(Budget(model_calls=3), above=ledger)).with_(recorded=())
         asked = Request("scripted", (Message("user", f"Question {number}?"),), max_tokens=200)
         try:
             await gateway_of(context).complete(model, asked, purpose="generation")
@@ -195,4 +195,4 @@ async def test_two_hundred_branches_at_once_do_not_overshoot(run: Run, bounds: B
     assert bounds.cost_usd is None or 0.9 * bounds.cost_usd < cost <= bounds.cost_usd
     assert bounds.tokens is None or 0.9 * bounds.tokens < tokens <= bounds.tokens
     assert bounds.model_calls is None or calls == bounds.model_calls
-    assert (ledger.spent.tokens, ledger.reserved) == (tokens, Usage())
+    assert (ledger.spent.tokens, ledger.reserved) == (tokens, Spending())

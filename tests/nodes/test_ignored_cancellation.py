@@ -10,16 +10,15 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.context import Context
+from flowengine.core.records import Notice
 from flowengine.engine.events import NodeCancelled, NodeRecorded
 from flowengine.errors import JournalError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.map import MapNode
-from flowengine.nodes.retry import Retry
-from flowengine.records import Notice
+from flowengine.nodes.node import RetryPolicy, RunLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flowengine.nodes.policy.GRACE", 0.01)
-    monkeypatch.setattr("flowengine.engine.driving.GRACE", 0.0)
+    monkeypatch.setattr("flowengine.engine.tasks.GRACE", 0.0)
 
 
 class Stubborn:
@@ -134,7 +133,7 @@ async def test_a_node_that_was_left_behind_is_tried_again():
             tries += 1
             return "well" if tries == 2 else await stubborn.swallow(context)
 
-        node = FunctionNode(second_time_lucky, timeout=0.01, retry=Retry(attempts=2, initial=0.001))
+        node = FunctionNode(second_time_lucky, timeout=0.01, retry=RetryPolicy(attempts=2, initial=0.001))
         with anyio.fail_after(30):
             run = await Flow("f", {"bad": node}).run()
         assert run.nodes["bad"].output == "well"
@@ -204,7 +203,7 @@ async def test_a_failed_sibling_closes_a_node_that_swallows_its_cancellation():
 
         flow = Flow("f", {"bad": FunctionNode(stubborn.swallow), "fails": FunctionNode(fail)})
         with anyio.fail_after(30):
-            run = await flow.run(limits=FlowLimits(on_failure="cancel"))
+            run = await flow.run(limits=RunLimits(on_failure="cancel"))
         assert run.status == "failed"
         assert run.nodes["bad"].status == "cancelled"
 
@@ -231,7 +230,7 @@ async def test_time_limits_in_the_code_of_a_node_are_not_taken_for_its_cancellat
 
 async def test_a_node_that_ends_within_the_grace_keeps_its_clean_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flowengine.nodes.policy.GRACE", 30.0)
-    monkeypatch.setattr("flowengine.engine.driving.GRACE", 30.0)
+    monkeypatch.setattr("flowengine.engine.tasks.GRACE", 30.0)
     cleaned: list[str] = []
 
     async def tidy(context: Context) -> None:
@@ -249,7 +248,7 @@ async def test_a_node_that_ends_within_the_grace_keeps_its_clean_up(monkeypatch:
 
 async def test_the_timeout_of_the_run_is_not_taken_for_that_of_a_node():
     flow = Flow("f", {"slow": FunctionNode(sleep, timeout=3600)})
-    run = await flow.run(limits=FlowLimits(timeout=0.01))
+    run = await flow.run(limits=RunLimits(timeout=0.01))
     assert run.status == "failed"
     assert run.error is not None
     assert run.error.type == "LimitError"

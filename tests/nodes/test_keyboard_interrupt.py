@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.context import Context
+from flowengine.core.user_code import is_interrupt
 from flowengine.engine.events import NodeCancelled, NodeFailed
 from flowengine.flow import Flow
-from flowengine.foreign import is_interrupt
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
 

@@ -8,18 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.context import Context, EvaluationResult, NodeResult
+from flowengine.core.context import Context, EvaluationResult, NodeResult
+from flowengine.core.records import RoundEnded
 from flowengine.engine.events import NodeStarted
 from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, FlowError
 from flowengine.flow import Flow
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.limits import PartLimits
 from flowengine.nodes.loop import LoopNode
-from flowengine.nodes.node import FlowNode
-from flowengine.nodes.retry import Retry
-from flowengine.records import RoundEnded
+from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy
 from flowengine.runners.run import Run
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +132,7 @@ async def test_a_loop_that_is_cut_off_at_its_limit_keeps_what_its_whole_rounds_w
             await anyio.sleep_forever()
         return NodeResult(None, state={"log": [of_round("index")(context)]})
 
-    limits = PartLimits(timeout=0.5, on_limit="partial")
+    limits = NodeLimits(timeout=0.5, on_limit="partial")
     done = await run(LoopNode({"add": FunctionNode(add)}, max_iterations=5, limits=limits))
     assert done.nodes["loop"].output == {"iterations": 2, "exhausted": True}
     assert list(done.shared_state["log"]) == [0, 1]
@@ -310,7 +308,7 @@ async def test_loops_nest():
 
 def test_a_loop_takes_no_retry_and_at_least_one_round():
     with pytest.raises(DefinitionError, match="takes no `retry`"):
-        counting(retry=Retry())
+        counting(retry=RetryPolicy())
     with pytest.raises(DefinitionError, match="at least 1"):
         counting(max_iterations=0)
 

@@ -7,15 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
 from flowengine.engine.events import NodeStarted
 from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.map import MapNode
-from flowengine.nodes.node import FlowNode
+from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.runners.run import Run
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +27,7 @@ STATE = {
 }
 
 
-async def run(node: FlowNode, limits: FlowLimits | None = None, **more: FlowNode) -> Run:
+async def run(node: FlowNode, limits: RunLimits | None = None, **more: FlowNode) -> Run:
     return await Flow("f", {"m": node, **more}, shared_state=STATE, limits=limits).run()
 
 
@@ -76,7 +75,7 @@ async def test_all_items_run_at_once_where_nothing_bounds_them():
     assert most == 40
 
 
-@pytest.mark.parametrize("bounds", [{"concurrency": 3}, {"limits": FlowLimits(concurrency=3)}])
+@pytest.mark.parametrize("bounds", [{"concurrency": 3}, {"limits": RunLimits(concurrency=3)}])
 async def test_concurrency_of_the_map_and_of_the_run_bound_the_items_in_work(bounds: dict[str, Any]):
     inside, most = 0, 0
 
@@ -96,7 +95,7 @@ async def test_concurrency_of_the_map_and_of_the_run_bound_the_items_in_work(bou
 async def test_a_container_holds_no_slot_so_one_slot_is_enough_for_maps_in_maps():
     inner = mapping(square, [1, 2])
     outer = MapNode({"inner": inner}, over=lambda context: [1, 2, 3])
-    done = await run(outer, FlowLimits(concurrency=1))
+    done = await run(outer, RunLimits(concurrency=1))
     assert done.nodes["m"].output == [[1, 4]] * 3
 
 

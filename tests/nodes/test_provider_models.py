@@ -9,14 +9,14 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.cli.node_sheet import node_sheet
+from flowengine.cli.commands.runs_show import node_sheet
+from flowengine.core.budget import Budget
+from flowengine.core.records import ModelCall, ProviderFailed
 from flowengine.engine.events import NodeRecorded, TokenStreamed
 from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.ledger import Bounds
-from flowengine.nodes.limits import FlowLimits
-from flowengine.records import ModelCall, ProviderFailed
+from flowengine.nodes.node import RunLimits
 from flowengine.runners.run import Run
 from tests.support.model_server import Hang, ModelServer
 from visualize.progress import NodeRow
@@ -130,7 +130,7 @@ async def test_a_node_is_shown_with_the_number_of_its_vectors(folder: Path) -> N
 
 async def test_they_are_paid_from_the_runs_limits(folder: Path, server: ModelServer) -> None:
     (folder / "flow.yaml").write_text(FLOW.replace("max_tokens: 400, model", "max_tokens: 400000, model"))
-    run = await flow_in(folder).run(store=MemoryStore(), limits=FlowLimits(bounds=Bounds(model_calls=2)))
+    run = await flow_in(folder).run(store=MemoryStore(), limits=RunLimits(bounds=Budget(model_calls=2)))
     assert run.status == "failed"
     assert run.error is not None
     assert "2 model calls made" in run.error.message
@@ -138,7 +138,7 @@ async def test_they_are_paid_from_the_runs_limits(folder: Path, server: ModelSer
 
 
 async def test_what_a_limit_does_not_allow_is_not_embedded(folder: Path, server: ModelServer) -> None:
-    run = await flow_in(folder).run(store=MemoryStore(), limits=FlowLimits(bounds=Bounds(cost_usd=0.001)))
+    run = await flow_in(folder).run(store=MemoryStore(), limits=RunLimits(bounds=Budget(cost_usd=0.001)))
     assert "text-embedding-3-small" not in asked(server)
     assert run.error is None or "0.001 USD" in run.error.message
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from flowengine.core.records import ModelCall, Reused
 from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.model import Request
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Reused
+from flowengine.models.model import Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
-from flowengine.testing.seats import with_models
+from flowengine.testing.model_overrides import with_models
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +128,7 @@ async def test_a_changed_function_runs_again(desk: Desk, tmp_path: Path):
 
 
 async def test_the_same_call_with_another_body_is_another_function(tmp_path: Path):
-    from flowengine.nodes.function import source_of
+    from flowengine.nodes.code_digest import source_of
 
     def one(text: str) -> str:
         return text.upper()

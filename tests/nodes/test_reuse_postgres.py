@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import RunStarted
 from flowengine.flow import Flow
-from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall
+from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
-from flowengine.testing.seats import with_models
+from flowengine.testing.model_overrides import with_models
 from tests.support.postgres import empty_database
 
 pytestmark = pytest.mark.anyio

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.ports import JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.model import Request
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.records import ModelCall, Reused
+from flowengine.models.model import Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
-from flowengine.testing.seats import with_models
+from flowengine.testing.model_overrides import with_models
 
 pytestmark = pytest.mark.anyio
 

@@ -10,13 +10,13 @@ import pytest
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.routing import RoutingAgent
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import Event
 from flowengine.errors import PermanentModelError, RunError
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode, RoutingNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode

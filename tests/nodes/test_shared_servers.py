@@ -14,12 +14,12 @@ import anyio
 import pytest
 
 from flowengine import Agent, Flow, FunctionNode, MapNode
-from flowengine.context import Context, NodeResult
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.model import Request
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.core.context import Context, NodeResult
+from flowengine.models.messages import ToolRequest
+from flowengine.models.model import Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.retry import Retry
+from flowengine.nodes.node import RetryPolicy
 from tests.support.require import missing, require
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
@@ -200,7 +200,7 @@ async def test_a_server_that_died_between_two_nodes_is_started_again(server: Set
 
 
 async def test_a_server_that_did_not_start_is_started_anew_for_the_next_attempt(server: Settings, starts: Path) -> None:
-    retry = Retry(attempts=2, backoff="fixed", initial=0.01)
+    retry = RetryPolicy(attempts=2, backoff="fixed", initial=0.01)
     allowed = server("second_start", allow=["pid"])
     run = await Flow("f", {"a": node(allowed, retry=retry)}).run()
     assert run.status == "succeeded"
@@ -278,7 +278,7 @@ async def test_two_agents_of_a_run_share_a_published_server(
 # --- rule 18: what is external is not repeated ---------------------------------------------------------
 
 
-RETRY = Retry(attempts=3, initial=0.01)
+RETRY = RetryPolicy(attempts=3, initial=0.01)
 
 
 @pytest.mark.parametrize("allow", [None, ["count", "echo"]])
@@ -300,7 +300,7 @@ async def test_a_servers_external_tool_in_a_node_with_retry_is_refused_before_th
 
 
 async def test_the_advice_of_a_refusal_helps(server: Settings) -> None:
-    once = Retry(attempts=1)
+    once = RetryPolicy(attempts=1)
     run = await Flow("f", {"write": node(server(), asking(ToolRequest("1", "test_count", "{}")), retry=once)}).run()
     assert run.status == "succeeded"
     without = node(server(allow=["pid"]), retry=RETRY)
@@ -328,7 +328,7 @@ async def test_a_server_that_does_not_start_is_told_by_its_node_and_only_if_that
 
 
 async def test_such_a_refusal_is_not_tried_again(server: Settings, starts: Path) -> None:
-    run = await Flow("f", {"write": node(server(), retry=Retry(attempts=3, initial=30.0))}).run()
+    run = await Flow("f", {"write": node(server(), retry=RetryPolicy(attempts=3, initial=30.0))}).run()
     assert run.status == "failed"
     assert started(starts) == 1
 

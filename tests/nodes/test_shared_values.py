@@ -12,7 +12,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from flowengine.context import Context, LLMResult, NodeResult
+from flowengine.core.context import Context, LLMResult, NodeResult
 from flowengine.engine.events import NodeFinished
 from flowengine.engine.merging import StateKey
 from flowengine.flow import Flow
@@ -20,7 +20,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
-from flowengine.nodes.retry import Retry
+from flowengine.nodes.node import RetryPolicy
 
 pytestmark = pytest.mark.anyio
 
@@ -219,7 +219,7 @@ async def test_another_attempt_sees_what_the_first_one_saw():
         return box
 
     tried: list[Box] = []
-    retry = Retry(attempts=2, initial=0.001)
+    retry = RetryPolicy(attempts=2, initial=0.001)
     flow = Flow("f", {"make": FunctionNode(make), "read": FunctionNode(read, needs=["make"], retry=retry)})
     assert (await flow.run()).nodes["read"].output == Box(["a", "tried"])
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres.store import PostgresStore
 from tests.properties.exploring import Check, Verdict, count, examine, reproduction
 from tests.properties.queue_way import check_in_queue
 from tests.properties.ways import Bench

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel
 
 from flowengine import EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.records import Reused
 from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeSkipped
-from flowengine.records import Reused
 from flowengine.runners.run import Run
-from tests.properties.oracle import Meaning, Outcome
+from tests.properties.oracle import Meaning
 from tests.properties.oracle_nodes import FAILED_ITEM
+from tests.properties.oracle_scope import Outcome
 from tests.properties.random_flows import STATE
 
 __all__ = ["Observed", "differences", "observe", "plain"]

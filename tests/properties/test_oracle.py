@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from flowengine import NodeResult
-from tests.properties.oracle import Library, Meaning, mean
+from tests.properties.oracle import Meaning, mean
 from tests.properties.oracle_expressions import Absent, ExpressionError, Unclear, choose, evaluate, node_names, render
+from tests.properties.oracle_scope import Library
 
 
 def fail(**_: Any) -> None:

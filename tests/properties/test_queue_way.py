@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres.store import PostgresStore
 from tests.properties.exploring import examine, reproduction
 from tests.properties.queue_way import check_in_queue
 from tests.properties.ways import Bench

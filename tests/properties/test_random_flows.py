@@ -9,7 +9,8 @@ import pytest
 
 from tests.properties.comparing import Observed, differences
 from tests.properties.exploring import examine, reproduction
-from tests.properties.oracle import Meaning, Outcome
+from tests.properties.oracle import Meaning
+from tests.properties.oracle_scope import Outcome
 from tests.properties.random_flows import STATE
 from tests.properties.ways import Bench, Mismatch
 

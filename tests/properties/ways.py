@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from flowengine.core.budget import Budget
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowError
@@ -24,19 +25,20 @@ from flowengine.flow import Flow
 from flowengine.journal.approvals import answer, open_questions
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.parcel import pack_run, store_run, unpack_run
-from flowengine.llm.model import Request
-from flowengine.llm.rate import limiter_for
-from flowengine.llm.scripted import Answer, ScriptedModel
-from flowengine.nodes.limits import Bounds, FlowLimits
+from flowengine.journal.run_export import pack_run, store_run, unpack_run
+from flowengine.models.model import Request
+from flowengine.models.scripted import Answer, ScriptedModel
+from flowengine.models.wrappers.rate import limiter_for
+from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import beginning
-from flowengine.runners.queue_plans import Plans
+from flowengine.runners.queue.plans import Plans
 from flowengine.runners.run import Run
-from flowengine.testing.seats import with_models
+from flowengine.testing.model_overrides import with_models
 from tests.properties import world
 from tests.properties.comparing import Observed, differences, observe
 from tests.properties.lib_code import write_libs
-from tests.properties.oracle import Library, Meaning, mean
+from tests.properties.oracle import Meaning, mean
+from tests.properties.oracle_scope import Library
 from tests.properties.random_flows import Case, Given
 
 __all__ = ["Bench", "Mismatch", "Refused", "answer_all", "raise_differences", "think"]
@@ -125,8 +127,8 @@ class Bench(NamedTuple):
             run = await _until_up(flow, case, other, await _resumed(flow, case, other))
             yield way, wanted, observe(run)
         if wanted.status == "succeeded" and "'model': 'offline'" in repr(first):
-            calls = Bounds(model_calls=1 + case.cut % 3)
-            limits = FlowLimits(bounds=calls, on_limit="pause")
+            calls = Budget(model_calls=1 + case.cut % 3)
+            limits = RunLimits(bounds=calls, on_limit="pause")
             yield "paused at a limit and resumed", wanted, observe(await _paused(flow, case, limits))
         run = await self._worked(flow, case, store)
         yield "by a worker", wanted, observe(await _until_up(flow, case, store, run))
@@ -209,12 +211,12 @@ async def _until_up(flow: Flow, case: Case, store: JournalStore, run: Run) -> Ru
     return run
 
 
-async def _paused(flow: Flow, case: Case, limits: FlowLimits) -> Run:
+async def _paused(flow: Flow, case: Case, limits: RunLimits) -> Run:
     """The run, begun with limits, and gone on with without them once they were reached."""
     store = MemoryStore()
     world.begin()
     run = await flow.run(case.first.inputs, store=store, run_id="r5", limits=limits)
     while run.status in ("paused", "waiting"):
         await answer_all(case, store, run.id)
-        run = await flow.resume("r5", store=store, limits=FlowLimits())
+        run = await flow.resume("r5", store=store, limits=RunLimits())
     return run

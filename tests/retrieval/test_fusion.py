@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowengine.retrieval.fusion import Ranking, fused
+from flowengine.retrieval.retriever import Ranking, fused
 
 
 def test_what_is_first_everywhere_scores_one() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from retrieval_data import SHORT_WORDS, code_queries, short_word_texts
 
-from flowengine.providers.code_files import CodeTree
-from flowengine.providers.code_index import CodeIndex
+from flowengine.context_providers.source_code.index import CodeIndex
+from flowengine.context_providers.source_code.source_files import CodeTree
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.retrieval import registry
+from flowengine.retrieval import retrievers as registry
 from flowengine.retrieval.fts import FtsRetriever
-from flowengine.retrieval.registry import known_retrievers, open_retriever
+from flowengine.retrieval.retrievers import known_retrievers, open_retriever
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowengine.retrieval.subject import Holding, subject_terms
+from flowengine.retrieval.terms import Holding, subject_terms
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowengine.retrieval.matching import indexed
-from flowengine.retrieval.terms import VERSION, asked_terms, stem, terms, trailing
+from flowengine.retrieval.terms import VERSION, asked_terms, indexed, stem, terms, trailing
 
 
 @pytest.mark.parametrize(

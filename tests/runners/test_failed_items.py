@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import Event, RunResumed
 from flowengine.engine.merging import StateKey
 from flowengine.errors import RunError

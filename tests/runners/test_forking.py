@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import Reused
 from flowengine.engine.merging import StateKey
 from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
-from flowengine.records import Reused
 from visualize.progress import folded
 
 pytestmark = pytest.mark.anyio

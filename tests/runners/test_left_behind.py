@@ -22,8 +22,8 @@ TALK = """
 import os, signal, sys
 from flowengine.agents.agent import Agent
 from flowengine.flow import Flow
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.providers.conversation import ConversationHistoryProvider
+from flowengine.models.scripted import ScriptedModel
+from flowengine.context_providers.conversation import ConversationHistoryProvider
 from flowengine.runners import local, sessions
 
 def flow(folder):

@@ -7,17 +7,17 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.budget import Budget, OnLimit
+from flowengine.core.context import Context
+from flowengine.core.records import ModelCall, usage_of
 from flowengine.engine.events import NodeStarted
 from flowengine.errors import EffectPendingError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.ledger import Bounds, OnLimit
 from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.limits import FlowLimits, PartLimits
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
-from flowengine.records import ModelCall, usage_of
+from flowengine.nodes.node import NodeLimits, RunLimits
 from flowengine.runners.run import Run
 
 pytestmark = pytest.mark.anyio
@@ -42,8 +42,8 @@ async def forever(context: Context) -> None:
     await anyio.sleep_forever()
 
 
-def limits(on_limit: OnLimit = "fail", **bounds: Any) -> FlowLimits:
-    return FlowLimits(bounds=Bounds(**bounds), on_limit=on_limit)
+def limits(on_limit: OnLimit = "fail", **bounds: Any) -> RunLimits:
+    return RunLimits(bounds=Budget(**bounds), on_limit=on_limit)
 
 
 def chain(length: int) -> Flow:
@@ -71,7 +71,7 @@ async def test_on_error_of_a_node_does_not_hide_the_limit_of_the_run():
 
 
 async def test_on_error_of_a_node_handles_its_own_limit():
-    own = PartLimits(Bounds(tokens=5))
+    own = NodeLimits(Budget(tokens=5))
     flow = Flow("f", {"small": FunctionNode(call, limits=own, on_error="skip"), "other": FunctionNode(call)})
     run = await flow.run()
     assert run.status == "succeeded"
@@ -115,7 +115,7 @@ async def test_a_map_with_a_limit_of_its_own_may_end_with_the_items_it_has():
         {"call": FunctionNode(call)},
         over=lambda context: list(range(10)),
         concurrency=1,
-        limits=PartLimits(Bounds(model_calls=4), on_limit="partial"),
+        limits=NodeLimits(Budget(model_calls=4), on_limit="partial"),
     )
     run = await Flow("f", {"m": node, "after": FunctionNode(call, needs=["m"])}).run()
     assert run.status == "succeeded"
@@ -129,7 +129,7 @@ async def test_a_loop_with_a_limit_of_its_own_may_end_with_its_best_round():
         initial={"n": lambda context: 0},
         carry={"n": lambda seen: seen.variables["round"]["n"] + 1},
         until=lambda seen: False,
-        limits=PartLimits(Bounds(model_calls=3), on_limit="partial"),
+        limits=NodeLimits(Budget(model_calls=3), on_limit="partial"),
     )
     run = await Flow("f", {"loop": loop}).run()
     assert run.nodes["loop"].output == {"n": 2, "iterations": 3, "exhausted": True}
@@ -139,7 +139,7 @@ async def test_the_limit_of_a_map_that_fails_is_handled_by_the_maps_own_on_error
     node = MapNode(
         {"call": FunctionNode(call, on_error="skip")},
         over=lambda context: [1, 2, 3],
-        limits=PartLimits(Bounds(model_calls=1)),
+        limits=NodeLimits(Budget(model_calls=1)),
         on_error="skip",
     )
     run = await Flow("f", {"m": node}).run()
@@ -159,7 +159,7 @@ async def test_a_map_that_paused_goes_on_with_the_items_that_are_left():
     node = MapNode({"call": FunctionNode(call)}, over=lambda context: list(range(20)))
     flow = Flow("f", {"m": node})
     await flow.run(store=store, run_id="r", limits=limits("pause", model_calls=7))
-    done = await flow.resume("r", store=store, limits=FlowLimits())
+    done = await flow.resume("r", store=store, limits=RunLimits())
     assert done.status == "succeeded"
     assert called(done) == 20
 
@@ -171,7 +171,7 @@ async def slow(context: Context) -> str:
 
 @pytest.mark.parametrize(("on_limit", "status"), [("fail", "failed"), ("pause", "paused"), ("partial", "partial")])
 async def test_time_is_a_limit_too(on_limit: OnLimit, status: str):
-    run = await Flow("f", {"slow": FunctionNode(slow)}).run(limits=FlowLimits(timeout=0.05, on_limit=on_limit))
+    run = await Flow("f", {"slow": FunctionNode(slow)}).run(limits=RunLimits(timeout=0.05, on_limit=on_limit))
     assert run.status == status
     assert run.error is not None
     assert "took longer than its limit of 0.05 s" in run.error.message
@@ -186,7 +186,7 @@ async def test_the_time_of_a_part_bounds_all_its_attempts_and_a_map_keeps_what_i
     node = MapNode(
         {"work": FunctionNode(first_is_quick)},
         over=lambda context: [0, 1, 2],
-        limits=PartLimits(timeout=0.1, on_limit="partial"),
+        limits=NodeLimits(timeout=0.1, on_limit="partial"),
     )
     run = await Flow("f", {"m": node}).run()
     assert run.nodes["m"].output == [0]
@@ -244,8 +244,8 @@ async def test_a_limit_that_was_raised_once_stays_raised():
     again = await chain(9).resume("r", store=store)
     assert (again.status, called(again)) == ("paused", 4)
     assert again.limits == limits("pause", model_calls=4)
-    done = await chain(9).resume("r", store=store, limits=FlowLimits())
-    assert (done.status, done.limits) == ("succeeded", FlowLimits())
+    done = await chain(9).resume("r", store=store, limits=RunLimits())
+    assert (done.status, done.limits) == ("succeeded", RunLimits())
 
 
 async def test_a_fork_goes_on_with_the_limits_that_its_past_went_on_with():
@@ -260,6 +260,6 @@ async def test_the_end_at_a_limit_says_which_limit_and_what_it_would_have_to_be(
     run = await chain(5).run(limits=limits("pause", cost_usd=0.025))
     assert run.error is not None
     assert (run.error.part, run.error.limit, run.error.needed) == ("", "cost_usd", 0.03)
-    late = await Flow("f", {"n": FunctionNode(forever)}).run(limits=FlowLimits(timeout=0.001, on_limit="pause"))
+    late = await Flow("f", {"n": FunctionNode(forever)}).run(limits=RunLimits(timeout=0.001, on_limit="pause"))
     assert late.error is not None
     assert (late.error.limit, late.error.needed) == ("timeout", None)

@@ -11,7 +11,7 @@ from anyio import lowlevel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
 from flowengine.engine.merging import StateKey
 from flowengine.errors import StoreCorruptError

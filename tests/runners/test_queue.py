@@ -18,14 +18,14 @@ from psycopg.types.json import Jsonb
 from flowengine.cli.main import main
 from flowengine.engine.events import NodeFinished, RunFinished, RunResumed, RunStarted
 from flowengine.errors import InputError, JournalError, StoreUnavailableError
-from flowengine.extras import install_hint
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import cancel, queue_store, requeue, submit
-from flowengine.runners.queue_jobs import before_new
-from flowengine.runners.queue_tables import make_tables
-from flowengine.runners.queue_worker import work
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.jobs import before_new
+from flowengine.runners.queue.run_queue import cancel, queue_store, requeue, submit
+from flowengine.runners.queue.tables import make_tables
+from flowengine.runners.queue.worker import work
+from flowengine.version import install_hint
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import QUICK, await_node, command, drain, flow, of, status, stop, until, worker
 

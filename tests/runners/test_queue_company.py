@@ -14,13 +14,13 @@ import anyio.to_thread
 import pytest
 
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners import queue_loading
-from flowengine.runners.queue import cancel, submit
-from flowengine.runners.queue_company import Company, LeftError
-from flowengine.runners.queue_turns import companies_of, forget_companies, note_companies
-from flowengine.runners.queue_view import standing_of
-from flowengine.runners.queue_worker import work
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue import crash_count as queue_loading
+from flowengine.runners.queue.crash_count import Company, LeftError
+from flowengine.runners.queue.deaths import companies_of, forget_companies, note_companies
+from flowengine.runners.queue.run_positions import standing_of
+from flowengine.runners.queue.run_queue import cancel, submit
+from flowengine.runners.queue.worker import work
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import QUICK, SLEEP, drain, flow, status, until, worker
 
@@ -245,7 +245,7 @@ def tells_ends(process: subprocess.Popen[str], runs: Set[str]) -> bool:
 
 def test_a_library_that_nobody_loads_is_not_waited_for() -> None:
     code = (
-        "import sys, anyio\nfrom flowengine.llm.litellm_import import litellm_settled\nanyio.run(litellm_settled)\n"
+        "import sys, anyio\nfrom flowengine.models.litellm.loading import litellm_settled\nanyio.run(litellm_settled)\n"
         "assert 'litellm' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

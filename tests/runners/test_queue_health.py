@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from flowengine.errors import FlowEngineError
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import submit
-from flowengine.runners.queue_health import answering, listen
-from flowengine.runners.queue_vitals import Vitals
-from flowengine.runners.queue_worker import work
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.health import answering, listen
+from flowengine.runners.queue.run_queue import submit
+from flowengine.runners.queue.vitals import Vitals
+from flowengine.runners.queue.worker import work
 from flowengine.version import __version__
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import QUICK, await_node, flow

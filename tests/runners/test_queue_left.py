@@ -14,11 +14,11 @@ import pytest
 from flowengine.engine.events import NodeFinished, RunFinished, RunResumed
 from flowengine.errors import DefinitionError, JournalError
 from flowengine.flow import Flow
-from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres.store import PostgresStore
 from flowengine.nodes.function import FunctionNode
-from flowengine.runners.queue import requeue, submit
-from flowengine.runners.queue_lacks import lacks_of
-from flowengine.tools import mcp_client
+from flowengine.runners.queue.run_positions import lacks_of
+from flowengine.runners.queue.run_queue import requeue, submit
+from flowengine.tools.mcp import client as mcp_client
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import NAPS, await_node, drain, flow, of, status, stop, until, worker
 

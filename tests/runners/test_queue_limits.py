@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from flowengine.cli.main import main
+from flowengine.core.records import ModelCall
 from flowengine.errors import JournalError
 from flowengine.journal.approvals import answer
-from flowengine.journal.postgres import PostgresStore
-from flowengine.records import ModelCall
-from flowengine.runners.queue import requeue, submit
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.run_queue import requeue, submit
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, flow, status
 

@@ -9,9 +9,9 @@ import anyio
 import psycopg
 import pytest
 
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import submit, submit_many
-from flowengine.runners.queue_worker import Pace, work
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.run_queue import submit, submit_many
+from flowengine.runners.queue.worker import Pace, work
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, flow
 

@@ -17,10 +17,10 @@ import visualize
 from flowengine.engine.events import NodeFinished, RunFinished
 from flowengine.errors import ApprovalError, DefinitionError, StoreVersionError
 from flowengine.journal.approvals import answer
-from flowengine.journal.postgres import PostgresStore
-from flowengine.journal.postgres_schema import VERSION
-from flowengine.runners.queue import cancel, requeue, submit
-from flowengine.runners.queue_orphans import Orphans
+from flowengine.journal.postgres.migrations import VERSION
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.rescue import Orphans
+from flowengine.runners.queue.run_queue import cancel, requeue, submit
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import await_node, command, drain, flow, of, status, stop, until, worker
 
@@ -73,7 +73,7 @@ def newer_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("newer")
     shutil.copytree(Path(flowengine.__file__).parent, place / "flowengine")
     shutil.copytree(Path(visualize.__file__).parent, place / "visualize")
-    schema = place / "flowengine" / "journal" / "postgres_schema.py"
+    schema = place / "flowengine" / "journal" / "postgres" / "migrations.py"
     told = "VERSION: Final = len(_MIGRATIONS)"
     more = '_MIGRATIONS = (*_MIGRATIONS, b"ALTER TABLE flowengine.run ADD COLUMN newer INTEGER")'
     text = schema.read_text()

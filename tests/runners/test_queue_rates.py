@@ -10,14 +10,14 @@ import anyio
 import psycopg
 import pytest
 
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded, RunFinished
 from flowengine.errors import StoreUnavailableError
 from flowengine.flow import Flow
-from flowengine.journal import postgres_rates
-from flowengine.journal.postgres import PostgresStore
-from flowengine.records import ModelCall
-from flowengine.runners.queue import submit
-from flowengine.runners.queue_worker import Pace, work
+from flowengine.journal.postgres import rates as postgres_rates
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.run_queue import submit
+from flowengine.runners.queue.worker import Pace, work
 from tests.support.model_server import ModelServer
 from tests.support.postgres import empty_database
 

@@ -17,13 +17,12 @@ from procrastinate.exceptions import ConnectorException
 
 from flowengine.engine.events import NodeFinished, RunResumed
 from flowengine.flow import Flow
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners import queue_plans
-from flowengine.runners.queue import opened, submit
-from flowengine.runners.queue_connection import PatientConnector
-from flowengine.runners.queue_rescue import Rescue
-from flowengine.runners.queue_tables import make_tables
-from flowengine.runners.queue_worker import Pace, work
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue import plans as queue_plans
+from flowengine.runners.queue.rescue import Rescue
+from flowengine.runners.queue.run_queue import opened, submit
+from flowengine.runners.queue.tables import make_tables
+from flowengine.runners.queue.worker import Pace, PatientConnector, work
 from tests.support.postgres import empty_database, server
 from tests.support.queue_runs import worker as start_worker
 

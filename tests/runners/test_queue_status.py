@@ -16,11 +16,11 @@ import psycopg
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import submit
-from flowengine.runners.queue_lacks import note
-from flowengine.runners.queue_status import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of
-from flowengine.runners.queue_tables import make_tables
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.run_positions import note
+from flowengine.runners.queue.run_queue import submit
+from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of
+from flowengine.runners.queue.tables import make_tables
 from flowengine.version import __version__
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import await_node, drain, flow, stop, until, worker

@@ -13,8 +13,8 @@ import pytest
 from flowengine.cli.main import main
 from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.flow import Flow
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import submit, submit_many
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.run_queue import submit, submit_many
 from tests.support.postgres import empty_database, server
 from tests.support.queue_runs import SLEEP, drain, flow, status
 

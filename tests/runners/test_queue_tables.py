@@ -10,8 +10,8 @@ import pytest
 from procrastinate.schema import SchemaManager
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue_tables import make_tables
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.tables import make_tables
 from tests.support.postgres import empty_database
 
 OLD = "03.04"

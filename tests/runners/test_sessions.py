@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.nodes.function import FunctionNode
 
 pytestmark = pytest.mark.anyio

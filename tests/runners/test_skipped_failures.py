@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from flowengine.core.budget import Budget
 from flowengine.engine.events import ErrorInfo, NodeFailed
 from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
-from flowengine.ledger import Bounds
 from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.limits import FlowLimits
 from flowengine.nodes.map import MapNode
-from flowengine.telemetry import names
+from flowengine.nodes.node import RunLimits
+from flowengine.telemetry import conventions as names
 from flowengine.telemetry.spans import spans_of
 from tests.runners.test_limits import call
 from visualize.progress import folded
@@ -57,7 +57,7 @@ async def test_a_failure_that_nothing_handles_and_one_that_a_node_handles_are_fa
 
 async def test_the_runs_own_limit_is_no_skip_of_the_node_that_met_it():
     flow = Flow("t", {f"n{i}": FunctionNode(call, on_error="skip") for i in range(2)})
-    run = await flow.run(limits=FlowLimits(bounds=Bounds(model_calls=1), on_limit="fail"))
+    run = await flow.run(limits=RunLimits(bounds=Budget(model_calls=1), on_limit="fail"))
     rows = folded(run.events).nodes
     assert sorted(row.status for row in rows.values()) == sorted(run.nodes[each].status for each in rows)
     assert "failed" in {row.status for row in rows.values()}

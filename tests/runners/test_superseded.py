@@ -9,17 +9,17 @@ import psycopg
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.context import Context
+from flowengine.core.context import Context
+from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeStarted
 from flowengine.errors import SupersededError
 from flowengine.flow import Flow
-from flowengine.journal.postgres import PostgresStore
+from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.replay import Replay
-from flowengine.llm.model import Request
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.model import Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.gateway import gateway_of
-from flowengine.records import ModelCall
 from flowengine.runners import local
 from tests.support.postgres import empty_database
 

@@ -7,7 +7,7 @@ from math import ceil, log
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowengine.runners.suspicion import SUSPECT, Suspicion, share_out, weigh_death
+from flowengine.runners.queue.suspicion import SUSPECT, Suspicion, share_out, weigh_death
 
 COMPANIES = st.integers(1, 1_000)
 HISTORIES = st.lists(st.none() | COMPANIES, max_size=30).map(tuple)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
+from flowengine.core.records import ModelCall, Notice
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -14,8 +15,7 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from flowengine.records import ModelCall, Notice
-from flowengine.runners.takeovers import deaths_of
+from flowengine.runners.queue.crash_count import deaths_of
 
 SUBMITTED = RunStarted("r", "f", 1.0, {}, {}, {})
 RESUMED = RunResumed(1.0)

@@ -9,10 +9,10 @@ import pytest
 
 from flowengine.errors import FlowError, ProjectError
 from flowengine.flow import Flow
-from flowengine.llm.dotenv import read_environment
-from flowengine.spec.carried import place_of
-from flowengine.spec.loader import check_text
-from flowengine.spec.project import Project, find_project
+from flowengine.flowfile.loader import check_text
+from flowengine.flowfile.project.project import Project, find_project
+from flowengine.flowfile.run_bundle import place_of
+from flowengine.models.dotenv import read_environment
 
 TOOLS = """
 import os
@@ -56,7 +56,7 @@ NAMES = [
     "builtins:exec",
     "__main__:main",
     "importlib:import_module",
-    "flowengine.spec.project:find_project",
+    "flowengine.flowfile.project.project:find_project",
     "helper:borrowed",
     "posix:system",
     "nt:system",

@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from flowengine.extras import DISTRIBUTION
+from flowengine.version import DISTRIBUTION
 
 ROOT = Path(__file__).parents[2]
 PINNED = [line for line in (ROOT / "tests" / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
@@ -50,7 +50,7 @@ def test_every_text_names_the_package_by_its_own_name_on_the_index() -> None:
 
 def test_hints_to_install_an_extra_are_made_in_one_place() -> None:
     hints = [path.name for path in published() if path.suffix == ".py" and f"{DISTRIBUTION}[" in path.read_text()]
-    assert [name for name in hints if not name.startswith("test_")] == ["extras.py"]
+    assert [name for name in hints if not name.startswith("test_")] == ["version.py"]
 
 
 def published() -> list[Path]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.spec.loader import check_file, check_text
-from flowengine.spec.project import Project
-from flowengine.spec.yaml_text import MAX_BYTES
+from flowengine.flowfile.loader import check_file, check_text
+from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.yaml.parser import MAX_BYTES
 from tests.support.pace import slowness
 
 HEAD = "flowengine: v1\nname: a\n"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.building import FlowBuilder
+from flowengine.builder import FlowBuilder
+from flowengine.context_providers.factory import ContextProviderFactory
+from flowengine.context_providers.parameters import OutsideError
+from flowengine.core.flow_paths import RefusedPathError, open_regular, resolve_path, resolve_store
 from flowengine.errors import DefinitionError, FlowError, ProjectError
 from flowengine.flow import Flow
-from flowengine.flow_paths import RefusedPathError, open_regular, resolve_path, resolve_store
-from flowengine.providers.factory import ContextProviderFactory
-from flowengine.providers.paths import OutsideError
-from flowengine.skills.files import RefusedError
-from flowengine.skills.store import SkillStore
-from flowengine.spec.loader import check_file
-from flowengine.spec.project import Project
+from flowengine.flowfile.loader import check_file
+from flowengine.flowfile.project.project import Project
+from flowengine.skills.skill_files import RefusedError
+from flowengine.skills.skill_store import SkillStore
 
 HEAD = "flowengine: v1\nname: a\n"
 SECRET = "OPENAI_API_KEY=sk-not-for-flows\n"

@@ -19,9 +19,9 @@ import pytest
 import flowengine
 import visualize
 from flowengine import Flow
-from flowengine.agents.surroundings import Surroundings
-from flowengine.llm.facts import Facts
-from flowengine.spec.builder import load_plan
+from flowengine.agents.settings import Surroundings
+from flowengine.flowfile.compile.compiler import load_plan
+from flowengine.models.worst_case import ModelFacts
 
 CANARY = "sk-canary-0123456789"
 _ENTRANCES = {"flowengine.__main__", "visualize.__main__"}
@@ -81,9 +81,9 @@ def test_what_holds_an_environment_does_not_show_it():
 
 def test_help_tells_no_value_of_the_environment():
     code = (
-        "import pydoc, flowengine, flowengine.server.app as app, flowengine.runners.queue_worker as worker\n"
-        "import flowengine.agents.models as models, flowengine.tools.mcp_client as mcp\n"
-        "from flowengine.llm import detect\n"
+        "import pydoc, flowengine, flowengine.server.app as app, flowengine.runners.queue.worker as worker\n"
+        "import flowengine.agents.model_environment as models, flowengine.tools.mcp.client as mcp\n"
+        "import flowengine.models.open as detect\n"
         "for name in flowengine.__all__:\n"
         "    print(pydoc.render_doc(getattr(flowengine, name), renderer=pydoc.plaintext))\n"
         "for each in (app, worker, models, mcp, detect):\n"
@@ -116,7 +116,7 @@ def test_a_flow_and_all_that_hangs_on_it_show_no_value_of_the_environment(tmp_pa
     shown = "".join(repr(each) for each in reachable(flow))
     assert "AgentNode" in shown
     assert CANARY not in shown
-    for each in (load_plan(path, environ=environ), Surroundings(environ), Facts(environ)):
+    for each in (load_plan(path, environ=environ), Surroundings(environ), ModelFacts(environ)):
         assert CANARY not in repr(each)
 
 

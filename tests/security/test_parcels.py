@@ -16,8 +16,8 @@ from flowengine.engine.events import RunStarted
 from flowengine.errors import JournalError
 from flowengine.journal.codec import decode, decode_value, encode
 from flowengine.journal.stores import open_store
-from flowengine.llm.rate import limiter_for
-from flowengine.runners.queue_plans import LackingError, Plans
+from flowengine.models.wrappers.rate import limiter_for
+from flowengine.runners.queue.plans import LackingError, Plans
 
 STDLIB = str(Path(os.__file__).parent)
 EVIL = """flowengine: v1
@@ -102,9 +102,9 @@ def test_a_run_from_elsewhere_does_not_name_a_flow_of_this_machine(
         '{"$dataclass":["subprocess:Popen",{"args":"id"}]}',
         '{"$dataclass":["os:system",{}]}',
         '{"$model":["os:environ",{}]}',
-        '{"$model":["flowengine.spec.project:Project",{}]}',
+        '{"$model":["flowengine.flowfile.project.project:Project",{}]}',
         '{"$enum":["signal:Signals",9]}',
-        '{"$enum":["flowengine.spec.project:Project.import_object","x"]}',
+        '{"$enum":["flowengine.flowfile.project.project:Project.import_object","x"]}',
         '{"$named":["builtins:tuple.__new__",[]]}',
         '{"$zone":"../../../../etc/passwd"}',
         '{"$dataclass":["not_loaded_yet:Thing",{}]}',

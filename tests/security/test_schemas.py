@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from flowengine.agents.json_schema import validator
+from flowengine.core.json_schema import misfits, validator
 from flowengine.errors import DefinitionError, InputError
-from flowengine.json_check import misfits
-from flowengine.nodes.inputs import InputField, checked_inputs
-from flowengine.spec.loader import check_text
+from flowengine.flowfile.loader import check_text
+from flowengine.nodes.compiled_flow import InputField, checked_inputs
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ from urllib.parse import quote
 import pytest
 
 from flowengine.cli.main import main
+from flowengine.core.secret_values import HiddenStream, Secrets
 from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
-from flowengine.llm.detect import detect, get_llm
-from flowengine.llm.litellm_errors import as_model_error, tellable
 from flowengine.memory.database import MemoryDatabase
+from flowengine.models.litellm.error_classes import as_model_error, tellable
+from flowengine.models.open import detect, get_llm
 from flowengine.nodes.function import FunctionNode
 from flowengine.retrieval.fts import FtsRetriever
-from flowengine.secret_values import HiddenStream, Secrets
 from tests.support.model_server import Failure, ModelServer
 
 KEY = "sk-attempt-0123456789abcdef"

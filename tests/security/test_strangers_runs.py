@@ -13,12 +13,12 @@ import psycopg
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.context import EMPTY
+from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunStarted
 from flowengine.flow import Flow
 from flowengine.journal.codec import encode
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import submit
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.run_queue import submit
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, status
 

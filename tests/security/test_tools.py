@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from flowengine.errors import RunError
-from flowengine.spec.check_servers import is_allowed
-from flowengine.spec.schema_agent import McpServerSpec
-from flowengine.tools.mcp_server import McpServer
+from flowengine.flowfile.checks.permissions import is_allowed
+from flowengine.flowfile.schema.agent_settings import McpServerSpec
+from flowengine.tools.mcp.server_settings import McpServer
 from tests.support.mcp_http_server import HttpServer
 from tests.support.serving import open_mcp
 

@@ -12,16 +12,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import RunResumed
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import FlowNode
-from flowengine.server.api import OPERATIONS
+from flowengine.server.api import OPERATIONS, document
 from flowengine.server.app import make_app
-from flowengine.server.openapi import document
 from tests.support.ui_server import Served, served
 
 DOCUMENT: Any = json.loads(json.dumps(document()))

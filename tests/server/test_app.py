@@ -13,11 +13,11 @@ from starlette.routing import Mount
 
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.sqlite import SQLiteStore
-from flowengine.server import shelf as module
+from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.server import run_cache as module
 from flowengine.server.app import make_app
-from flowengine.server.library import Library
-from flowengine.server.shelf import Shelf
+from flowengine.server.flow_catalog import Library
+from flowengine.server.run_cache import RunCache
 from tests.support.browser import Browser
 from tests.support.sample_run import layered_run
 from tests.support.ui_server import Served, served
@@ -108,7 +108,7 @@ def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch):
     for journal in journals.values():
         for event in layered_run(200):
             journal.append(event)
-    shelf = Shelf(store)
+    shelf = RunCache(store)
     first = shelf.read("a")
     assert shelf.read("a") is first
     shelf.read("b")
@@ -138,7 +138,7 @@ def test_the_plot_of_long_runs_does_without_their_cost_at_first(monkeypatch: pyt
             await journal.close()
 
     anyio.run(keep)
-    shelf = Shelf(store)
+    shelf = RunCache(store)
     assert [point.cost_usd is None for point in shelf.points("large")] == [True, True, False, False, False]
     assert [point.cost_usd is None for point in shelf.points("large")] == [False] * 5
     assert [point.run_id for point in shelf.points("large")] == [f"r{number}" for number in range(5)]

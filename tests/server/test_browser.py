@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
+from flowengine.core.records import Asked
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from flowengine.engine.ports import Journal
-from flowengine.journal.sqlite import SQLiteStore
-from flowengine.records import Asked
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server.app import make_app
 from tests.server.test_following import other_process
 from tests.support.browser import LOOKS, Browser, Tab

@@ -18,21 +18,20 @@ import anyio
 import httpx
 import pytest
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunStarted, TokenStreamed
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.sqlite import SQLiteStore
-from flowengine.server import following as module
+from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.server import run_watch as module
 from flowengine.server.app import make_app
-from flowengine.server.following import Following
-from flowengine.server.news import News, merged
-from flowengine.server.shelf import Shelf
+from flowengine.server.run_cache import RunCache
+from flowengine.server.run_watch import EventBatch, RunWatches, merged
 from tests.support.sample_run import START, layered_run, research_run
 from tests.support.ui_server import Served, served
 
 OTHER = """
     import sys, time
-    from flowengine.journal.sqlite import SQLiteStore
+    from flowengine.journal.sqlite.store import SQLiteStore
     from tests.support.sample_run import layered_run
 
     first, pause = int(sys.argv[1]), float(sys.argv[2])
@@ -122,9 +121,9 @@ def test_a_run_of_another_process_is_followed_while_it_is_written(server: Served
 
 def test_twenty_followers_share_one_look_at_the_run(server: Served, monkeypatch: pytest.MonkeyPatch):
     looks: list[str] = []
-    events = Shelf.events
+    events = RunCache.events
 
-    async def counted(shelf: Shelf, run_id: str, after: int = 0) -> Any:
+    async def counted(shelf: RunCache, run_id: str, after: int = 0) -> Any:
         looks.append(run_id)
         return await events(shelf, run_id, after)
 
@@ -140,7 +139,7 @@ def test_twenty_followers_share_one_look_at_the_run(server: Served, monkeypatch:
         for thread in threads:
             thread.start()
         time.sleep(0.5)
-        monkeypatch.setattr(Shelf, "events", counted)
+        monkeypatch.setattr(RunCache, "events", counted)
         for thread in threads:
             thread.join()
     assert all(each == [str(number) for number in range(1, 302)] for each in found)
@@ -158,7 +157,7 @@ def test_whatever_agents_write_is_told_while_they_write(server: Served):
 def test_a_client_that_stops_reading_is_dropped_and_the_others_are_not_held_up(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("flowengine.server.streaming._PATIENCE", 1.0)
+    monkeypatch.setattr("flowengine.server.sse._PATIENCE", 1.0)
     monkeypatch.setattr(module, "_MOST", 200_000)
     store = SQLiteStore("runs.db", "process")
     journal = store.create("large")
@@ -179,7 +178,7 @@ def test_a_client_that_stops_reading_is_dropped_and_the_others_are_not_held_up(
 
         listener = threading.Thread(target=listen)
         listener.start()
-        following: Following = app.state.parts.following
+        following: RunWatches = app.state.parts.following
         deadline = time.monotonic() + 10
         while following.followers < 2:
             assert time.monotonic() < deadline
@@ -231,7 +230,7 @@ async def test_a_run_that_is_removed_lets_go_of_its_followers():
     store = MemoryStore()
     journal = store.create("r")
     journal.append(RunStarted("r", "f", START, {}, {}, {}))
-    following = Following(Shelf(store))
+    following = RunWatches(RunCache(store))
     async with anyio.create_task_group() as tasks:
         following.begin(tasks)
         with anyio.fail_after(10):
@@ -254,7 +253,7 @@ async def test_a_run_that_waits_is_followed_on_after_its_answer():
     events = research_run()
     for event in events:
         journal.append(event)
-    following = Following(Shelf(store))
+    following = RunWatches(RunCache(store))
     async with anyio.create_task_group() as tasks:
         following.begin(tasks)
         assert await following.has_more("r", len(events))
@@ -284,7 +283,7 @@ def test_text_stands_between_the_events_by_time_and_its_pieces_are_joined():
 
 
 def test_news_are_written_from_any_position_on():
-    news = News(list(enumerate(layered_run(10), 5)))
+    news = EventBatch(list(enumerate(layered_run(10), 5)))
     assert news.messages("feed", 0).count(b"data: ") == 32
     assert news.messages("feed", 36) == news.messages("feed", 0).rpartition(b"id: 36")[0][:0] + (
         b"id: 36\n" + news.messages("feed", 0).rpartition(b"id: 36\n")[2]

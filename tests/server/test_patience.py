@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from flowengine.engine.events import RunFinished, RunStarted
-from flowengine.journal.sqlite import SQLiteStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server.app import make_app
-from flowengine.server.patience import Limits
+from flowengine.server.serving import ConnectionLimits
 from tests.support.ui_server import Served, served
 
-SHORT = Limits(seconds=0.2, waiting=200)
+SHORT = ConnectionLimits(seconds=0.2, waiting=200)
 
 
 @pytest.fixture(autouse=True)

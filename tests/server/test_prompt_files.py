@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flowengine.server.library import Library
+from flowengine.server.flow_catalog import Library
 
 
 def test_a_flow_is_read_anew_when_the_file_of_a_prompt_has_changed(folder: Path):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from flowengine.server.safety import Asked, Gate, Hosts, Keys, is_loopback
+from flowengine.server.safety import AccessKeys, Gate, Hosts, RequestHead, is_loopback
 from tests.support.ui_server import Served
 
-KEYS = Keys("the-token")
+KEYS = AccessKeys("the-token")
 GATE = Gate(KEYS, Hosts())
 HERE = "127.0.0.1:8700"
-PAGE = Asked("GET", "/", HERE, cookie=KEYS.cookie)
-FORM = Asked("POST", "/runs/r/approve/n", HERE, f"http://{HERE}", "same-origin", cookie=KEYS.cookie)
-CALL = Asked("POST", "/api/runs", HERE, authorization="Bearer the-token")
+PAGE = RequestHead("GET", "/", HERE, cookie=KEYS.cookie)
+FORM = RequestHead("POST", "/runs/r/approve/n", HERE, f"http://{HERE}", "same-origin", cookie=KEYS.cookie)
+CALL = RequestHead("POST", "/api/runs", HERE, authorization="Bearer the-token")
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ CALL = Asked("POST", "/api/runs", HERE, authorization="Bearer the-token")
         (CALL._replace(authorization=None, cookie=KEYS.cookie, method="GET"), None),
     ],
 )
-def test_a_request_gets_in_by_host_origin_and_token(asked: Asked, status: int | None):
+def test_a_request_gets_in_by_host_origin_and_token(asked: RequestHead, status: int | None):
     refusal = GATE.refusal(asked)
     assert (None if refusal is None else refusal.status) == status
 
 
 def test_each_secret_is_good_for_one_thing():
     assert len({KEYS.token, KEYS.cookie, KEYS.form}) == 3
-    assert Keys("other").cookie != KEYS.cookie
+    assert AccessKeys("other").cookie != KEYS.cookie
 
 
 @pytest.mark.parametrize(("host", "known"), [("192.168.0.7:8700", True), ("box", True), ("box.evil.example", False)])

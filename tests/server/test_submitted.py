@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 
 from flowengine.flow import Flow
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue import submit
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.run_queue import submit
 from flowengine.server.app import make_app
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flowengine.skills.check import check
-from flowengine.skills.irregular import IRREGULARITIES
-from flowengine.skills.store import SkillStore
+from flowengine.skills.skill import IRREGULARITIES
+from flowengine.skills.skill_store import SkillStore
 
 MakeSkill = Callable[..., Path]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from flowengine.core.records import Notice
+from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
-from flowengine.records import Notice
-from flowengine.run_scope import RunScope
 from flowengine.skills.disclosure import SkillAccess, skill_access
-from flowengine.skills.sandbox import Sandbox, verdict
-from flowengine.skills.store import SkillStore
+from flowengine.skills.sandbox.sandbox import Sandbox, verdict
+from flowengine.skills.skill_store import SkillStore
 from flowengine.tools.toolset import Offer, ToolSet
 from tests.support.require import missing
 

@@ -7,18 +7,17 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.llm.tokens import count_tokens
-from flowengine.skills.level_one import listing_of
-from flowengine.skills.search import SkillIndex
-from flowengine.skills.skill import Skill, Stamp
-from flowengine.skills.texts import texts
+from flowengine.models.tokens import count_tokens
+from flowengine.skills.answers import listing_of, texts
+from flowengine.skills.discovery import SkillIndex
+from flowengine.skills.skill import Skill, SkillStamp
 from tests.bench.skills import library, list_tokens, misses
 
 WORDS = texts("en")
 
 
 def skill(name: str, description: str = "Does it.", **metadata: str) -> Skill:
-    return Skill(name, description, Path(name), Path(name, "SKILL.md"), Stamp(0, 0, 0), 10, metadata=metadata)
+    return Skill(name, description, Path(name), Path(name, "SKILL.md"), SkillStamp(0, 0, 0), 10, metadata=metadata)
 
 
 MANY = [skill(f"skill-{number:04}", f"Does the thing number {number}, and does it well.") for number in range(300)]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.scripted import ScriptedModel
 from flowengine.skills.measure import Measured, Task, by_model, by_words, chosen, measured, total
-from flowengine.skills.store import SkillStore
+from flowengine.skills.skill_store import SkillStore
 from tests.bench.skills import choices, draws, library
 
 MakeSkill = Callable[..., Path]

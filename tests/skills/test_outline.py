@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.llm.tokens import count_tokens
+from flowengine.models.tokens import count_tokens
 from flowengine.skills.outline import LONG, Section, outline_of
 
 TEXT = """Before.

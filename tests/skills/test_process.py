@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from flowengine.skills.process import Command, run_command
-from flowengine.skills.script import Limits, Outcome
+from flowengine.skills.sandbox.process import Command, run_command
+from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 
 
 def run(code: str, stdin: bytes = b"", stop: threading.Event | None = None, **limits: float) -> Outcome:
     command = Command([sys.executable, "-c", code], stdin, {"PATH": "/usr/bin:/bin"})
-    return run_command(command, Limits(**limits), stop or threading.Event())  # type: ignore[arg-type] - some are whole
+    return run_command(command, ScriptLimits(**limits), stop or threading.Event())  # type: ignore[arg-type] - some are whole
 
 
 def test_both_outputs_and_the_exit_code_come_back() -> None:
@@ -75,4 +75,4 @@ def test_memory_of_all_processes_together_is_watched() -> None:
 
 def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
-        run_command(Command(["/nowhere"]), Limits(), threading.Event())
+        run_command(Command(["/nowhere"]), ScriptLimits(), threading.Event())

@@ -20,10 +20,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from flowengine.skills import sandbox as sandbox_module
-from flowengine.skills.files import RefusedError
-from flowengine.skills.sandbox import Sandbox, verdict
-from flowengine.skills.script import Limits
+from flowengine.skills.sandbox import sandbox as sandbox_module
+from flowengine.skills.sandbox.sandbox import Sandbox, verdict
+from flowengine.skills.sandbox.script import ScriptLimits
+from flowengine.skills.skill_files import RefusedError
 from tests.bench.escapes import ESCAPES, LIMITS, World, attempt, is_running, world
 from tests.support.require import missing
 
@@ -127,7 +127,7 @@ print(json.dumps({
 def test_the_sandbox_holds_for_a_python_that_was_started_by_a_path_with_dots(tmp_path: Path) -> None:
     program = os.path.relpath(sys.executable, tmp_path)
     assert program.startswith("..")
-    code = "from flowengine.skills.sandbox import verdict; print(verdict())"
+    code = "from flowengine.skills.sandbox.sandbox import verdict; print(verdict())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = [program, "-c", code]
     said = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
@@ -145,7 +145,7 @@ RUN = """
 import sys
 from pathlib import Path
 import anyio
-from flowengine.skills.sandbox import Sandbox, verdict
+from flowengine.skills.sandbox.sandbox import Sandbox, verdict
 folder, root = map(Path, sys.argv[1:])
 print(*verdict(root), sep="|")
 print(anyio.run(Sandbox(root=root).run, folder, "scripts/x.py", [str(root)]).stdout)
@@ -235,7 +235,7 @@ async def test_a_cancelled_script_is_ended_at_once(make: MakeSkill) -> None:
     marker = f"cancelled-{os.getpid()}"
     begun = time.monotonic()
     with anyio.move_on_after(0.5) as scope:
-        await Sandbox(Limits(seconds=60)).run(folder, "scripts/x.py", [marker])
+        await Sandbox(ScriptLimits(seconds=60)).run(folder, "scripts/x.py", [marker])
     assert scope.cancelled_caught
     assert time.monotonic() - begun < 5
     assert not is_running(marker)
@@ -245,9 +245,9 @@ def test_a_script_does_not_outlive_the_process_that_started_it(make: MakeSkill) 
     folder = make("a", **{"scripts/x.py": "import time; time.sleep(600)"})
     marker = f"orphan-{os.getpid()}"
     code = (
-        "import anyio, pathlib, sys\nfrom flowengine.skills.sandbox import Sandbox\n"
-        "from flowengine.skills.script import Limits\n"
-        f"anyio.run(Sandbox(Limits(seconds=1)).run, pathlib.Path({str(folder)!r}), 'scripts/x.py', [{marker!r}])"
+        "import anyio, pathlib, sys\nfrom flowengine.skills.sandbox.sandbox import Sandbox\n"
+        "from flowengine.skills.sandbox.script import ScriptLimits\n"
+        f"anyio.run(Sandbox(ScriptLimits(seconds=1)).run, pathlib.Path({str(folder)!r}), 'scripts/x.py', [{marker!r}])"
     )
     script = f"/skill/scripts/x.py\0{marker}"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as starter:
@@ -283,7 +283,7 @@ async def test_where_it_is_allowed_scripts_run_unconfined_within_limits(
     folder = make(
         "a", **{"x.py": "import os; print(os.environ.get('ESCAPE_CANARY'), os.getcwd())", "y.py": "while 1: 1"}
     )
-    sandbox = Sandbox(Limits(seconds=0.5), allow_unconfined=True)
+    sandbox = Sandbox(ScriptLimits(seconds=0.5), allow_unconfined=True)
     outcome = await sandbox.run(folder, "x.py")
     assert outcome.stdout.startswith("None /")
     assert not await anyio.Path(outcome.stdout.split()[1]).exists()
@@ -299,7 +299,7 @@ def test_an_unknown_processor_has_no_sandbox(machine: str, monkeypatch: pytest.M
 def test_where_namespaces_are_denied_the_trial_says_so() -> None:
     """Inside a sandbox that allows no more of them."""
     outer = ["bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--die-with-parent", "--"]
-    code = "from flowengine.skills.sandbox import verdict; print(*verdict(), sep='|')"
+    code = "from flowengine.skills.sandbox.sandbox import verdict; print(*verdict(), sep='|')"
     said = subprocess.run([*outer, sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout.startswith("False|bubblewrap cannot make one here: ")
 
@@ -307,7 +307,7 @@ def test_where_namespaces_are_denied_the_trial_says_so() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; others are somebody else already")
 def test_the_sandbox_holds_without_privileges_too() -> None:
     code = (
-        "import os, sys\nimport flowengine.skills.sandbox as s\n"
+        "import os, sys\nimport flowengine.skills.sandbox.sandbox as s\n"
         "os.setgroups([]); os.setgid(12345); os.setuid(12345); os.chdir('/')\n"
         "sys.prefix = sys.base_prefix = '/usr'; sys.executable = '/usr/bin/python3'\n"
         "print(*s.verdict(), sep='|')"

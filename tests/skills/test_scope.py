@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flowengine.run_scope import RunScope
-from flowengine.skills.scope import SkillScope
+from flowengine.core.run_scope import RunScope
+from flowengine.skills.disclosure import SkillScope
 
 
 def test_a_run_has_one_scope_and_an_agent_alone_its_own() -> None:

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from flowengine.skills.files import RefusedError
-from flowengine.skills.script import Limits, interpreter_of
+from flowengine.skills.sandbox.script import ScriptLimits, interpreter_of
+from flowengine.skills.skill_files import RefusedError
 
 
 def find(name: str) -> str | None:
@@ -49,4 +49,4 @@ def test_what_cannot_be_run_is_refused_with_the_reason(path: str, head: str, rea
 
 def test_a_limit_of_nothing_is_an_error() -> None:
     with pytest.raises(ValueError, match="the limit 'seconds' must be above 0, not 0"):
-        Limits(seconds=0)
+        ScriptLimits(seconds=0)

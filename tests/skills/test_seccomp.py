@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from flowengine.skills.seccomp import MACHINES, filter_for
+from flowengine.skills.sandbox.seccomp import MACHINES, filter_for
 
 ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061
 

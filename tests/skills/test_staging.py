@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.skills import staging
-from flowengine.skills.files import RefusedError
-from flowengine.skills.staging import readable
+from flowengine.skills.sandbox import confinement as staging
+from flowengine.skills.sandbox.confinement import readable
+from flowengine.skills.skill_files import RefusedError
 
 
 def test_a_folder_that_everybody_can_read_is_used_as_it_is(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.skills import store as store_module
-from flowengine.skills.files import RefusedError
-from flowengine.skills.store import SkillStore
+from flowengine.skills import skill_store as store_module
+from flowengine.skills.skill_files import RefusedError
+from flowengine.skills.skill_store import SkillStore
 
 MakeSkill = Callable[..., Path]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
-from flowengine.context import Fragment
+from flowengine.core.context import Fragment
 
 __all__ = ["random_history"]
 

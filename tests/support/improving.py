@@ -18,8 +18,8 @@ import anyio
 
 from flowengine.agents.agent import Agent
 from flowengine.flow import Flow
-from flowengine.llm.messages import as_dict
-from flowengine.llm.model import Reply, Request, Usage
+from flowengine.models.messages import as_dict
+from flowengine.models.model import Reply, Request, TokenUsage
 from flowengine.nodes.agent import AgentNode
 
 __all__ = ["COMPLETIONS", "FLOW_FILE", "OUTPUT", "HttpModel", "answer", "improving"]
@@ -58,7 +58,7 @@ class HttpModel:
         usage = answer["usage"]
         return Reply(
             content=answer["choices"][0]["message"]["content"],
-            usage=Usage(usage["prompt_tokens"], usage["completion_tokens"]),
+            usage=TokenUsage(usage["prompt_tokens"], usage["completion_tokens"]),
             finish_reason=answer["choices"][0]["finish_reason"],
             model=answer["model"],
             provider=self.provider,

@@ -10,10 +10,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from flowengine.engine.events import Event, TokenStreamed
-from visualize.viewer.assets import asset
 from visualize.viewer.feed import feed_line
 from visualize.viewer.forms import Acting
-from visualize.viewer.page import CSP
+from visualize.viewer.page import CSP, asset
 from visualize.viewer.panel import node_panel
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import run_page

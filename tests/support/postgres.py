@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from flowengine.extras import install_hint
+from flowengine.version import install_hint
 from tests.support.require import missing
 
 __all__ = ["PASSWORD", "USER", "Server", "empty_database", "server", "why_missing"]

@@ -13,11 +13,11 @@ from typing import Any
 
 import anyio
 
-from flowengine.context import RunStatus
+from flowengine.core.context import RunStatus
 from flowengine.engine.events import Event, NodeStarted
 from flowengine.flow import Flow
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue_worker import Pace, work
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.worker import Pace, work
 
 __all__ = [
     "KINDS",
@@ -69,8 +69,8 @@ _WORKER = """
 import sys
 from dataclasses import replace
 import anyio
-from flowengine.journal.postgres import PostgresStore
-from flowengine.runners.queue_worker import work
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.worker import work
 from tests.support.queue_runs import QUICK
 async def main():
     store = PostgresStore(sys.argv[1], "full")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from flowengine.context import EvaluationResult, NodeResult, RoutingResult
+from flowengine.core.context import EvaluationResult, NodeResult, RoutingResult
+from flowengine.core.records import Asked, MapBegan, ModelCall, Notice, Receipt, Retry, Round, RoundEnded, ToolCall
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -16,17 +17,6 @@ from flowengine.engine.events import (
     NodeStarted,
     RunFinished,
     RunStarted,
-)
-from flowengine.records import (
-    Asked,
-    MapBegan,
-    ModelCall,
-    Notice,
-    Receipt,
-    Retry,
-    Round,
-    RoundEnded,
-    ToolCall,
 )
 
 __all__ = ["GRAPH", "START", "layered_run", "mapped_run", "model_call", "research_run"]

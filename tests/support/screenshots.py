@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from playwright.sync_api import sync_playwright
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import NodeFinished, RunStarted
 from tests.support.browser import ARGUMENTS, CHROMIUM
 from tests.support.page_server import page_server
 from tests.support.sample_run import research_run
-from visualize.viewer.compare import compare_page
+from visualize.viewer.comparison import compare_page
 from visualize.viewer.reading import Reading
 
 __all__ = ["make"]

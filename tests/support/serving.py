@@ -6,9 +6,9 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from flowengine.run_scope import RunScope
-from flowengine.tools.mcp_client import serve
-from flowengine.tools.mcp_server import McpServer
+from flowengine.core.run_scope import RunScope
+from flowengine.tools.mcp.client import serve
+from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.toolset import ToolSet
 
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from flowengine.agents.agent import Agent
 from flowengine.flow import Flow
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.model import Reply, Usage
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.messages import ToolRequest
+from flowengine.models.model import Reply, TokenUsage
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.telemetry.otel import send
 from flowengine.telemetry.spans import spans_of
@@ -79,7 +79,7 @@ async def look(what: str) -> str:
 def spans_of_a_run() -> Any:
     answers = [
         ToolRequest("call-7", "look", '{"what": "tea"}'),
-        Reply("There is no tea.", usage=Usage(120, 30), cost_usd=0.25),
+        Reply("There is no tea.", usage=TokenUsage(120, 30), cost_usd=0.25),
     ]
     model = ScriptedModel(answers, name="openai/gpt-4o-mini", provider="openai")
     agent = Agent("ask", "Be kind.", model=model, tools=[look])

@@ -14,15 +14,15 @@ import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.messages import ToolRequest
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.run import Run
-from flowengine.telemetry import names
+from flowengine.telemetry import conventions as names
 from flowengine.telemetry.jsonl import lines_of
 from flowengine.telemetry.otel import send
 from flowengine.telemetry.spans import spans_of

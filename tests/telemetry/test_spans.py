@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.engine.events import Event
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
-from flowengine.llm.messages import ToolRequest
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.messages import ToolRequest
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
-from flowengine.telemetry import names
+from flowengine.telemetry import conventions as names
 from flowengine.telemetry.jsonl import lines_of
 from flowengine.telemetry.spans import Span, spans_of
 

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flowengine.context import EvaluationResult, LLMResult, NodeView
+from flowengine.core.context import EvaluationResult, LLMResult, NodeView
+from flowengine.core.values import freeze
 from flowengine.errors import TemplateError, TemplateSyntaxError
+from flowengine.templating.access import Missing
 from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
 from flowengine.templating.limits import MAX_INT_BITS, MAX_ITEMS, MAX_TEXT
 from flowengine.templating.parse import parse_expression, parse_template
-from flowengine.templating.undefined import Missing
-from flowengine.values import freeze
 
 
 class Report(BaseModel):

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.errors import TemplateSyntaxError
-from flowengine.templating.parse import Parsed, parse_expression, parse_template
+from flowengine.templating.parse import ParsedTemplate, parse_expression, parse_template
 from tests.support.pace import refused_within, slowness
 
 
-def paths(parsed: Parsed) -> list[tuple[str, ...]]:
+def paths(parsed: ParsedTemplate) -> list[tuple[str, ...]]:
     return [each.path for each in parsed.references]
 
 
@@ -210,7 +210,7 @@ HOSTILE_TEMPLATES = {
     [pytest.param(parse_expression, source, id=name) for name, source in HOSTILE_EXPRESSIONS.items()]
     + [pytest.param(parse_template, source, id=name) for name, source in HOSTILE_TEMPLATES.items()],
 )
-def test_a_hostile_source_is_refused_in_time(parse: Callable[[str], Parsed], source: str) -> None:
+def test_a_hostile_source_is_refused_in_time(parse: Callable[[str], ParsedTemplate], source: str) -> None:
     assert refused_within(0.5, TemplateSyntaxError, lambda: parse(source))
 
 

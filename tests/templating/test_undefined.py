@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flowengine.context import NodeView, NoOutputError
+from flowengine.core.context import NodeView, NoOutputError
 from flowengine.errors import TemplateError
+from flowengine.templating.access import Missing
 from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
-from flowengine.templating.undefined import Missing
 
 SKIPPED = Missing("nodes.widen.output", "node 'widen' was skipped", excused=True)
 SCOPE: dict[str, Any] = {

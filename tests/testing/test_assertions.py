@@ -10,8 +10,8 @@ from flowengine.flow import Flow
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.run import Run
-from flowengine.testing.assertions import assert_path, assert_skipped
-from flowengine.testing.scripted import scripted
+from flowengine.testing.path import assert_path, assert_skipped
+from flowengine.testing.scripted_answers import scripted
 
 
 @pytest.fixture

@@ -14,16 +14,15 @@ from model_server import ModelServer
 from flowengine.agents.agent import Agent
 from flowengine.errors import DefinitionError, ModelConfigError, TransientModelError
 from flowengine.flow import Flow
-from flowengine.llm.litellm_model import LiteLLMModel
-from flowengine.llm.messages import Message, ToolRequest
-from flowengine.llm.model import Model, Reply, Request, Usage
-from flowengine.llm.outbound import check_outbound
-from flowengine.llm.scripted import ScriptedModel
-from flowengine.testing.cassette import Cassette
+from flowengine.models.litellm.model import LiteLLMModel
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Model, Reply, Request, TokenUsage
+from flowengine.models.outbound import check_outbound
+from flowengine.models.scripted import ScriptedModel
+from flowengine.testing.cassette import Cassette, CassetteMismatchError
 from flowengine.testing.cassette_file import Call, CassetteError, cassette_text, read_cassette, write_cassette
-from flowengine.testing.mismatch import CassetteMismatchError
-from flowengine.testing.scripted import scripted
-from flowengine.testing.seats import with_models
+from flowengine.testing.model_overrides import with_models
+from flowengine.testing.scripted_answers import scripted
 
 
 def asking(text: str = "Why?", **settings: Any) -> Request:
@@ -67,7 +66,7 @@ async def test_a_reply_comes_back_whole(path: Path) -> None:
     reply = Reply(
         "Two\nlines ",
         (ToolRequest("1", "look", '{"a": 1}'),),
-        Usage(3, 2, 1),
+        TokenUsage(3, 2, 1),
         0.25,
         "tool_calls",
         "m-1",

@@ -12,19 +12,19 @@ import pytest
 
 from flowengine import Agent, Flow, FunctionNode, MapNode
 from flowengine.cli.main import main
-from flowengine.context import Context
+from flowengine.core.context import Context
 from flowengine.errors import DefinitionError
-from flowengine.llm.messages import ToolRequest
+from flowengine.models.messages import ToolRequest
 from flowengine.testing.cases import run_case
 from flowengine.testing.fakes import Fake, FakeError, faked
 from flowengine.testing.flowtest import load_flowtest
-from flowengine.testing.scripted import scripted
-from flowengine.tools.function import tool
+from flowengine.testing.scripted_answers import scripted
+from flowengine.tools.function_tool import tool
 
 MODULE = """
 from pathlib import Path
 
-from flowengine.tools.function import tool
+from flowengine.tools.function_tool import tool
 
 def really(what):
     Path("really").write_text(what)

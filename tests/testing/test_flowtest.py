@@ -14,7 +14,7 @@ from flowengine.flow import Flow
 from flowengine.testing.cases import run_case
 from flowengine.testing.cassette import Cassette
 from flowengine.testing.flowtest import FlowTestError, load_flowtest
-from flowengine.testing.scripted import scripted
+from flowengine.testing.scripted_answers import scripted
 
 ANSWERS = """\
 answers:

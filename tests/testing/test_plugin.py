@@ -28,8 +28,8 @@ cases:
 ASKS = """
 import pytest
 from flowengine.agents.agent import Agent
-from flowengine.llm.litellm_model import LiteLLMModel
-from flowengine.llm.outbound import check_outbound
+from flowengine.models.litellm.model import LiteLLMModel
+from flowengine.models.outbound import check_outbound
 
 def ask():
     model = LiteLLMModel("m", "openai", settings={"api_key": "x", "api_base": "https://models.example"})
@@ -116,7 +116,7 @@ def test_the_guard_ends_with_the_run(project: pytest.Pytester) -> None:
 CASSETTE_TEST = """
 import pytest
 from flowengine.flow import Flow
-from flowengine.testing.scripted import scripted
+from flowengine.testing.scripted_answers import scripted
 
 @pytest.mark.parametrize("word", ["{word}"])
 def test_greeting(cassette, word):
@@ -187,7 +187,7 @@ def test_the_plugin_costs_a_project_without_flows_next_to_nothing(project: pytes
             heavy = {"pydantic", "litellm", "networkx", "yaml", "jinja2", "tenacity", "anyio.to_thread"}
             mine = {name for name in sys.modules if name.startswith("flowengine.")}
             assert mine == {
-                "flowengine.version", "flowengine.errors", "flowengine.llm", "flowengine.llm.outbound",
+                "flowengine.version", "flowengine.errors", "flowengine.models", "flowengine.models.outbound",
                 "flowengine.testing", "flowengine.testing.modes", "flowengine.testing.plugin",
             }
             assert not heavy & set(sys.modules) - {"yaml"}

@@ -12,12 +12,12 @@ from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import DefinitionError, ModelConfigError, TransientModelError
 from flowengine.flow import Flow
-from flowengine.llm.model import Request
-from flowengine.llm.scripted import ScriptedModel
+from flowengine.models.model import Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.testing.scripted import Script, scripted
-from flowengine.testing.seats import seat_names
+from flowengine.testing.model_overrides import seat_names
+from flowengine.testing.scripted_answers import Script, scripted
 
 
 async def test_each_node_gets_its_own_answer_and_no_key_is_needed(tea: Flow, answers: dict[str, Any]) -> None:

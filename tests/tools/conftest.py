@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from mcp_http_server import HttpServer  # found through the line above
 
-from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.mcp.server_settings import McpServer
 
 SUPPORT = Path(__file__).parents[1] / "support"
 

@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from flowengine.errors import DefinitionError
-from flowengine.tools.function import tool, tool_of
+from flowengine.tools.function_tool import tool, tool_of
 from flowengine.tools.tool import Tool, ToolResult
 
 

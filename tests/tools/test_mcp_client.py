@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from flowengine.errors import DefinitionError, RunError
-from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import Offer, ToolSet
 from tests.support.serving import open_mcp
@@ -402,5 +402,5 @@ async def test_opening_and_closing_leaves_no_process_and_no_file_open(server: Se
 
 
 def test_the_library_is_not_loaded_before_it_is_needed() -> None:
-    code = "import sys, flowengine.tools.mcp_client; sys.exit('mcp' in sys.modules or 'httpx2' in sys.modules)"
+    code = "import sys, flowengine.tools.mcp.client; sys.exit('mcp' in sys.modules or 'httpx2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,7 +10,7 @@ import pytest
 from mcp_http_server import HttpServer
 
 from flowengine.errors import DefinitionError, RunError
-from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.tool import ToolResult
 from tests.support.serving import open_mcp
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from require import missing, require
 
-from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.toolset import Offer, ToolSet
 from tests.support.serving import open_mcp
 

@@ -12,11 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError, RunError
-from flowengine.run_scope import RunScope
-from flowengine.tools.mcp_client import serve
-from flowengine.tools.mcp_served import Served
-from flowengine.tools.mcp_server import McpServer
+from flowengine.tools.mcp.client import Served, serve
+from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.toolset import Offer
 
 Settings = Callable[..., McpServer]

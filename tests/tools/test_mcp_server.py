@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
+from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError
-from flowengine.secret_values import Secrets
-from flowengine.tools.mcp_secrets import header_values, process_environment
-from flowengine.tools.mcp_server import McpServer, server_of
+from flowengine.tools.mcp.server_settings import McpServer, header_values, process_environment, server_of
 
 
 @pytest.mark.parametrize(

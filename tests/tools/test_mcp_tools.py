@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mcp_types import Tool as ListedTool
 from mcp_types import ToolAnnotations
 
-from flowengine.tools.mcp_server import McpServer
-from flowengine.tools.mcp_tools import describe
+from flowengine.tools.mcp.listed_tools import describe
+from flowengine.tools.mcp.server_settings import McpServer
 
 SERVER = McpServer(name="srv", command="x")
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from flowengine.tools.text import MAX_TEXT, cut, error_text, text_of
+from flowengine.tools.result_text import MAX_TEXT, cut, error_text, text_of
 
 
 class Color(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.tools.function import tool_of
+from flowengine.tools.function_tool import tool_of
 from flowengine.tools.toolset import Offer, ToolSet
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
+from flowengine.core.records import ModelCall, Retry
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -16,7 +17,6 @@ from flowengine.engine.events import (
     RunFinished,
     RunStarted,
 )
-from flowengine.records import ModelCall, Retry
 
 SKELETON = {
     "nodes": [["write", "agent"], ["pick", "routing"], ["left", "agent"], ["right", "function"], ["end", "agent"]],

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunResumed, RunStarted
 from flowengine.engine.graph import Edge, Graph, Vertex
 from visualize.picture import Picture, picture_of_flow, picture_of_run

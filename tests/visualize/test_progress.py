@@ -6,8 +6,9 @@ import io
 
 from rich.console import Console
 
-from flowengine.cli.tree import draw
-from flowengine.context import NodeResult
+from flowengine.cli.live import draw
+from flowengine.core.context import NodeResult
+from flowengine.core.records import Answered, Asked, ModelCall, Notice, Retry
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -21,9 +22,8 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from flowengine.records import Answered, Asked, ModelCall, Notice, Retry
 from visualize.progress import Progress
-from visualize.viewer.plot import point_of
+from visualize.viewer.flows import point_of
 
 
 def started(*nodes: str) -> RunStarted:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.context import Context, NodeResult
+from flowengine.core.context import Context, NodeResult
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.merging import StateKey
 from flowengine.flow import Flow

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
+from flowengine.core.records import Answered
 from flowengine.engine.events import Event, NodeFinished, NodeSkipped, NodeStarted, RunResumed, RunStarted
-from flowengine.records import Answered
 from tests.support.sample_run import START, research_run
+from visualize.edge_states import critical_path
 from visualize.picture import Picture, PictureNode, closed, picture_of_run
 from visualize.progress import folded
 from visualize.style import lines_of
-from visualize.taken import critical_path
 
 
 def nodes_of(picture: Picture) -> dict[str, PictureNode]:

@@ -34,18 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from flowengine.engine.events import (
-    ErrorInfo,
-    Event,
-    NodeFailed,
-    NodeFinished,
-    NodeRecorded,
-    NodeSkipped,
-    RunFinished,
-    RunStarted,
-    TokenStreamed,
-)
-from flowengine.records import (
+from flowengine.core.records import (
     Answered,
     Asked,
     Brought,
@@ -60,6 +49,17 @@ from flowengine.records import (
     RoundEnded,
     SkillLoad,
     ToolCall,
+)
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeSkipped,
+    RunFinished,
+    RunStarted,
+    TokenStreamed,
 )
 from visualize.plain import brief, compact, shown
 from visualize.viewer.html import whole

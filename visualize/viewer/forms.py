@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, cast
 
-from visualize.viewer.html import Child, Markup, element
+from flowengine.core.records import Asked
+from visualize.viewer.html import Child, Markup, approve_url, element
+from visualize.viewer.parts import clock, note, section
 
-__all__ = ["Acting", "fields_for", "form", "labelled", "said_in"]
+__all__ = ["Acting", "FormAnswer", "answer_of", "approval_form", "fields_for", "form", "said_in"]
 
 _LONG: Final = 200
 """A text that may be longer than this many characters gets several lines."""
@@ -135,3 +137,47 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the answer is no JSON: {error}") from None
+
+
+# --- The form in which a person answers an approval, and what it says when it comes back
+
+
+class FormAnswer(NamedTuple):
+    """What a person said."""
+
+    choice: str
+    comment: str = ""
+    form: Any = None
+
+
+def approval_form(run_id: str, node: str, asked: Asked, acting: Acting) -> Markup:
+    """The form, which posts to the run's approve address: a button for each choice."""
+    buttons = [element("button", choice, type="submit", name="choice", value=choice) for choice in asked.choices]
+    return section(
+        "Your answer is waited for",
+        element("p", asked.message, class_="message"),
+        note("Nobody is waited for from ", clock(asked.expires), " on.") if asked.expires is not None else None,
+        form(
+            approve_url(run_id, node),
+            acting,
+            fields_for(asked.form, "FormAnswer, as JSON") if asked.form else None,
+            labelled("Comment", element("textarea", name="comment", rows=2)),
+            element("div", buttons, class_="choices"),
+            class_="asks",
+        ),
+        class_="approval",
+    )
+
+
+def answer_of(asked: Asked, fields: Mapping[str, str]) -> FormAnswer:
+    """The answer in the form's fields as they were posted; `ValueError` says what is wrong with them.
+
+    >>> asked = Asked("Pay?", ["yes", "no"], {"type": "object", "properties": {"amount": {"type": "number"}}})
+    >>> answer_of(asked, {"choice": "yes", "form.amount": "12.5"})
+    FormAnswer(choice='yes', comment='', form={'amount': 12.5})
+    """
+    choice = fields.get("choice", "")
+    if choice not in asked.choices:
+        raise ValueError(f"choose one of {', '.join(asked.choices)}")
+    comment = fields.get("comment", "").strip()
+    return FormAnswer(choice, comment, said_in(asked.form, fields) if asked.form else None)

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from visualize.arrange import Arrangement, arrange
-from visualize.layered import Box
-from visualize.outline import outline, slack
+from visualize.layout import Arrangement, Box, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
 from visualize.style import cut, kind_of, look_of, spending, standing, times, tooltip_of
 from visualize.svg import curve, width_of

@@ -9,20 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from flowengine.context import EvaluationResult, RoutingResult
+from flowengine.core.context import EvaluationResult, RoutingResult
+from flowengine.core.records import Round
 from flowengine.engine.events import ErrorInfo, NodeFailed, NodeFinished, NodeRecorded
-from flowengine.records import Round
 from visualize.progress import NodeRow
 from visualize.states import Change
-from visualize.viewer.approval import approval_form
-from visualize.viewer.difference import difference
 from visualize.viewer.feed import preview
-from visualize.viewer.forms import Acting
-from visualize.viewer.html import Child, Markup, element, join, whole
+from visualize.viewer.forms import Acting, approval_form
+from visualize.viewer.html import Child, Markup, element, join, place, whole
 from visualize.viewer.panel_records import meter, record_section, rounds_section
-from visualize.viewer.parts import badge, clock, facts, fold, note, section, spent, table, took, usage_facts, value
+from visualize.viewer.parts import (
+    badge,
+    clock,
+    difference,
+    facts,
+    fold,
+    note,
+    section,
+    spent,
+    table,
+    took,
+    usage_facts,
+    value,
+)
 from visualize.viewer.reading import Reading
-from visualize.viewer.urls import place
 
 __all__ = ["node_panel"]
 

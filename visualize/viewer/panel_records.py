@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.records import (
+from flowengine.core.records import (
     Answered,
     Asked,
     Brought,
@@ -24,9 +24,8 @@ from flowengine.records import (
 )
 from visualize.plain import shown
 from visualize.style import dollars
-from visualize.viewer.html import Child, Markup, element
+from visualize.viewer.html import Child, Markup, element, run_url
 from visualize.viewer.parts import clock, facts, fold, note, section, table, took, value
-from visualize.viewer.urls import run_url
 
 __all__ = ["record_section", "rounds_section"]
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from flowengine.engine.events import Event
-from visualize.ordering import in_order
+from visualize.edge_states import in_order
 from visualize.picture import Picture, closed, picture_of_progress
 from visualize.progress import NodeRow, folded
 from visualize.states import States

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowengine.journal.labels import labels_of
+from flowengine.journal.run_lookup import labels_of
 from visualize.plain import jsonable
 from visualize.states import declared
 from visualize.viewer.feed import feed
 from visualize.viewer.forms import Acting, form
 from visualize.viewer.graph import COMPACT, graph_markup
-from visualize.viewer.html import Child, Markup, data_block, element
+from visualize.viewer.html import (
+    Child,
+    Markup,
+    cancel_url,
+    compare_url,
+    data_block,
+    element,
+    events_url,
+    flow_url,
+    panel_url,
+)
 from visualize.viewer.page import file_page, page
 from visualize.viewer.panel import node_panel
 from visualize.viewer.parts import badge, clock, facts, fold, note, took, usage_facts, value
 from visualize.viewer.reading import Reading
-from visualize.viewer.urls import cancel_url, compare_url, events_url, flow_url, panel_url
 
 __all__ = ["export_page", "head_of", "run_page"]
 

@@ -7,13 +7,12 @@ from datetime import date, datetime, timedelta
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from flowengine.context import EMPTY
+from flowengine.core.context import EMPTY
 from flowengine.engine.ports import RunInfo
-from flowengine.journal.run_query import STATUS_WORDS, RunQuery
-from visualize.viewer.html import Child, Markup, element
+from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
+from visualize.viewer.html import Child, Markup, compare_form_url, element, run_url, runs_url
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, clock, note, table, took
-from visualize.viewer.urls import compare_form_url, run_url, runs_url
 
 __all__ = ["Filters", "filters_of", "matching", "run_before", "runs_page"]
 

@@ -15,14 +15,13 @@ import click
 
 from flowengine.cli.commands.resume import command as resume
 from flowengine.cli.options import running_options, settings_given
-from flowengine.cli.record import beginning, read
-from flowengine.cli.store import again, chosen_store, journals
+from flowengine.cli.run_access import again, beginning, chosen_store, journals, read
 from flowengine.cli.terminal import complain
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.approvals import answer, open_questions
-from flowengine.runners.submitted import queue_of
+from flowengine.runners.queue.submitted import queue_of
 
 __all__ = ["command"]
 
@@ -95,7 +94,7 @@ def _choices(events: Sequence[Event], node: str | None) -> str:
 
 
 def _put_back(kept: JournalStore, run_id: str, queue: str, settings: Mapping[str, Any], *, quiet: bool) -> int:
-    from flowengine.runners.queue import queue_store, requeue  # Needs its extra.
+    from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
 
     anyio.run(partial(requeue, queue_store(kept), run_id, settings=settings))
     if not quiet:

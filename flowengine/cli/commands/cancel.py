@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import click
 
-from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.run_access import chosen_store, journals, store_option
 from flowengine.cli.terminal import complain
 
 __all__ = ["command"]
@@ -19,7 +19,7 @@ __all__ = ["command"]
 def command(reference: str, store: str | None) -> int:
     """Stop RUN (an id, the start of one, or @last) in its queue, in its worker, or where it waits for a person."""
     with journals(chosen_store(store)) as kept:
-        from flowengine.runners.queue import cancel, queue_store  # Needs its extra.
+        from flowengine.runners.queue.run_queue import cancel, queue_store  # Needs its extra.
 
         place = queue_store(kept)
         run_id = place.find(reference)

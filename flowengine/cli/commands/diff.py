@@ -2,15 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
+from typing import Any
+
 import click
 
-from flowengine.cli.difference import difference
-from flowengine.cli.reading import ReadingCommand
-from flowengine.cli.record import folded, read
-from flowengine.cli.store import chosen_store, journals, store_option
-from flowengine.cli.terminal import Results
+from flowengine.cli.format_run import indented, usage_text
+from flowengine.cli.run_access import ReadingCommand, chosen_store, folded, journals, read, store_option
+from flowengine.cli.table import table
+from flowengine.cli.terminal import Results, span
+from flowengine.journal.run_export import shown
+from visualize.progress import NodeRow, Progress
+from visualize.states import States
 
-__all__ = ["command"]
+__all__ = ["command", "difference"]
+
+# --- Two runs compared in lines of text
+
+
+def difference(one: Progress, other: Progress) -> Iterator[str]:
+    """The lines of `flowengine diff`; only what is not the same is listed below the heads."""
+    yield from table([["", *map(_name, (one, other))], *_heads(one, other)])
+    parts = (
+        ("inputs", *(_inputs(each) for each in (one, other))),
+        ("outputs", *(_outputs(each) for each in (one, other))),
+        ("shared state", *(States(each).final() for each in (one, other))),
+    )
+    for title, a, b in parts:
+        lines = list(_values(a, b))
+        if lines:
+            yield from ("", title, *lines)
+    rows = list(_nodes(one, other))
+    if rows:
+        yield from ("", "nodes")
+        yield from indented("\n".join(table(rows)))
+
+
+def _name(run: Progress) -> str:
+    return "" if run.started is None else run.started.run_id
+
+
+def _heads(one: Progress, other: Progress) -> list[list[str]]:
+    return [
+        ["flow", one.flow, other.flow],
+        ["status", one.status, other.status],
+        ["took", *(span(each.seconds(each.last_at)) for each in (one, other))],
+        ["models", *(usage_text(each.usage) if each.usage.calls else "no calls" for each in (one, other))],
+    ]
+
+
+def _inputs(run: Progress) -> Mapping[str, Any]:
+    return {} if run.started is None else run.started.inputs
+
+
+def _outputs(run: Progress) -> Mapping[str, Any]:
+    return {} if run.finished is None else run.finished.outputs or {}
+
+
+def _values(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys([*a, *b]):
+        if name not in a or name not in b:
+            mark, value = ("-", a[name]) if name in a else ("+", b[name])
+            yield f"  {mark} {name}: {shown(value)}"
+        elif a[name] != b[name]:
+            yield f"  {name}"
+            before, after = shown(a[name]).splitlines(), shown(b[name]).splitlines()
+            yield from (f"    {line}" for line in [*unified_diff(before, after, n=1, lineterm="")][3:])
+
+
+def _nodes(one: Progress, other: Progress) -> Iterator[Sequence[str]]:
+    """Nodes whose part is another one: how they ended, the route that they took, what they gave."""
+    for path in dict.fromkeys([*one.nodes, *other.nodes]):
+        a, b = one.nodes.get(path), other.nodes.get(path)
+        told = _part(a), _part(b)
+        if told[0] != told[1]:
+            yield [path, *told]
+        elif a is not None and b is not None and _output(a) != _output(b):
+            yield [path, told[0], "another output"]
+
+
+def _part(row: NodeRow | None) -> str:
+    if row is None:
+        return "not there"
+    route = row.result.route if row.result is not None else None
+    cause = f" ({row.cause})" if row.cause else ""
+    return f"{row.status}{cause}{f' → {route}' if route else ''}"
+
+
+def _output(row: NodeRow) -> Any:
+    return None if row.result is None else row.result.output
 
 
 @click.command("diff", cls=ReadingCommand)

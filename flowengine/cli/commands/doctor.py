@@ -17,26 +17,25 @@ import anyio
 import click
 
 from flowengine.cli.environment import environment
-from flowengine.cli.store import chosen_store, journals, keeps, store_option
+from flowengine.cli.run_access import chosen_store, journals, keeps, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results
 from flowengine.errors import FlowEngineError, ModelConfigError
-from flowengine.extras import DISTRIBUTION, EXTRAS, install_hint, missing_modules
-from flowengine.journal.address import without_password
-from flowengine.llm.choosing import default_vendor
-from flowengine.llm.detect import DefaultModel, choice_of, default_model
-from flowengine.llm.dotenv import read_environment
-from flowengine.llm.probing import Place, probe
-from flowengine.llm.vendors import OTHERS, VENDORS, Vendor
-from flowengine.spec.check_models import models_of
-from flowengine.spec.loader import load_flow
-from flowengine.spec.project import project_of
-from flowengine.version import __version__
+from flowengine.flowfile.checks.agent_sources import models_of
+from flowengine.flowfile.loader import load_flow
+from flowengine.flowfile.project.project import project_of
+from flowengine.journal.stores import without_password
+from flowengine.models.choosing import default_vendor
+from flowengine.models.dotenv import read_environment
+from flowengine.models.open import DefaultModel, choice_of, default_model
+from flowengine.models.probing import ProbePlace, probe
+from flowengine.models.vendors import OTHERS, VENDORS, Vendor
+from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
 
 __all__ = ["command"]
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """One line of the report."""
 
     topic: str
@@ -61,13 +60,13 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
     environ, project = _environment(), project_of(None)[0]
     models = list(dict.fromkeys(each.model for flow in flows for each in models_of(load_flow(flow))))
     findings = [
-        Finding("flowengine", __version__),
-        Finding("python", f"{platform.python_version()} ({sys.executable})"),
+        DoctorFinding("flowengine", __version__),
+        DoctorFinding("python", f"{platform.python_version()} ({sys.executable})"),
         *_packages(),
         *_extras(),
         _dot(),
         *_models(environ, project.default_provider),
-        *(_probed(Place(environ, project.providers, project.default_provider), models) if is_probing else ()),
+        *(_probed(ProbePlace(environ, project.providers, project.default_provider), models) if is_probing else ()),
         _project(),
         _store(chosen_store(store)),
     ]
@@ -88,7 +87,7 @@ _UNDECLARED: Final = ("anyio", "click", "jinja2", "litellm", "networkx", "pydant
 """Looked for where FlowEngine itself is not installed but only on the path."""
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[DoctorFinding]:
     """What FlowEngine declares that it needs, with the versions that are here. Nothing is imported."""
     try:
         declared = metadata.requires(DISTRIBUTION) or []
@@ -99,86 +98,86 @@ def _packages() -> Iterator[Finding]:
         if name is None or "extra ==" in requirement:
             continue
         try:
-            yield Finding(name[0], metadata.version(name[0]))
+            yield DoctorFinding(name[0], metadata.version(name[0]))
         except metadata.PackageNotFoundError:
-            yield Finding(name[0], "is not installed", is_fine=False)
+            yield DoctorFinding(name[0], "is not installed", is_fine=False)
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[DoctorFinding]:
     """What was installed beside that; a flow or a command says if it needs more."""
     for extra in EXTRAS:
         missing = missing_modules(extra)
         lacks = f"not installed ({', '.join(missing)}): {install_hint(extra)}"
-        yield Finding(f"extra {extra}", lacks if missing else "installed")
+        yield DoctorFinding(f"extra {extra}", lacks if missing else "installed")
 
 
-def _probed(place: Place, models: Sequence[str]) -> Iterator[Finding]:
+def _probed(place: ProbePlace, models: Sequence[str]) -> Iterator[DoctorFinding]:
     """What those in use answer; the stand-in is not asked."""
     chosen = default_model(place.environ).name
     asked = [each for each in dict.fromkeys([chosen, *models]) if each != "offline"]
     for answer in anyio.run(probe, place, asked):
-        yield Finding(f"probe {answer.subject}", answer.text, answer.is_fine, "FAILED")
+        yield DoctorFinding(f"probe {answer.subject}", answer.text, answer.is_fine, "FAILED")
 
 
-def _dot() -> Finding:
+def _dot() -> DoctorFinding:
     """Graphviz is optional: pictures have a layout of their own without it."""
     found = shutil.which("dot")
     if found is None:
-        return Finding("dot", "not found; pictures are laid out without Graphviz")
+        return DoctorFinding("dot", "not found; pictures are laid out without Graphviz")
     try:
         asked = subprocess.run([found, "-V"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        return Finding("dot", f"{found} does not run: {error}")
-    return Finding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})")
+        return DoctorFinding("dot", f"{found} does not run: {error}")
+    return DoctorFinding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})")
 
 
-def _models(environ: Mapping[str, str], default_provider: str | None) -> Iterator[Finding]:
+def _models(environ: Mapping[str, str], default_provider: str | None) -> Iterator[DoctorFinding]:
     variables = [name for vendor in (*VENDORS.values(), *OTHERS.values()) for name in _variables(vendor)]
     known = [name for name in dict.fromkeys(variables) if environ.get(name)]
-    yield Finding("keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set")
+    yield DoctorFinding("keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set")
     chosen = default_model(environ)
     yield _default_model(chosen, environ, default_provider)
     default = default_vendor(environ, default_provider)
     others = (
         "names that no table knows are errors" if default is None else f"{default.provider}, since {default.because}"
     )
-    yield Finding("other models", others)
+    yield DoctorFinding("other models", others)
 
 
-def _default_model(chosen: DefaultModel, environ: Mapping[str, str], default_provider: str | None) -> Finding:
+def _default_model(chosen: DefaultModel, environ: Mapping[str, str], default_provider: str | None) -> DoctorFinding:
     try:
         choice = choice_of(chosen.name, environ=environ, default_provider=default_provider)
     except ModelConfigError as error:
-        return Finding("default model", str(error), is_fine=False)
+        return DoctorFinding("default model", str(error), is_fine=False)
     if chosen.notice:
-        return Finding("default model", f"{chosen.name} (a stand-in, no language model)")
-    return Finding("default model", f"{chosen.name} (goes to {choice.provider}, since {choice.because})")
+        return DoctorFinding("default model", f"{chosen.name} (a stand-in, no language model)")
+    return DoctorFinding("default model", f"{chosen.name} (goes to {choice.provider}, since {choice.because})")
 
 
 def _variables(vendor: Vendor) -> tuple[str, ...]:
     return (*vendor.key_variables, *vendor.base_variables)
 
 
-def _project() -> Finding:
+def _project() -> DoctorFinding:
     project, problems = project_of(None)
     if problems:
-        return Finding("project", "; ".join(str(each) for each in problems), is_fine=False)
+        return DoctorFinding("project", "; ".join(str(each) for each in problems), is_fine=False)
     found = f"no project file; the root is {project.root}" if project.file is None else str(project.file)
-    return Finding("project", found)
+    return DoctorFinding("project", found)
 
 
-def _store(store: str) -> Finding:
+def _store(store: str) -> DoctorFinding:
     """Read what is there, and see whether it can be written; nothing is left behind."""
     try:
         with journals(store) as kept:
             count = len(kept.list())
     except FlowEngineError as error:
-        return Finding("store", str(error), is_fine=False)
+        return DoctorFinding("store", str(error), is_fine=False)
     file, shown = Path(store.removeprefix("sqlite:///")).expanduser(), without_password(store)
     refusal = _write_refusal(file) if keeps(store) and "://" not in store.removeprefix("sqlite://") else None
     if refusal is not None:
-        return Finding("store", f"{shown} cannot be written: {refusal}", is_fine=False)
-    return Finding("store", f"{shown} ({count} run{'s' * (count != 1)})")
+        return DoctorFinding("store", f"{shown} cannot be written: {refusal}", is_fine=False)
+    return DoctorFinding("store", f"{shown} ({count} run{'s' * (count != 1)})")
 
 
 def _write_refusal(file: Path) -> str | None:

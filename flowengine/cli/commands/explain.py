@@ -6,7 +6,7 @@ import click
 
 from flowengine.cli.terminal import Results
 from flowengine.errors import did_you_mean
-from flowengine.spec.codes import CODES
+from flowengine.flowfile.checks.codes import CODES
 
 __all__ = ["command"]
 

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import click
 
-from flowengine.cli.reading import ReadingCommand
-from flowengine.cli.record import read
-from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.run_access import ReadingCommand, chosen_store, journals, read, store_option
 from flowengine.cli.terminal import Results, complain
-from flowengine.journal.masked import masked
+from flowengine.journal.run_export import masked
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page
 

@@ -8,12 +8,11 @@ from typing import Final
 
 import click
 
-from flowengine.cli.record import read
-from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.run_access import chosen_store, journals, read, store_option
 from flowengine.cli.terminal import Results
 from flowengine.errors import RunNotFoundError
 from flowengine.flow import Flow
-from flowengine.journal.damage import reading_record
+from flowengine.journal.codec import reading_record
 from visualize.picture import picture_of_run, picture_of_skeleton
 from visualize.render import render
 

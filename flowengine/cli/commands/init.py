@@ -10,10 +10,10 @@ from typing import Final
 import click
 
 import flowengine
-from flowengine.cli.plain import dumps
 from flowengine.cli.terminal import complain
 from flowengine.errors import InputError, did_you_mean
-from flowengine.spec.json_schema import json_schema
+from flowengine.flowfile.schema.editor_schema import json_schema
+from flowengine.journal.run_export import dumps
 
 __all__ = ["command"]
 

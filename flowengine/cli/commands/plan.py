@@ -2,27 +2,166 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import click
 
+from flowengine.agents.settings import CallSettings
 from flowengine.cli.environment import environment
-from flowengine.cli.inputs import gather
-from flowengine.cli.plain import dumps
-from flowengine.cli.plan_sheet import as_data, lines_of
-from flowengine.cli.terminal import Results, complain
-from flowengine.cli.units import dollars
+from flowengine.cli.options import gather
+from flowengine.cli.table import table
+from flowengine.cli.terminal import Results, complain, dollars
+from flowengine.core.context import EMPTY
 from flowengine.errors import FlowError
-from flowengine.llm.dotenv import read_environment
-from flowengine.llm.facts import Facts
-from flowengine.nodes.inputs import InputField, checked_inputs
-from flowengine.spec.bounds import FlowBound, bound_of
-from flowengine.spec.check_models import check_models, vendors_of
-from flowengine.spec.loader import load_flow
-from flowengine.spec.project import find_project
-from flowengine.spec.schema import FlowSpec
+from flowengine.estimate.bounds import FlowBound, NodeBound, bound_of
+from flowengine.estimate.cost_bound import Most
+from flowengine.flowfile.analysis.flow_levels import nodes_of
+from flowengine.flowfile.analysis.node_settings import retry_of, settings_of
+from flowengine.flowfile.checks.agent_sources import check_models, vendors_of
+from flowengine.flowfile.loader import load_flow
+from flowengine.flowfile.project.project import find_project
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
+from flowengine.journal.run_export import dumps
+from flowengine.models.dotenv import read_environment
+from flowengine.models.worst_case import KnownModel, ModelFacts
+from flowengine.nodes.compiled_flow import InputField, checked_inputs
 
-__all__ = ["command"]
+__all__ = ["as_data", "command", "lines_of"]
+
+# --- The bounds of a flow as a table, and as data for scripts
+
+_NO_BOUND: Final = "?"
+_HEAD: Final = ["NODE", "KIND", "RUNS", "CALLS", "TOKENS", "COST", "SHARE"]
+_LIMITS: Final = ("model_calls", "tokens", "cost_usd")
+
+
+def lines_of(
+    spec: FlowSpec, bound: FlowBound, missing: Collection[str] = (), vendors: Mapping[str, KnownModel] = EMPTY
+) -> Iterator[str]:
+    """For people: each node, the longest path, the whole, what keeps it from being known, and where the
+    models are. `missing`: inputs."""
+    rows = [_HEAD, *(_row(each, bound.unlimited) for each in bound.nodes)]
+    yield from table(rows, right=range(2, len(_HEAD)))
+    yield ""
+    yield f"longest path: {' → '.join(bound.longest)}"
+    yield f"at most: {_told(bound.most)}"
+    limits = [f"{name} {value}" for name in _LIMITS if (value := getattr(spec.limits, name)) is not None]
+    if limits:
+        yield f"without the limits of the file ({', '.join(limits)}): {_told(bound.unlimited)}"
+    for model, known in vendors.items():
+        yield f"model '{model}' goes to {known.provider}, since {known.because}"
+    for note in (*_notes(bound, missing), *_layers(spec)):
+        yield f"note: {note}"
+
+
+def as_data(
+    spec: FlowSpec, bound: FlowBound, missing: Collection[str] = (), vendors: Mapping[str, KnownModel] = EMPTY
+) -> dict[str, Any]:
+    """For scripts; null where no bound is known."""
+    return {
+        "flow": spec.name,
+        "nodes": [
+            {"node": each.path, "kind": each.kind, "runs": each.runs, **_amounts(each.most)} for each in bound.nodes
+        ],
+        "longest_path": list(bound.longest),
+        "most": _amounts(bound.most),
+        "without_limits": _amounts(bound.unlimited),
+        "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},
+        "notes": [*_notes(bound, missing), *_layers(spec)],
+    }
+
+
+def _amounts(most: Most) -> dict[str, Any]:
+    return {"model_calls": most.calls, "tokens": most.tokens, "cost_usd": most.cost_usd}
+
+
+def _row(node: NodeBound, whole: Most) -> list[str]:
+    most = node.most
+    name = f"{'  ' * node.depth}{node.path.rpartition('.')[2]}"
+    if most.calls == 0:
+        return [name, node.kind, _count(node.runs), "", "", "", ""]
+    return [
+        name,
+        node.kind,
+        _count(node.runs),
+        _count(most.calls),
+        _count(most.tokens),
+        dollars(most.cost_usd) or _NO_BOUND,
+        _share(most.cost_usd, whole.cost_usd) or _share(most.tokens, whole.tokens),
+    ]
+
+
+def _count(number: int | None) -> str:
+    return _NO_BOUND if number is None else f"{number:,}"
+
+
+def _share(part: float | None, whole: float | None) -> str:
+    return "" if not whole or part is None else f"{min(1.0, part / whole):.0%}"
+
+
+def _told(most: Most) -> str:
+    """
+    >>> _told(Most(1, 4200, None))
+    '1 model call, 4,200 tokens, a cost without a known bound'
+    """
+    calls = "any number of model calls" if most.calls is None else f"{most.calls:,} model call{'s' * (most.calls != 1)}"
+    tokens = "any number of tokens" if most.tokens is None else f"{most.tokens:,} tokens"
+    cost = "a cost without a known bound" if most.cost_usd is None else dollars(most.cost_usd)
+    return f"{calls}, {tokens}, {cost}"
+
+
+def _notes(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:
+    """What keeps the bounds from being known, or lower, and what helps."""
+    if missing:
+        yield f"not given: {_listed(list(missing))}; with -i NAME=VALUE the prompts that read it are measured"
+    nodes = bound.nodes
+    for node, following in zip(nodes, [*nodes[1:], None], strict=True):
+        if node.kind == "map" and node.runs is not None and following is not None and following.runs is None:
+            yield (
+                f"how many items '{node.path}' gets is not known: give the input that it goes over with -i, a "
+                f"`maxItems` in the schema of what it goes over, or a limit"
+            )
+    for model in sorted(bound.unlimited.unpriced):
+        yield (
+            f"the price of {model} is not known: say it in the project file, as "
+            f'[tool.flowengine.prices."{model}"] with input and output in USD per million tokens'
+        )
+    endless = [each.path for each in nodes if _is_endless(each)]
+    if endless:
+        yield (
+            f"nothing bounds the tokens of a call of {_listed(endless)}: `max_tokens` bounds an answer; what a "
+            f"prompt takes from tools, context, functions or inputs that are not given is bounded by the model's "
+            f"window, which is not known"
+        )
+
+
+def _layers(spec: FlowSpec) -> Iterator[str]:
+    """Nodes that are repeated as a whole and repeat their calls, too."""
+    for path, node in nodes_of(spec):
+        retry = retry_of(spec, node)
+        if not isinstance(node, _ASKING) or retry is None or retry.attempts < 2:
+            continue
+        given = settings_of(spec, node).max_retries
+        retries = CallSettings().max_retries if given is None else given
+        if retries:
+            yield (
+                f"retries of '{'.'.join(path)}' multiply: `retry` runs it up to {retry.attempts} times, and in each "
+                f"run a call is repeated or corrected up to {retries} times (`max_retries`)"
+            )
+
+
+_ASKING: Final = (AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec)
+
+
+def _is_endless(node: NodeBound) -> bool:
+    return node.kind in ("agent", "routing", "evaluation") and node.most.call_tokens is None
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"'{each}'" for each in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 @click.command("plan")
@@ -50,7 +189,7 @@ def command(
     project = find_project(flow)
     spec = load_flow(flow, project=project)
     given = _inputs(spec, pairs, file)
-    facts = Facts(read_environment(project.root, environment()), project.prices, project.default_provider)
+    facts = ModelFacts(read_environment(project.root, environment()), project.prices, project.default_provider)
     unknown = check_models(spec, facts) if model is None else []
     if unknown:
         raise FlowError(unknown)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import click
 
 from flowengine.cli.options import duration
-from flowengine.cli.plain import dumps
-from flowengine.cli.store import chosen_store, journals, shown_store, store_option
+from flowengine.cli.run_access import chosen_store, journals, shown_store, store_option
 from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, complain
-from flowengine.cli.units import span
-from flowengine.runners.queue_status import QueueStatus, problems_of, queues_of, workers_of
+from flowengine.cli.terminal import Results, complain, span
+from flowengine.journal.run_export import dumps
+from flowengine.runners.queue.status import QueueStatus, problems_of, queues_of, workers_of
 
 __all__ = ["command"]
 
@@ -27,8 +26,8 @@ def command(names: tuple[str, ...], max_age: float | None, as_json: bool, store:
     something for runs, runs have lost their job, or the oldest one is due for longer than --max-age.
     """
     with journals(chosen_store(store)) as kept:
-        from flowengine.runners.queue import queue_store  # Needs its extra.
-        from flowengine.runners.queue_orphans import Orphans
+        from flowengine.runners.queue.rescue import Orphans
+        from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
 
         place = queue_store(kept)
         queues = queues_of(place, workers_of(place))

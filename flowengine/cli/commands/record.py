@@ -6,9 +6,7 @@ from pathlib import Path
 
 import click
 
-from flowengine.cli.reading import ReadingCommand
-from flowengine.cli.record import read
-from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.run_access import ReadingCommand, chosen_store, journals, read, store_option
 from flowengine.cli.terminal import Results, complain
 
 __all__ = ["command"]
@@ -24,8 +22,7 @@ def command(reference: str, output: str | None, store: str | None) -> int:
     Nothing is asked again: every call of a run is in its record. Tests play the cassette back. Keys and
     headers do not get into it; what the prompts say does.
     """
-    from flowengine.testing.cassette_file import cassette_text, write_cassette
-    from flowengine.testing.recording import recorded_calls
+    from flowengine.testing.cassette_file import cassette_text, recorded_calls, write_cassette
 
     with journals(chosen_store(store)) as kept:
         calls = recorded_calls(read(kept, kept.find(reference)))

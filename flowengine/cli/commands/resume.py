@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from flowengine.cli.environment import environment
 from flowengine.cli.execute import Execution
 from flowengine.cli.options import reporting_of, running_options, settings_given
 from flowengine.cli.outcome import outputs_text, run_object
-from flowengine.cli.own_flow import flow_of
-from flowengine.cli.record import beginning, read
-from flowengine.cli.store import chosen_store, journals
+from flowengine.cli.run_access import beginning, chosen_store, journals, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting
-from flowengine.engine.events import Event, RunFinished
+from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore
-from flowengine.journal.database import Durability
+from flowengine.errors import DefinitionError
+from flowengine.flow import Flow
+from flowengine.flowfile.run_bundle import place_of
+from flowengine.journal.sqlite.database import Durability
 from flowengine.runners import local
-from flowengine.runners.run import Run
-from flowengine.runners.run_limits import settings_of
+from flowengine.runners.run import Run, settings_of
 from visualize.progress import Progress
 
 __all__ = ["command"]
+
+# --- The flow that a run belongs to, loaded again for whoever goes on with it
+
+
+def flow_of(started: RunStarted, file: str | None, model: Any) -> Flow:
+    """From the file that is named, else from the run's own file, else from the text that the run keeps."""
+    if file is not None:
+        return Flow.from_yaml(file, model=model, environ=environment())
+    if started.path is None:
+        raise DefinitionError(
+            f"run {started.run_id} was started from a flow built in Python: resume it with Flow.resume(), "
+            f"or name a flow file with --flow"
+        )
+    path = _where(started.path, str(started.settings.get("folder", "")))
+    if os.path.isfile(path):
+        return Flow.from_yaml(path, model=model, environ=environment())
+    if started.source is None:
+        raise DefinitionError(f"the flow file '{path}' of run {started.run_id} is gone: name it with --flow FILE")
+    complain(f"notice: '{path}' is gone; the run goes on with the text that it was started with")
+    place = place_of(started.path, str(started.settings.get("folder", "")))
+    return Flow.from_text(started.source, place, model=model, environ=environment())
+
+
+def _where(path: str, folder: str) -> str:
+    """The flow's path as seen from here: it was given in the folder where the run was started."""
+    return path if not folder or folder == os.getcwd() else os.path.join(folder, path)
 
 
 @click.command("resume")

@@ -10,12 +10,11 @@ import click
 from flowengine.cli import options
 from flowengine.cli.environment import environment
 from flowengine.cli.execute import Execution
-from flowengine.cli.inputs import gather
-from flowengine.cli.options import label_option, reporting_of, running_options, settings_given
+from flowengine.cli.options import gather, label_option, reporting_of, running_options, settings_given
 from flowengine.cli.terminal import Results
 from flowengine.engine.ports import JournalStore
 from flowengine.flow import Flow
-from flowengine.journal.database import Durability
+from flowengine.journal.sqlite.database import Durability
 from flowengine.runners.local import new_run_id, start
 from flowengine.runners.run import Run
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import click
 
-from flowengine.cli.commands.runs_files import export_run, import_run
-from flowengine.cli.commands.runs_many import cancel_runs, resume_runs
-from flowengine.cli.commands.runs_repair import repair
-from flowengine.cli.commands.runs_rm import remove
+from flowengine.cli.commands.runs_files import export_run, import_run, repair
+from flowengine.cli.commands.runs_many import cancel_runs, filter_options, remove, resume_runs
 from flowengine.cli.commands.runs_show import show
-from flowengine.cli.plain import dumps
-from flowengine.cli.selection import filter_options
-from flowengine.cli.store import chosen_store, journals, shown_store, store_option
+from flowengine.cli.run_access import chosen_store, journals, shown_store, store_option
 from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, complain
-from flowengine.cli.units import clock, span
+from flowengine.cli.terminal import Results, clock, complain, span
 from flowengine.engine.ports import RunInfo
-from flowengine.journal.run_query import RunQuery
-from flowengine.runners.queue_view import words_of
+from flowengine.journal.run_export import dumps
+from flowengine.journal.run_lookup import RunQuery
+from flowengine.runners.queue.run_positions import words_of
 
 __all__ = ["command"]
 

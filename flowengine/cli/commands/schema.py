@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from flowengine.cli.plain import dumps
 from flowengine.cli.terminal import Results
-from flowengine.spec.json_schema import json_schema
+from flowengine.flowfile.schema.editor_schema import json_schema
+from flowengine.journal.run_export import dumps
 
 __all__ = ["command"]
 

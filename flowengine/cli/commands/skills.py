@@ -11,17 +11,17 @@ import anyio
 import click
 
 from flowengine.cli.environment import environment
-from flowengine.cli.plain import dumps
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import did_you_mean
-from flowengine.llm.detect import get_llm
+from flowengine.flowfile.project.project import find_project
+from flowengine.journal.run_export import dumps
+from flowengine.models.open import get_llm
 from flowengine.skills.check import check as checked
 from flowengine.skills.measure import Choices, Chooser, Measured, Task, by_model, by_words, chosen, measured, total
-from flowengine.skills.sandbox import Verdict, verdict
+from flowengine.skills.sandbox.sandbox import Verdict, verdict
 from flowengine.skills.skill import Skill
-from flowengine.skills.store import SkillStore
-from flowengine.spec.project import find_project
+from flowengine.skills.skill_store import SkillStore
 
 __all__ = ["command"]
 

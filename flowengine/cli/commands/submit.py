@@ -13,11 +13,11 @@ import click
 
 from flowengine.cli import options
 from flowengine.cli.options import duration, label_option, settings_given, spending_options
-from flowengine.cli.store import chosen_store, journals, store_option
+from flowengine.cli.run_access import chosen_store, journals, store_option
 from flowengine.cli.terminal import Results, complain
 
 if TYPE_CHECKING:  # the libraries of the queue are imported where one is used
-    from flowengine.journal.postgres import PostgresStore
+    from flowengine.journal.postgres.store import PostgresStore
 
 __all__ = ["command"]
 
@@ -100,7 +100,7 @@ def command(
     results = Results()
     with journals(chosen_store(store)) as kept:
         from flowengine.runners.local import new_run_id
-        from flowengine.runners.queue import queue_store, requeue  # Needs its extra.
+        from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
 
         place = queue_store(kept)
         if reference is not None:
@@ -136,9 +136,9 @@ def _submitted(
     results: Results,
 ) -> str:
     from flowengine.cli.environment import environment
-    from flowengine.cli.inputs import gather
+    from flowengine.cli.options import gather
     from flowengine.flow import Flow
-    from flowengine.runners.queue import submit_many
+    from flowengine.runners.queue.run_queue import submit_many
 
     with results.alone():  # Code that the flow names may print.
         plan = Flow.from_yaml(flow, model=settings.get("model"), environ=environment()).plan

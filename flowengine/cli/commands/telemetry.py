@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from flowengine.cli.lines import put_lines
-from flowengine.cli.reading import ReadingCommand
-from flowengine.cli.record import read
-from flowengine.cli.store import chosen_store, journals, store_option
-from flowengine.cli.terminal import complain
+from flowengine.cli.run_access import ReadingCommand, chosen_store, journals, read, store_option
+from flowengine.cli.terminal import complain, put_lines
 from flowengine.telemetry.jsonl import lines_of
 from flowengine.telemetry.spans import Span, spans_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flowengine.cli.terminal import Results, complain
-from flowengine.llm.outbound import VARIABLE as REQUESTS
+from flowengine.models.outbound import VARIABLE as REQUESTS
 from flowengine.testing.modes import MODES, Mode, chosen_mode
 
 if TYPE_CHECKING:  # the commands' modules are imported to print their help

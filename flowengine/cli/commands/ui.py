@@ -12,12 +12,12 @@ import webbrowser
 import click
 
 from flowengine.cli.environment import environment
-from flowengine.cli.store import DURABILITIES, chosen_store, journals, shown_store, store_option
+from flowengine.cli.run_access import DURABILITIES, chosen_store, journals, shown_store, store_option
 from flowengine.cli.terminal import Results, complain
-from flowengine.extras import install_hint
-from flowengine.journal.database import Durability
+from flowengine.flowfile.project.project import project_of
+from flowengine.journal.sqlite.database import Durability
 from flowengine.server.safety import LOOPBACK, is_loopback, new_token
-from flowengine.spec.project import project_of
+from flowengine.version import install_hint
 
 __all__ = ["command"]
 
@@ -62,8 +62,7 @@ def command(
     secret = token or new_token()
     try:
         from flowengine.server.app import make_app
-        from flowengine.server.patience import Limits
-        from flowengine.server.serving import address_of, listen, serve
+        from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
             raise
@@ -81,7 +80,7 @@ def command(
             environ=environment(),
             by=_name(),
         )
-        limits = Limits(seconds=request_timeout)
+        limits = ConnectionLimits(seconds=request_timeout)
         serve(app, listening, lambda: _tell(results, address, shown_store(store), is_here, no_open), limits)
     complain("stopped")
     return 0

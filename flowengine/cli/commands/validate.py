@@ -9,15 +9,15 @@ from typing import Final, Literal
 import click
 
 from flowengine.cli.environment import environment
-from flowengine.cli.excerpt import excerpt
-from flowengine.cli.plain import dumps
+from flowengine.cli.failure import excerpt
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import Diagnostic, FlowError
-from flowengine.llm.dotenv import read_environment
-from flowengine.llm.facts import Facts
-from flowengine.spec.check_models import vendors_of
-from flowengine.spec.loader import check_file, load_flow
-from flowengine.spec.project import find_project
+from flowengine.flowfile.checks.agent_sources import vendors_of
+from flowengine.flowfile.loader import check_file, load_flow
+from flowengine.flowfile.project.project import find_project
+from flowengine.journal.run_export import dumps
+from flowengine.models.dotenv import read_environment
+from flowengine.models.worst_case import ModelFacts
 
 __all__ = ["command", "flow_files"]
 
@@ -56,13 +56,13 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, verbose: bool) -
     return 2 if errors or (strict and found) else 0
 
 
-def _facts(file: str) -> Facts:
+def _facts(file: str) -> ModelFacts:
     """What is known of models where the file's project is."""
     project = find_project(file)
-    return Facts(read_environment(project.root, environment()), project.prices, project.default_provider)
+    return ModelFacts(read_environment(project.root, environment()), project.prices, project.default_provider)
 
 
-def _models(file: str, facts: Facts) -> Iterator[str]:
+def _models(file: str, facts: ModelFacts) -> Iterator[str]:
     try:
         spec = load_flow(file, project=find_project(file))
     except FlowError:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import socket
-from contextlib import ExitStack
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final, Literal
 
 import anyio
 import click
@@ -13,13 +18,76 @@ import click
 from flowengine.cli.environment import environment
 from flowengine.cli.failure import exit_code
 from flowengine.cli.options import duration
-from flowengine.cli.store import chosen_store, journals, store_option
-from flowengine.cli.worker_log import LogFormat, tell, worker_log
+from flowengine.cli.run_access import chosen_store, journals, store_option
+from flowengine.cli.terminal import safe
 from flowengine.errors import FlowEngineError
-from flowengine.extras import install_hint
-from flowengine.runners.notices import Notice
+from flowengine.runners.queue.notices import WorkerNotice
+from flowengine.version import install_hint
 
-__all__ = ["command"]
+__all__ = ["tell", "worker_log"]
+
+# --- The log of a worker on stderr
+
+LogFormat = Literal["text", "json"]
+
+_LOGGER: Final = logging.getLogger("flowengine.worker")
+_WARNINGS: Final = frozenset({"left", "queue_lost", "look_failed"})
+"""Events that may need somebody."""
+_ERRORS: Final = frozenset({"error"})
+"""Events that end the worker."""
+
+
+def tell(notice: WorkerNotice) -> None:
+    """Log what a worker tells."""
+    _LOGGER.log(_level(notice.event), "%s", notice, extra={"event": notice.event, "run": notice.run_id})
+
+
+@contextmanager
+def worker_log(form: LogFormat, *, quiet: bool) -> Generator[None]:
+    """Log to stderr for as long as the block lasts; `quiet`: errors only."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Text())
+    handler.setLevel(logging.ERROR if quiet else logging.INFO)
+    root, level = logging.getLogger(), _LOGGER.level
+    root.addHandler(handler)
+    _LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        _LOGGER.setLevel(level)
+        root.removeHandler(handler)
+
+
+def _level(event: str) -> int:
+    if event in _ERRORS:
+        return logging.ERROR
+    return logging.WARNING if event in _WARNINGS else logging.INFO
+
+
+class _Text(logging.Formatter):
+    """Time and message; what is of several lines stays one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{_time(record)} {safe(_message(self, record))}".replace("\n", "\\n")
+
+
+class _Json(logging.Formatter):
+    """An object on a line: time, level, event, run, message, logger."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, Any] = {"time": _time(record), "level": record.levelname.lower()}
+        found |= {name: value for name in ("event", "run") if (value := getattr(record, name, None)) is not None}
+        return json.dumps(found | {"message": _message(self, record), "logger": record.name})
+
+
+def _message(form: logging.Formatter, record: logging.LogRecord) -> str:
+    trace = f"\n{form.formatException(record.exc_info)}" if record.exc_info else ""
+    return f"{record.getMessage()}{trace}"
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @click.command("worker")
@@ -67,7 +135,7 @@ def command(
         except FlowEngineError as error:
             if log_format == "text":
                 raise
-            tell(Notice(str(error), "error"))
+            tell(WorkerNotice(str(error), "error"))
             return exit_code(error)
 
 
@@ -83,12 +151,12 @@ def _work(
 ) -> int:
     with ExitStack() as stack:
         kept = stack.enter_context(journals(chosen_store(store)))
-        from flowengine.runners.queue import queue_store  # Needs its extra.
-        from flowengine.runners.queue_worker import Pace, work
+        from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
+        from flowengine.runners.queue.worker import Pace, work
 
         place = queue_store(kept)
         options: dict[str, Any] = {"queue": queue, "concurrency": concurrency, "takeovers": takeovers}
-        tell(Notice(f"working on queue '{queue}', {concurrency} at once", "started"))
+        tell(WorkerNotice(f"working on queue '{queue}', {concurrency} at once", "started"))
         if health_port is not None:
             options["health"] = stack.enter_context(_listening(health_host, health_port))
         pace = Pace(grace=grace)
@@ -98,12 +166,12 @@ def _work(
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        from flowengine.runners.queue_health import listen
+        from flowengine.runners.queue.health import listen
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
             raise
         raise click.UsageError(f"--health-port needs {error.name}: {install_hint('ui')}") from None
     listening = listen(host, port)
     shown, bound = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
-    tell(Notice(f"health and metrics on http://{shown}:{bound}", "listening"))
+    tell(WorkerNotice(f"health and metrics on http://{shown}:{bound}", "listening"))
     return listening

@@ -6,12 +6,11 @@ from time import time
 
 import click
 
-from flowengine.cli.plain import dumps
-from flowengine.cli.store import chosen_store, journals, shown_store, store_option
+from flowengine.cli.run_access import chosen_store, journals, shown_store, store_option
 from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, complain
-from flowengine.cli.units import span
-from flowengine.runners.queue_status import WorkerStatus, workers_of
+from flowengine.cli.terminal import Results, complain, span
+from flowengine.journal.run_export import dumps
+from flowengine.runners.queue.status import WorkerStatus, workers_of
 
 __all__ = ["command"]
 
@@ -28,7 +27,7 @@ def command(as_json: bool, store: str | None) -> int:
     A worker that gives none for half a minute is called silent; one that was killed is forgotten by the others then.
     """
     with journals(chosen_store(store)) as kept:
-        from flowengine.runners.queue import queue_store  # Needs its extra.
+        from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
 
         workers = workers_of(queue_store(kept))
     results = Results()

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import json
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
+from flowengine.core.records import RECORDS, Answered, EffectDecided, ModelCall, ProviderFailed, Reused, SkillLoad
 from flowengine.engine.events import EVENTS, NodeFinished, NodeRecorded, RunResumed, TokenStreamed
-from flowengine.records import (
-    RECORDS,
-    Answered,
-    EffectDecided,
-    ModelCall,
-    ProviderFailed,
-    Reused,
-    SkillLoad,
-)
 from tests.support.sample_run import START, layered_run, research_run
 from visualize.viewer.feed import feed, feed_line
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
+from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Retry
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -25,14 +26,13 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.engine.merging import FOLDS
-from flowengine.records import Answered, Asked, MapBegan, ModelCall, Retry
 from tests.support.browser import Browser, Tab
 from tests.support.sample_run import GRAPH, START, layered_run, model_call, research_run
+from visualize.edge_states import critical_path
 from visualize.picture import picture_of_progress
 from visualize.progress import folded
 from visualize.states import declared
 from visualize.style import standing, times
-from visualize.taken import critical_path
 from visualize.viewer.feed import feed
 from visualize.viewer.graph import detail
 from visualize.viewer.reading import Reading

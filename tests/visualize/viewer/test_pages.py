@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
+from flowengine.core.records import Asked
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import (
@@ -20,23 +21,19 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.records import Asked
 from tests.support.sample_run import FORM, GRAPH, research_run
 from visualize.picture import picture_of_skeleton
 from visualize.progress import folded
 from visualize.render import render
-from visualize.viewer.approval import Answer, answer_of, approval_form
-from visualize.viewer.assets import SCRIPTS, asset, script, style_sheet
-from visualize.viewer.compare import compare_page
-from visualize.viewer.difference import difference
-from visualize.viewer.flows import FlowLine, flow_page, flows_page
-from visualize.viewer.forms import Acting
-from visualize.viewer.page import problem_page
-from visualize.viewer.plot import RunPoint, plot_svg, point_of
+from visualize.viewer.comparison import compare_page
+from visualize.viewer.flows import FlowLine, RunPoint, flow_page, flows_page, plot_svg, point_of
+from visualize.viewer.forms import Acting, FormAnswer, answer_of, approval_form
+from visualize.viewer.html import approve_url, panel_url, run_url
+from visualize.viewer.page import SCRIPTS, asset, problem_page, script, style_sheet
+from visualize.viewer.parts import difference
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page, run_page
 from visualize.viewer.runs import Filters, filters_of, matching, run_before, runs_page
-from visualize.viewer.urls import approve_url, panel_url, run_url
 
 DAY = 86_400.0
 
@@ -239,8 +236,8 @@ def test_a_form_has_a_field_for_each_simple_property():
 def test_what_was_posted_is_read_by_the_types_of_the_form():
     asked = Asked("Pay?", ["yes", "no"], FORM)
     posted = {"choice": "yes", "comment": " fine ", "form.channel": "mail", "form.copies": "3", "form.urgent": "true"}
-    assert answer_of(asked, posted) == Answer("yes", "fine", {"channel": "mail", "copies": 3, "urgent": True})
-    assert answer_of(Asked("?", ["yes"]), {"choice": "yes"}) == Answer("yes")
+    assert answer_of(asked, posted) == FormAnswer("yes", "fine", {"channel": "mail", "copies": 3, "urgent": True})
+    assert answer_of(Asked("?", ["yes"]), {"choice": "yes"}) == FormAnswer("yes")
     nested = Asked("?", ["yes"], {"type": "object", "properties": {"a": {"type": "array"}}})
     assert answer_of(nested, {"choice": "yes", "form": '{"a": [1]}'}).form == {"a": [1]}
     assert '<textarea name="form"' in approval_form("r", "n", nested, Acting("t"))

@@ -6,19 +6,8 @@ import re
 
 import pytest
 
-from flowengine.context import NodeResult
-from flowengine.engine.events import (
-    ErrorInfo,
-    Event,
-    NodeFailed,
-    NodeFinished,
-    NodeRecorded,
-    NodeStarted,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-)
-from flowengine.records import (
+from flowengine.core.context import NodeResult
+from flowengine.core.records import (
     RECORDS,
     Answered,
     EffectDecided,
@@ -30,6 +19,17 @@ from flowengine.records import (
     Round,
     SkillLoad,
     ToolCall,
+)
+from flowengine.engine.events import (
+    ErrorInfo,
+    Event,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeStarted,
+    RunFinished,
+    RunResumed,
+    RunStarted,
 )
 from tests.support.sample_run import mapped_run, research_run
 from visualize.viewer.forms import Acting

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.context import NodeResult
+from flowengine.core.context import NodeResult
 from flowengine.engine.events import (
     Event,
     NodeFinished,

@@ -1,0 +1,191 @@
+"""From an agent's settings to the model that answers: by name or as given, with retries and fallbacks.
+
+It knows which wrappers an agent's settings ask for, and in which order. Vendors, keys and waiting
+are the model column's matter. Models keep no state of their calls, so one that was opened by name is
+taken again for as long as the environment says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from flowengine.agents.settings import CallSettings, Surroundings
+from flowengine.errors import ModelConfigError
+from flowengine.models.choosing import VendorChoice
+from flowengine.models.embedding import get_embedding
+from flowengine.models.litellm.model import LiteLLMModel
+from flowengine.models.model import Model
+from flowengine.models.open import choice_of, default_model, get_llm
+from flowengine.models.vendors import ProviderSettings, needs_key
+from flowengine.models.wrappers.priced import said_price, with_price
+from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
+
+__all__ = ["NamedModels", "Readings", "open_model", "prepare_model"]
+
+# --- An environment that remembers what was read from it, so that what came of it can be used again
+
+
+class Readings(Mapping[str, str]):
+    """Reads another environment.
+
+    >>> environ = {"A": "1"}
+    >>> readings = Readings(environ)
+    >>> readings.get("A"), readings.get("B"), readings.still_hold()
+    ('1', None, True)
+    >>> environ["B"] = "2"
+    >>> readings.still_hold()
+    False
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._read: dict[str, str | None] = {}
+        self._all_names = False
+
+    def still_hold(self) -> bool:
+        """Whether reading once more would give the same; not known where all names were asked for."""
+        get = self._environ.get
+        for name, value in self._read.items():
+            if get(name) != value:
+                return False
+        return not self._all_names
+
+    def __getitem__(self, name: str) -> str:
+        value = self._read[name] = self._environ.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        self._all_names = True
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        self._all_names = True
+        return len(self._environ)
+
+    def __repr__(self) -> str:
+        return f"<{len(self._read)} variables read>"  # Their values may be keys.
+
+
+def open_model(settings: CallSettings) -> tuple[Model, str | None]:
+    """The model, and a notice where a stand-in answers since none was chosen, or where a variable chose the vendor.
+
+    >>> open_model(CallSettings("offline"))[0].name
+    'offline'
+    """
+    around = settings.surroundings
+    if not _is_by_name(settings):
+        return _all_opened(settings, around)
+    question = (settings.model, settings.fallbacks, settings.max_retries, id(around))
+    known = _known.get(question)
+    if known is not None and known.readings.still_hold():
+        return known.model, known.notice
+    readings = Readings(around.environ)
+    model, notice = _all_opened(settings, replace(around, environ=readings))
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[question] = _Known(model, notice, readings, around)
+    return model, notice
+
+
+class _Known(NamedTuple):
+    """What was opened for a question, and what that was read from."""
+
+    model: Model
+    notice: str | None
+    readings: Readings
+    around: Surroundings
+    """Kept, so that no other has its id."""
+
+
+_known: Final[dict[tuple[Any, ...], _Known]] = {}
+_MOST_KNOWN: Final = 1000
+
+
+def prepare_model(settings: CallSettings) -> None:
+    """Raise now what opening the model would raise later (a missing key), and start the slow import of its library."""
+    model, _ = open_model(settings)
+    if _is_name(settings.model) and model.provider != "offline":
+        LiteLLMModel.preload()
+
+
+def _is_by_name(settings: CallSettings) -> bool:
+    return _is_name(settings.model) and (not settings.fallbacks or all(map(_is_name, settings.fallbacks)))
+
+
+def _is_name(model: str | Model | None) -> bool:
+    return model is None or isinstance(model, str)
+
+
+def _all_opened(settings: CallSettings, around: Surroundings) -> tuple[Model, str | None]:
+    first, notice = (settings.model, None) if settings.model is not None else default_model(around.environ)
+    asked = (first, *settings.fallbacks)
+    models = [_opened(each, settings.max_retries, around) for each in asked]
+    notices = [notice, *(_chosen(each, around).notice for each in asked if isinstance(each, str))]
+    told = "; ".join(dict.fromkeys(filter(None, notices))) or None
+    return (models[0] if len(models) == 1 else FallbackModel(models)), told
+
+
+def _chosen(model: str, around: Surroundings) -> VendorChoice:
+    return choice_of(model, environ=around.environ, default_provider=around.default_provider)
+
+
+def _opened(model: str | Model, max_retries: int, around: Surroundings) -> Model:
+    if isinstance(model, str):
+        return _named(model, max_retries, around)
+    # A model that comes with a policy of its own keeps it: retries of retries would multiply.
+    has_policy = isinstance(model, RetryingModel | FallbackModel)
+    return model if has_policy or not max_retries else RetryingModel(model, max_retries)
+
+
+def _named(model: str, max_retries: int, around: Surroundings) -> Model:
+    """The model of a name, with what is said of its vendor and its price. All models of a vendor share its limits."""
+    return _priced(get_llm(model, max_retries=max_retries, **_said(model, around)), model, around)
+
+
+def _priced(made: Model, written: str, around: Surroundings) -> Model:
+    price = said_price(around.prices, written, made.provider, made.name)
+    return made if price is None else with_price(made, price)
+
+
+def _said(model: str, around: Surroundings) -> dict[str, Any]:
+    """What there is to say of a model's vendor: address, keys, limits and who keeps them."""
+    said = _NOTHING
+    if around.providers:
+        provider = _chosen(model, around).provider
+        said = around.providers.get(provider, said)
+        if said.is_foreign and needs_key(provider):
+            raise ModelConfigError(
+                f"the run asks for {provider} at {said.base_url}, and keys go only to addresses that are named here: "
+                f"write it into `providers` of this machine's project file"
+            )
+    address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
+    kept: dict[str, Any] = {"limits": said.limits, "limiters": around.limiters}
+    return {"environ": around.environ, "default_provider": around.default_provider, **kept, **address}
+
+
+_NOTHING: Final = ProviderSettings()
+
+
+class NamedModels:
+    """Models that an agent's context providers name, opened as the agent's own (`flowengine.models.named.Models`).
+
+    >>> NamedModels(Surroundings({}, stand_in="offline")).model("openai/gpt-4o").name
+    'offline'
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def model(self, name: str) -> Model:
+        return open_model(CallSettings(self._around.stand_in or name, surroundings=self._around))[0]
+
+    def embedding(self, name: str) -> Model | None:
+        """What stands in for models that answer makes no vectors; where nobody is to be asked, this is not either."""
+        around = self._around
+        if around.stand_in is not None and _chosen(around.stand_in, around).provider == "offline":
+            return None
+        return _priced(get_embedding(name, **_said(name, around)), name, around)

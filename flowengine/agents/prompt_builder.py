@@ -1,0 +1,209 @@
+"""What one run of an agent draws its prompts from: opened for it, asked before each call, told of what happens.
+
+All that enters a prompt passes here: the agent's own texts, what providers, typed contexts and skills bring, the
+session's history, the chat it goes on from, and what tools say. What of it stays is the packer's decision. It
+knows no graph: what the run's earlier nodes keep is handed in, what this one adds is handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from flowengine.agents.caller import Caller
+from flowengine.agents.prompt import text_of
+from flowengine.agents.prompt_parts import Packing, Part, PartPlace, PromptQuestion, after_parts, assembled, fixed_parts
+from flowengine.agents.prompt_state import Carrier, Remembering, begin_remembering, data_of
+from flowengine.agents.sources import OpenSkills, Sources, open_skills
+from flowengine.context_providers.chain import brought_of, entries_of, gather
+from flowengine.context_providers.packer import PackedEntry
+from flowengine.core.context import LLMResult
+from flowengine.core.locale import Messages
+from flowengine.core.records import Brought, Gateway
+from flowengine.core.run_scope import RunScope
+from flowengine.core.secret_values import NO_SECRETS, Secrets
+from flowengine.errors import GuardrailError, RunError
+from flowengine.models.messages import Message
+from flowengine.models.named import Models
+from flowengine.tools.tool import ToolResult
+from flowengine.tools.toolset import ToolSet
+from flowengine.typed_contexts.manager import ContextManager
+from flowengine.typed_contexts.typed import ToolCallResult
+
+__all__ = ["PromptBuilder", "open_material"]
+
+
+async def open_material(
+    sources: Sources,
+    agent: str,
+    words: Messages,
+    gateway: Gateway,
+    models: Models,
+    kept: Mapping[str, Any] | None,
+    scope: RunScope | None,
+    recorded: Sequence[Any],
+    secrets: Secrets = NO_SECRETS,
+) -> PromptBuilder:
+    """The material of one run. `models`: those that its sources know by name. `kept`: what the ancestors of its node
+    keep; None for an agent that stands alone. `recorded`: what an interrupted attempt of the node has told. `secrets`:
+    what no text of a file may bring into a prompt.
+    """
+    skills = await open_skills(sources, words.locale, gateway, kept or {}, scope)
+    memories = await begin_remembering(sources.providers, kept, gateway)
+    if kept is None:
+        return PromptBuilder(
+            sources, memories, sources.contexts, skills, agent, words, gateway, models, secrets=secrets
+        )
+    contexts = sources.contexts.fresh()
+    contexts.load(kept)
+    return PromptBuilder(
+        *(sources, memories, contexts, skills, agent, words, gateway, models),
+        is_run=True,
+        recorded=recorded,
+        secrets=secrets,
+    )
+
+
+class PromptBuilder:
+    """Of one run; it follows the run's tool loops (`tool_loop.Watch`) and has tools for them."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        memories: Remembering,
+        contexts: ContextManager,
+        skills: OpenSkills | None,
+        agent: str,
+        words: Messages,
+        gateway: Gateway,
+        models: Models,
+        *,
+        is_run: bool = False,
+        recorded: Sequence[Any] = (),
+        secrets: Secrets = NO_SECRETS,
+    ) -> None:
+        """`memories`: the providers of this run. `is_run`: of a flow, which keeps what changes."""
+        self._budget = sources.budget
+        self._memories = memories
+        self._contexts = contexts
+        self._skills = skills
+        self._facts: dict[str, Any] = {
+            "agent_name": agent,
+            "locale": words.locale,
+            "gateway": gateway,
+            "models": models,
+        }
+        self._words = words
+        self._gateway = gateway
+        self._recorded = recorded
+        self._secrets = secrets
+        self._carrier = Carrier(contexts) if is_run else None
+        self._begun = data_of(contexts) if is_run else {}
+        self._query = ""
+        self._packing: Packing
+        self._asked = Message("user", "")
+        """As it was asked first; where contexts have changed since, something else is sent in its place."""
+        self._parts: list[Part] = []
+        """What it is made of now."""
+        self._is_stale = self._is_changed = False
+
+    # --- prompts
+
+    async def prompt(self, question: PromptQuestion, caller: Caller) -> tuple[Message, ...]:
+        """The chat that asks a question."""
+        self._query = question.input_text
+        self._packing = Packing(caller, self._words, self._budget)
+        context = [Part(PartPlace.CONTEXT, each) for each in await self._brought()]
+        listed, loaded = ([], []) if self._skills is None else await self._skills.parts(self._query)
+        loaded = [self._without_secrets(each) for each in loaded]
+        parts = question.parts(listed, [*context, *loaded, *await self._rendered()])
+        parts = await self._packing.packed(parts)
+        messages = assembled(self._words, parts)
+        self._asked = messages[-1]
+        self._parts = [each for each in parts if each.place not in (PartPlace.SYSTEM, PartPlace.EARLIER)]
+        return messages
+
+    async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The chat with the contexts as they are now, and what tools said cut down where it outgrew the budget."""
+        if self._is_stale:
+            rendered = await self._rendered()
+            self._parts = [*(each for each in self._parts if each.place is not PartPlace.TYPED), *rendered]
+            self._is_stale, self._is_changed = False, True
+        if self._asked not in messages or not (self._is_changed or self._packing.exceeds(messages)):
+            return messages
+        at = messages.index(self._asked)
+        parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
+        return assembled(self._words, await self._packing.packed(parts))
+
+    async def _brought(self) -> list[PackedEntry]:
+        """What the providers bring; what they brought for an interrupted attempt of the node is that of this one."""
+        known = next((each for each in self._recorded if type(each) is Brought), None)
+        if known is not None:
+            return entries_of(known)
+        providers, note = self._memories.providers, self._gateway.note
+        entries = await gather(providers, self._query, note, self._secrets, **self._facts)
+        if entries and self._carrier is not None:
+            await self._gateway.note(brought_of(entries))
+        return entries
+
+    def _without_secrets(self, part: Part) -> Part:
+        fragment = part.entry.fragment
+        return part._replace(
+            entry=part.entry._replace(fragment=fragment._replace(text=self._secrets.hide(fragment.text)))
+        )
+
+    async def _rendered(self) -> list[Part]:
+        """The typed contexts' texts; they stay whatever the budget is, for their tools change what they show."""
+        fragments = await self._contexts.fragments(self._query) if self._contexts.context_list else ()
+        return [Part(PartPlace.TYPED, PackedEntry(each._replace(pinned=True))) for each in fragments]
+
+    # --- tools
+
+    def tool_sets(self) -> Sequence[ToolSet]:
+        """The contexts' tools, as they are now, and those of skills."""
+        sets = self._contexts.tool_sets()
+        brought = sets if self._carrier is None else self._carrier.wrapped(sets)
+        return brought if self._skills is None else [*brought, self._skills.tools]
+
+    def received(self, result: ToolResult) -> ToolResult:
+        return result if self._carrier is None else self._carrier.unwrapped(result)
+
+    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+        """Tell the contexts, whose texts may be others now; and see which skills were loaded."""
+        if self._skills is not None:
+            await self._skills.called(name, arguments, result)
+        if self._contexts.context_list:
+            value = result.text if result.value is None else result.value
+            failures = await self._contexts.tool_called(ToolCallResult(name, arguments, value, result.is_error))
+            for each in failures:
+                await self._gateway.note(each)
+            self._is_stale = True
+
+    # --- what happened
+
+    async def finished(self, input_text: str, result: LLMResult) -> Mapping[str, Any] | None:
+        """Tell the providers of an answer; what this run adds to what is kept."""
+        interaction = await self._tell(input_text, text_of(result.content), result.success, result.metadata)
+        if self._carrier is None:
+            return None
+        kept = {name: data for name, data in data_of(self._contexts).items() if data != self._begun[name]}
+        if self._skills is not None and self._skills.loaded:
+            kept["skills"] = list(self._skills.loaded)
+        return (kept | await self._memories.kept(interaction)) or None
+
+    async def failed(self, input_text: str, error: RunError) -> None:
+        """Tell the providers that there is no answer; what a guardrail refused is told to nobody."""
+        if not isinstance(error, GuardrailError):
+            await self._tell(input_text, "", False, {"error": f"{type(error).__name__}: {error}"})
+
+    async def _tell(self, input_text: str, result: str, success: bool, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        interaction = {
+            "user_input": input_text,
+            "result": result,
+            "success": success,
+            "metadata": {**metadata, "agent_name": self._facts["agent_name"]},
+            "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        await self._memories.tell(interaction)
+        return interaction

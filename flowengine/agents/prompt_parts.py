@@ -1,0 +1,266 @@
+"""From the parts of a prompt to those that are sent: counted, packed into the budget, and told in a receipt.
+
+It knows parts, the budget, and how a chat is counted. Where the parts come from is `material`'s matter.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from anyio import to_thread
+
+from flowengine.agents.caller import Caller
+from flowengine.agents.prompt import generation_messages
+from flowengine.context_providers.packer import BudgetError, Packed, PackedEntry, pack, receipt_of
+from flowengine.context_providers.text_cutting import MARK
+from flowengine.core.context import Fragment
+from flowengine.core.locale import Messages
+from flowengine.core.records import Notice, Receipt
+from flowengine.models.messages import Message
+from flowengine.models.model import Model
+from flowengine.models.pricing import context_window, longest_answer
+from flowengine.models.tokens import count_tokens
+from flowengine.models.worst_case import answering
+
+__all__ = ["Packing", "Part", "PartPlace", "PromptQuestion", "after_parts", "assembled", "fixed_parts", "tokens_of"]
+
+# --- A prompt as parts
+
+MESSAGE: Final = 4
+"""Tokens that a chat message costs beside its text."""
+
+
+class PartPlace(IntEnum):
+    """Where in a prompt: what hardly changes comes first, so that vendors can cache it."""
+
+    SYSTEM = 0
+    """Who the agent is, what it is told to do, and what it can always draw on: the system message."""
+    EARLIER = 1
+    """The chat that it goes on from."""
+    CONTEXT = 2
+    """What providers bring."""
+    TYPED = 3
+    """What typed contexts show; the part of the context that changes from call to call."""
+    PREVIOUS = 4
+    """The session's history."""
+    INPUT = 5
+    AFTER = 6
+    """What came after the question: requests for tools and their results, drafts and what is to be better."""
+
+
+class Part(NamedTuple):
+    """One fragment, as an entry that may be dropped, and its place."""
+
+    place: PartPlace
+    entry: PackedEntry
+    message: Message | None = None
+    """The chat message whose text it is, for what was one before."""
+
+    @classmethod
+    def of(cls, place: PartPlace, text: str, source: str, *, pinned: bool = True, **details: Any) -> Part:
+        return cls(place, PackedEntry(Fragment(text, source, pinned=pinned, **details)))
+
+
+@dataclass(frozen=True, slots=True)
+class PromptQuestion:
+    """What is asked, with the texts that are the agent's own."""
+
+    input_text: str
+    system_message: str = ""
+    instructions: str = ""
+    history: Sequence[str] = ()
+    """The session's, the newest last."""
+    earlier: Sequence[Message] = ()
+    """The chat that it goes on from."""
+
+    def parts(self, standing: Iterable[Part], context: Iterable[Part]) -> list[Part]:
+        """All parts of its prompt, in their order; of history and chat the oldest give way first.
+
+        `standing`: what the system message says beside the agent's own texts.
+        """
+        newest = len(self.history) - 1
+        previous = (
+            Part.of(PartPlace.PREVIOUS, text, "session history", pinned=False, priority=number - newest)
+            for number, text in enumerate(self.history)
+        )
+        parts = [
+            Part.of(PartPlace.SYSTEM, self.system_message, "system message"),
+            Part.of(PartPlace.SYSTEM, self.instructions, "instructions"),
+            *standing,
+            *_chat_parts(self.earlier),
+            *context,
+            *previous,
+            Part.of(PartPlace.INPUT, self.input_text, "user input"),
+        ]
+        return [each for each in parts if each.entry.fragment.text or each.message or each.place is PartPlace.INPUT]
+
+
+def _chat_parts(messages: Sequence[Message]) -> Iterator[Part]:
+    """A question stays with all that answers it, so that no result of a tool is without its request."""
+    turns = [number for number, each in enumerate(messages) if each.role == "user"]
+    for number, message in enumerate(messages):
+        turn = bisect_right(turns, number)
+        pinned = message.role == "system"
+        group = "" if pinned else f"messages, turn {turn}"
+        yield _part_of(PartPlace.EARLIER, message, number, pinned=pinned, group=group, priority=turn - len(turns))
+
+
+def fixed_parts(messages: Sequence[Message]) -> list[Part]:
+    """Messages that are sent as they are."""
+    return [_part_of(PartPlace.EARLIER, each, number, pinned=True) for number, each in enumerate(messages)]
+
+
+def after_parts(messages: Sequence[Message]) -> list[Part]:
+    """What came after the question: what tools said may be cut down, the oldest first; all else stays."""
+    requests = {call.id: call.name for each in messages for call in each.tool_calls}
+    rounds = [number for number, each in enumerate(messages) if each.tool_calls]
+    parts: list[Part] = []
+    for number, message in enumerate(messages):
+        if message.role == "tool":
+            label = f"result of {requests.get(message.tool_call_id or '', '?')}"
+            # The newest round is what the model waits for: it goes before what providers brought.
+            rank = bisect_right(rounds, number) - len(rounds) + 1
+            parts.append(Part.of(PartPlace.AFTER, message.content, "tools", pinned=False, label=label, priority=rank))
+            parts[-1] = parts[-1]._replace(message=message)
+        else:
+            parts.append(_part_of(PartPlace.AFTER, message, number, pinned=True))
+    return parts
+
+
+def _part_of(place: PartPlace, message: Message, number: int, **details: Any) -> Part:
+    label = f"message {number + 1} ({message.role})"
+    return Part.of(place, message.content, "messages", label=label, **details)._replace(message=message)
+
+
+def assembled(words: Messages, parts: Iterable[Part]) -> tuple[Message, ...]:
+    """The chat messages. Of what came after the question no message is left out, only its text."""
+    at: dict[PartPlace, list[Part]] = {place: [] for place in PartPlace}
+    for part in parts:
+        at[part.place].append(part)
+    system = [each.entry.fragment.text for each in at[PartPlace.SYSTEM]]
+    before = generation_messages(
+        words,
+        "\n\n".join(_texts(at[PartPlace.INPUT])),
+        instructions="\n\n".join(text for text in system if text.strip()),
+        context="\n\n".join([*_texts(sorted(at[PartPlace.CONTEXT], key=_order)), *_texts(at[PartPlace.TYPED])]),
+        history=_texts(at[PartPlace.PREVIOUS]),
+        earlier=[each.message._replace(content=text) for each, text in _present(at[PartPlace.EARLIER]) if each.message],
+    )
+    after = (each.message._replace(content=_or_mark(each)) for each in at[PartPlace.AFTER] if each.message)
+    return (*before, *after)
+
+
+def tokens_of(messages: Iterable[Message], count: Callable[[str], int]) -> int:
+    """Tokens of a chat: the texts, the requests for tools, and what holds each message together."""
+    return sum(MESSAGE + count(each.content) + _calls(each, count) for each in messages)
+
+
+def _calls(message: Message, count: Callable[[str], int]) -> int:
+    return count(json.dumps(message.tool_calls, ensure_ascii=False)) if message.tool_calls else 0
+
+
+def _order(part: Part) -> int:
+    return part.entry.fragment.order
+
+
+def _present(parts: Iterable[Part]) -> list[tuple[Part, str]]:
+    return [(each, each.entry.fragment.text) for each in parts if each.entry.state != "dropped"]
+
+
+def _texts(parts: Iterable[Part]) -> list[str]:
+    return [text for _, text in _present(parts)]
+
+
+def _or_mark(part: Part) -> str:
+    return MARK if part.entry.state == "dropped" else part.entry.fragment.text
+
+
+# --- How many tokens a prompt may have where nobody set a budget
+
+_EXACT: Final = frozenset({"openai", "azure"})
+"""Vendors whose vocabularies are public, so that our counts are theirs."""
+_OTHERS: Final = 0.8
+"""The share that is ours to fill where a vendor may count more tokens than we do."""
+_OWN: Final = 0.95
+"""The share where the counts agree: tools and schemas are sent beside the messages."""
+
+
+def room_for_prompt(model: Model, max_tokens: int | None) -> int | None:
+    """Tokens for the messages of a call; None where nothing is known of a model that may answer.
+
+    `max_tokens` is the answer's bound; without one the longest answer counts, up to a quarter of the window.
+    """
+    rooms = [_room(each, max_tokens) for each in answering(model)]
+    known = [each for each in rooms if each is not None]
+    return min(known) if known and len(known) == len(rooms) else None
+
+
+def _room(model: Model, max_tokens: int | None) -> int | None:
+    window = context_window(model.provider, model.name)
+    if window is None:
+        return None
+    answer = max_tokens or min(longest_answer(model.provider, model.name) or window, window // 4)
+    return max(int((window - answer) * (_OWN if model.provider in _EXACT else _OTHERS)), 1)
+
+
+_LARGE: Final = 200_000
+"""Characters from which on texts are counted in a thread: a million may take most of a second."""
+
+
+class Packing:
+    """Of one run of an agent. Texts that were counted once are not counted again."""
+
+    def __init__(self, caller: Caller, words: Messages, budget: int | None) -> None:
+        self._gateway = caller.gateway
+        self._model = caller.model.name
+        self._words = words
+        self._is_asked_for = budget is not None
+        self.budget = room_for_prompt(caller.model, caller.settings.max_tokens) if budget is None else budget
+        self._counts: dict[str, int] = {}
+        self._told: Receipt | None = None
+
+    async def packed(self, parts: Sequence[Part]) -> list[Part]:
+        """The parts with what became of each; noted, unless that is what was noted last."""
+        if sum(len(each.entry.fragment.text) for each in parts) > _LARGE:
+            packed = await to_thread.run_sync(self._pack, parts)
+        else:
+            packed = self._pack(parts)
+        if packed.budget != self.budget:
+            over = f"the prompt's fixed parts have {packed.tokens:,} tokens, more than the {self.budget:,} that the"
+            await self._gateway.note(Notice(f"{over} model seems to have room for"))
+        receipt = receipt_of(packed)
+        if receipt != self._told:
+            self._told = receipt
+            await self._gateway.note(receipt)
+        return [part._replace(entry=entry) for part, entry in zip(parts, packed.entries, strict=True)]
+
+    def exceeds(self, messages: Sequence[Message]) -> bool:
+        """Whether a chat has outgrown the budget."""
+        return self.budget is not None and tokens_of(messages, self._count) > self.budget
+
+    def _pack(self, parts: Sequence[Part]) -> Packed:
+        entries = [each.entry for each in parts]
+        make: Any = partial(pack, entries, measure=partial(self._measure, parts), count=self._count)
+        try:
+            return make(self.budget)
+        except BudgetError as error:
+            if self._is_asked_for:
+                raise
+            # What the model has room for is an estimate: with the least that there is, it is left to the vendor.
+            return make(error.least)
+
+    def _measure(self, parts: Sequence[Part], entries: Sequence[PackedEntry]) -> int:
+        chosen = (part._replace(entry=entry) for part, entry in zip(parts, entries, strict=True))
+        return tokens_of(assembled(self._words, chosen), self._count)
+
+    def _count(self, text: str) -> int:
+        known = self._counts.get(text)
+        if known is None:
+            known = self._counts[text] = count_tokens(text, self._model)
+        return known

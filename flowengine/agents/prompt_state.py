@@ -1,0 +1,175 @@
+"""What an agent's providers remember: in a run each begins with what the node's ancestors keep, and adds to it.
+
+It knows under which names that is kept. What becomes a memory is each provider's own matter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+from uuid import uuid4
+
+from flowengine.context_providers.chain import FAILED, MEMORY, added, guarded, remembered, told
+from flowengine.context_providers.conversation import entry_of
+from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.records import Gateway
+from flowengine.tools.tool import Tool, ToolResult
+from flowengine.tools.toolset import ToolSet
+from flowengine.typed_contexts.manager import ContextManager
+
+__all__ = ["Carrier", "Remembering", "begin_remembering", "data_of"]
+
+# --- What the tools of typed contexts change survives a crash
+
+_CARRIED: Final = "typed_contexts"
+_BY: Final = "by"
+
+_Run: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[ToolResult]]
+
+
+def data_of(contexts: ContextManager) -> dict[str, Any]:
+    """The data of all contexts, under the names by which they are kept."""
+    return {f"context:{each.id}": each.dump() for each in contexts.context_list}
+
+
+class Carrier:
+    """Wraps the tools of a run's contexts, and takes their results apart again."""
+
+    def __init__(self, contexts: ContextManager) -> None:
+        self._contexts = contexts
+        self._by = uuid4().hex
+        """Results that carry this were made here and now: the contexts have their data already."""
+
+    def wrapped(self, sets: Sequence[ToolSet]) -> list[ToolSet]:
+        return [
+            ToolSet(
+                each.name,
+                each.description,
+                [replace(tool, run=self._carrying(tool)) for tool in each.tools],
+                each.active,
+                each.source,
+            )
+            for each in sets
+        ]
+
+    def unwrapped(self, result: ToolResult) -> ToolResult:
+        """The result as the tool gave it; one from before a crash gives the contexts their data back."""
+        value = result.value
+        if not isinstance(value, Mapping) or not {_CARRIED, _BY} <= set(cast("Mapping[Any, Any]", value)):
+            return result
+        carried = cast("Mapping[str, Any]", value)
+        if carried[_BY] != self._by:
+            self._contexts.load(carried[_CARRIED])
+        return result._replace(value=carried.get("value"))
+
+    def _carrying(self, tool: Tool) -> _Run:
+        async def run(arguments: Mapping[str, Any]) -> ToolResult:
+            before = data_of(self._contexts)
+            result = await tool.run(arguments)
+            changed = {name: data for name, data in data_of(self._contexts).items() if before[name] != data}
+            if not changed:
+                return result
+            return result._replace(value={"value": _plain(result.value), _CARRIED: changed, _BY: self._by})
+
+        return run
+
+
+def _plain(value: Any) -> Any:
+    """The value where it can be written down, else None: then the result's text has to do."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return None
+    return value
+
+
+_CONVERSATION: Final = "conversation"
+"""The provider, and the name under which its new interactions are kept."""
+
+
+class _Held(NamedTuple):
+    """A provider of this run."""
+
+    provider: ContextProvider
+    name: str
+    """Under which it is kept."""
+    before: Any
+    """What its ancestors keep."""
+
+
+async def begin_remembering(
+    providers: Sequence[ContextProvider], kept: Mapping[str, Any] | None, gateway: Gateway
+) -> Remembering:
+    """The providers of one run, which are the agent's own where it stands alone (`kept` is None).
+
+    One that cannot be made anew is told of, and the run goes on without it.
+    """
+    if kept is None:
+        return Remembering([_Held(each, "", None) for each in providers], gateway)
+    held: list[_Held] = []
+    for number, provider in enumerate(providers):
+        name = _name(provider, providers[:number])
+        before = remembered(provider, kept) if provider.adds else kept.get(name)
+        made = await guarded(provider, _loaded, provider, before or None, note=gateway.note)
+        if made is not FAILED:
+            held.append(_Held(made, name, before))
+    return Remembering(held, gateway)
+
+
+class Remembering:
+    """Of one run."""
+
+    def __init__(self, held: Sequence[_Held], gateway: Gateway) -> None:
+        self.providers = [each.provider for each in held]
+        self._held = held
+        self._gateway = gateway
+
+    async def tell(self, interaction: Mapping[str, Any]) -> None:
+        """Tell all providers of an interaction that is over."""
+        await told(self.providers, interaction, self._gateway.note)
+
+    async def kept(self, interaction: Mapping[str, Any]) -> dict[str, Any]:
+        """Name → what the providers add to what the node's ancestors keep, or put in its place."""
+        kept: dict[str, Any] = {}
+        memory: list[Any] = []
+        for provider, name, before in self._held:
+            if name == _CONVERSATION:
+                said = entry_of(interaction)
+                kept |= {} if said is None else {name: [said]}
+                continue
+            value = await guarded(provider, _dumped, provider, note=self._gateway.note)
+            if value is FAILED or value is None:
+                continue
+            if provider.adds:
+                memory += added(provider, value[len(before) :])
+            else:
+                kept[name] = value
+        return kept | {MEMORY: memory} if memory else kept
+
+
+async def _loaded(provider: ContextProvider, kept: Any) -> ContextProvider:
+    """A fresh one that remembers what was kept."""
+    fresh = provider.fresh()
+    if kept is not None:
+        fresh.load(kept)
+    return fresh
+
+
+async def _dumped(provider: ContextProvider) -> Any:
+    value = provider.dump()
+    json.dumps(value)  # What cannot be written down is told of as the provider's failure.
+    return value
+
+
+def _name(provider: ContextProvider, before: Sequence[ContextProvider]) -> str:
+    """Under which a provider is kept; of equal ones the second has a number, and so on.
+
+    Conversations have one name for all, since what is kept is what was said.
+    """
+    name = provider.provider_name
+    if name == _CONVERSATION:
+        return name
+    number = sum(each.provider_name == name for each in before) + 1
+    return f"provider:{name}.{number}" if number > 1 else f"provider:{name}"

@@ -1,0 +1,202 @@
+"""The door of an agent that stands alone: calls go straight through, and records go to one callable.
+
+It knows models, tools and record types. It keeps and retries nothing itself: inside a flow its
+listener is the journal, and round it is a gateway that serves what was recorded before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import anyio
+
+from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
+from flowengine.core.threads import short_lived
+from flowengine.errors import ModelError, NotJournalableError, PermanentModelError
+from flowengine.models.model import Model, Reply, Request, plain_request
+from flowengine.tools.tool import Tool, ToolResult
+
+__all__ = ["DirectGateway", "StreamingGateway", "ask", "check_refusal", "in_event_loop", "model_call", "run_sync"]
+
+# --- The one way from synchronous code into asynchronous code
+
+T = TypeVar("T")
+
+
+def run_sync(function: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine function to its end and return its result.
+
+    Where an event loop is already running in this thread (a notebook, a server), a thread with a
+    loop of its own does it, and the running loop stands still meanwhile: prefer `await` there.
+
+    >>> async def answer() -> int:
+    ...     return 42
+    >>> run_sync(answer)
+    42
+    """
+
+    async def run() -> T:
+        with short_lived():
+            return await function()
+
+    if not in_event_loop():
+        return anyio.run(run)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="flowengine") as pool:
+        return pool.submit(anyio.run, run).result()
+
+
+def in_event_loop() -> bool:
+    """Whether this thread is running an event loop, of whatever kind."""
+    try:
+        anyio.current_time()
+    except RuntimeError:
+        return False
+    return True
+
+
+Listener: TypeAlias = Callable[[Any], Awaitable[None]]
+
+
+class StreamingGateway(Gateway, Protocol):
+    """A gateway that can also hand on an answer while it is being written."""
+
+    def stream(
+        self, model: Model, request: Request, *, purpose: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
+        """Pieces of text and, last, the `Reply`; leaving the context early cancels the call."""
+        ...
+
+
+async def _unheard(record: Any) -> None:
+    """Nobody asked to be told."""
+
+
+class DirectGateway:
+    """Calls models and tools, and tells `note` about each call.
+
+    `note` gets a `ModelCall` or `ToolCall` after every call, failed ones included, and before its
+    answer is handed on; a call to an external tool is told before it begins as well. So is whatever
+    else the agent has to tell (`Round`, `Notice`).
+    """
+
+    def __init__(self, note: Listener = _unheard) -> None:
+        self._listener = note
+        self.seen: defaultdict[str, int] = defaultdict(int)
+        """Key → how many equal calls have begun."""
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        """One completion."""
+        start = time.perf_counter()
+        key, occurrence = self._counted(request.key())
+        try:
+            reply = _signed(await model.complete(request), model)
+        except ModelError as error:
+            paid: Reply = error.reply or Reply("")
+            failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
+            record = model_call(
+                model, request, failed, purpose=purpose, key=key, occurrence=occurrence, error=str(error)
+            )
+            await self._listener(record)
+            raise
+        await self._listener(model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence))
+        return reply
+
+    @asynccontextmanager
+    async def stream(
+        self, model: Model, request: Request, *, purpose: str
+    ) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        """One completion, piece by piece; noted when its last piece has been taken."""
+        key, occurrence = self._counted(request.key())
+
+        async def pieces(source: AsyncIterator[str | Reply]) -> AsyncGenerator[str | Reply]:
+            async for piece in source:
+                if isinstance(piece, Reply):
+                    record = model_call(model, request, piece, purpose=purpose, key=key, occurrence=occurrence)
+                    await self._listener(record)
+                yield piece
+
+        async with model.stream(request) as source, aclosing(pieces(source)) as noted:
+            yield noted
+
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call a tool; what goes wrong in it is a result as well."""
+        key, occurrence = self._counted(tool_key(tool.name, arguments))
+        begun = ToolCall(tool.name, arguments, None, effect=tool.effect, key=key, occurrence=occurrence, started=True)
+        if tool.effect == "external":
+            await self.note(begun)
+        start = time.perf_counter()
+        text, value, is_error = result = await tool.call(arguments)
+        seconds = time.perf_counter() - start
+        record = begun._replace(started=False, result=text, is_error=is_error, value=value, seconds=seconds)
+        try:
+            await self.note(record)
+        except NotJournalableError:  # What a function returned may be anything: then its text has to do.
+            await self.note(record._replace(value=None))
+        return result
+
+    async def note(self, record: Any) -> None:
+        await self._listener(record)
+
+    def _counted(self, key: str) -> tuple[str, int]:
+        """The call's key, and how many equal calls came before."""
+        before = self.seen[key]
+        self.seen[key] = before + 1
+        return key, before
+
+
+async def ask(gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Reply:
+    """One completion; an answer that the vendor held back is a `PermanentModelError`."""
+    reply: Reply = await gateway.complete(model, request, purpose=purpose)
+    check_refusal(reply, request)
+    return reply
+
+
+def _signed(reply: Reply, model: Model) -> Reply:
+    """The reply with who answered, where it does not say so itself; as it will be on record."""
+    if reply.model and reply.provider:
+        return reply
+    return reply._replace(model=reply.model or model.name, provider=reply.provider or model.provider)
+
+
+def check_refusal(reply: Reply, request: Request) -> None:
+    """Raise if the vendor's content filter took the answer."""
+    if reply.finish_reason == "content_filter":
+        raise PermanentModelError(f"model '{reply.model or request.model}' refused to answer (content filter)")
+
+
+def model_call(
+    model: Model,
+    request: Request,
+    reply: Reply,
+    *,
+    purpose: str,
+    key: str = "",
+    occurrence: int = 0,
+    error: str | None = None,
+) -> ModelCall:
+    """The record of one call; `key` and `occurrence` are counted by the gateway."""
+    return ModelCall(
+        model=reply.model or model.name,
+        provider=reply.provider or model.provider,
+        purpose=purpose,
+        messages=request.plain_messages(),
+        content=reply.content,
+        tool_calls=[call._asdict() for call in reply.tool_calls],
+        prompt_tokens=reply.usage.prompt_tokens,
+        completion_tokens=reply.usage.completion_tokens,
+        cached_tokens=reply.usage.cached_tokens,
+        cost_usd=reply.cost_usd,
+        seconds=reply.seconds,
+        key=key,
+        occurrence=occurrence,
+        attempts=reply.attempts,
+        finish_reason=reply.finish_reason,
+        error=error,
+        request=plain_request(request),
+        vectors=reply.vectors,
+    )

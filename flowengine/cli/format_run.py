@@ -1,0 +1,123 @@
+"""A run told in lines of text, from its progress: its head, its nodes, what failed and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from flowengine.cli.table import table
+from flowengine.cli.terminal import clock, dollars, span, tokens
+from flowengine.journal.approvals import fields_of
+from flowengine.journal.run_export import shown
+from flowengine.journal.run_lookup import labels_of
+from visualize.edge_states import in_order
+from visualize.progress import NodeRow, Progress, UsageTotals
+
+__all__ = ["LONGEST", "cut", "indented", "run_sheet", "usage_text"]
+
+LONGEST: Final = 2000
+"""Characters of one value that are shown."""
+
+
+def run_sheet(progress: Progress, status: str = "") -> Iterator[str]:
+    """The lines of `runs show`. `status`: instead of the record's, which does not know that nobody works on a run."""
+    yield from _head(progress, status or progress.status)
+    yield ""
+    rows = in_order(progress)
+    yield from table([_row(row) for row in rows], right=(3, 4, 5))
+    for row in rows:
+        if row.error is not None:
+            yield ""
+            yield f"{row.id}: {row.error.type}"
+            yield from indented(cut(row.error.message))
+    for row in rows:
+        if row.asked is not None and row.waits:
+            yield ""
+            form = f", and a form with: {fields_of(row.asked.form)}" if row.asked.form is not None else ""
+            yield f"{row.id} asks for one of: {', '.join(row.asked.choices)}{form}"
+            yield from indented(cut(row.asked.message))
+    finished = progress.finished
+    if finished is not None and finished.error is not None and finished.node is None:
+        yield ""
+        yield f"error: {cut(finished.error.message)}"
+    if finished is not None and finished.outputs:
+        yield ""
+        yield from _values("outputs", finished.outputs)
+
+
+def _head(progress: Progress, status: str) -> Iterator[str]:
+    started = progress.started
+    if started is None:
+        return
+    facts = [["run", started.run_id], ["flow", started.flow]]
+    if started.path is not None:
+        facts.append(["file", started.path])
+    labels = labels_of(started)
+    if labels:
+        facts.append(["labels", " ".join(f"{name}={value}" for name, value in labels.items())])
+    facts += [["status", status], ["started", clock(started.at)]]
+    facts.append(["took", span(progress.seconds(progress.last_at))])
+    if progress.idle:
+        facts.append(["at work", span(progress.working_seconds(progress.last_at))])
+    if progress.usage.calls:
+        facts.append(["models", usage_text(progress.usage)])
+    nodes, of = progress.reused()
+    if nodes:
+        facts.append(["re-used", f"{nodes:,} of {of:,} nodes"])
+    yield from table(facts)
+    if started.inputs:
+        yield ""
+        yield from _values("inputs", started.inputs)
+
+
+def usage_text(usage: UsageTotals) -> str:
+    calls = f"{usage.calls} call{'s' * (usage.calls != 1)}"
+    return ", ".join(
+        each for each in (calls, tokens(usage.tokens), dollars(usage.cost_usd, is_whole=usage.is_whole)) if each
+    )
+
+
+def _row(row: NodeRow) -> list[str]:
+    usage = row.usage
+    remark = row.cause.replace("_", " ") if row.cause else ""
+    if row.result is not None and row.result.route is not None:
+        remark = f"→ {row.result.route}"
+    if row.reused is not None:
+        remark = f"{remark} re-used from {row.reused.run_id}".strip()
+    if row.retries:
+        remark = f"{remark} ({row.retries} retried)".strip()
+    waited = row.waited() if row.answered is not None else None
+    if waited is not None:
+        remark = f"{remark} (waited {span(waited)})".strip()
+    if row.earlier_errors:
+        remark = f"{remark} (resumed after {row.earlier_errors[-1].type})".strip()
+    return [
+        row.id,
+        row.kind,
+        row.status,
+        span(row.seconds()) if row.has_run else "",
+        tokens(usage.tokens) if usage.calls else "",
+        dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else "",
+        remark,
+    ]
+
+
+def _values(title: str, values: Mapping[str, Any]) -> Iterator[str]:
+    yield title
+    for name, value in values.items():
+        text = cut(shown(value))
+        if "\n" in text:
+            yield f"  {name}:"
+            yield from indented(text, "    ")
+        else:
+            yield f"  {name}: {text}"
+
+
+def cut(text: str) -> str:
+    """The text, or the beginning of a long one with a word on how long it is."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters; --json has them all)"
+
+
+def indented(text: str, by: str = "  ") -> Iterator[str]:
+    for line in text.splitlines():
+        yield f"{by}{line}" if line else ""

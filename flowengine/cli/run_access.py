@@ -1,0 +1,153 @@
+"""A run's record as a command reads it: its events, its beginning, one node's part. It writes nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from flowengine.engine.events import Event, NodeRecorded, RunStarted
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import RunNotFoundError, StoreCorruptError, did_you_mean
+from flowengine.journal.codec import reading_record
+from flowengine.journal.stores import without_password
+from flowengine.journal.value_types import only_looking
+from visualize.progress import Progress
+
+if TYPE_CHECKING:
+    from flowengine.journal.sqlite.database import Durability
+
+__all__ = [
+    "DURABILITIES",
+    "ReadingCommand",
+    "again",
+    "beginning",
+    "chosen_store",
+    "folded",
+    "journals",
+    "keeps",
+    "node_events",
+    "read",
+    "records_of",
+    "shown_store",
+    "store_option",
+]
+
+# --- Which store a command means
+
+DEFAULT: Final = os.path.join(".flowengine", "runs.db")
+DURABILITIES: Final = ("full", "process", "memory")
+"""As in `flowengine.journal.sqlite.database`, which is not imported to print help."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def store_option(function: F) -> F:
+    return click.option(
+        "--store",
+        metavar="URL",
+        help=f"Where runs are kept: a file, sqlite:///… or postgresql://…  [default: $FLOWENGINE_STORE or {DEFAULT}]",
+    )(function)
+
+
+def chosen_store(given: str | None) -> str:
+    return given or os.environ.get("FLOWENGINE_STORE") or _of_project() or DEFAULT
+
+
+def _of_project() -> str | None:
+    """The project's store; a relative path is relative to the project's folder."""
+    from flowengine.flowfile.project.project import project_of  # Only where nothing nearer names the store.
+
+    project, _ = project_of(None)
+    if project.store is None:
+        return None
+    path = project.store.removeprefix("sqlite:///")
+    is_path = path != project.store or ":" not in path
+    return str(project.root / path) if is_path else project.store
+
+
+def keeps(store: str) -> bool:
+    """Whether a run can be found there after this process has ended."""
+    return not store.lower().startswith("memory:")
+
+
+@contextmanager
+def journals(store: str, durability: Durability = "full") -> Generator[JournalStore]:
+    """The store, open for as long as the block lasts."""
+    from flowengine.journal.stores import open_store  # Commands are imported for their help, too.
+
+    opened = open_store(store, durability)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def again(command: str, run_id: str, store: str | None) -> str:
+    """The command line that does something with a run, as it can be pasted; without a password.
+
+    >>> again("resume", "3f9a", None)
+    'flowengine resume 3f9a'
+    """
+    words = ["flowengine", *command.split(), run_id, *(["--store", without_password(store)] if store else [])]
+    return shlex.join(words)
+
+
+def shown_store(given: str | None) -> str:
+    """The chosen store as it may be shown."""
+    return without_password(chosen_store(given))
+
+
+# --- Commands that only look at a run's record, and run nothing of its flow
+
+
+class ReadingCommand(click.Command):
+    """A command whose failure on a record is the record's."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with reading_record():
+            return super().invoke(ctx)
+
+
+def read(store: JournalStore, run_id: str) -> Sequence[Event]:
+    """The events of a run, of which there is at least the first. To look at: values of the flow's own classes
+    come as what they held."""
+    with only_looking():
+        events = store.events(run_id)
+    beginning(events)
+    return events
+
+
+def beginning(events: Sequence[Event]) -> RunStarted:
+    if not events or not isinstance(events[0], RunStarted):
+        raise StoreCorruptError("the run's record does not begin with its start")
+    return events[0]
+
+
+def folded(events: Sequence[Event]) -> Progress:
+    progress = Progress()
+    for event in events:
+        progress.apply(event)
+    return progress
+
+
+def node_events(events: Sequence[Event], node: str) -> list[Event]:
+    """The events of one node; an unknown name is an error that names the nearest."""
+    known = folded(events).nodes
+    if node not in known:
+        raise RunNotFoundError(f"the run has no node '{node}'{did_you_mean(node, known) or _some(list(known))}")
+    return [event for event in events if getattr(event, "node", None) == node and not hasattr(event, "outputs")]
+
+
+def records_of(events: Sequence[Event]) -> list[Any]:
+    """What the nodes told, in order."""
+    return [event.record for event in events if isinstance(event, NodeRecorded)]
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - 10
+    return f"; it has {', '.join(names[:10])}" + (f" and {rest} more" if rest > 0 else "")

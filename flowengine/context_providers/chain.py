@@ -1,0 +1,278 @@
+"""The providers of an agent, one after the other: their fragments, and what the transforms did to them.
+
+It knows the order, and that none of them may stop the others: one that fails, hangs or floods is logged and
+told, and the chain goes on without it. It knows no prompt and no budget.
+
+Source of the rules: rows C2, C3 and C6 of the requirements.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import anyio
+
+from flowengine.context_providers.packer import PackedEntry
+from flowengine.context_providers.provider import ContextProvider, called, fragments_of
+from flowengine.context_providers.registry import provider_class
+from flowengine.context_providers.text_cutting import MARK
+from flowengine.core.context import Fragment
+from flowengine.core.records import Brought, ProviderFailed
+from flowengine.core.secret_values import NO_SECRETS, Secrets
+from flowengine.core.user_code import describe_error
+from flowengine.core.values import shown
+
+__all__ = [
+    "FAILED",
+    "LONGEST",
+    "MEMORY",
+    "added",
+    "brought_of",
+    "cleared",
+    "entries_of",
+    "gather",
+    "guarded",
+    "keep_for_good",
+    "remembered",
+    "told",
+]
+
+# --- What providers brought, as a record, and back
+
+_DEFAULTS: Final = Fragment("", "")._asdict()
+
+
+def brought_of(entries: Iterable[PackedEntry]) -> Brought:
+    """The record; what is as it is by default is left out of it.
+
+    >>> brought_of([PackedEntry(Fragment("Refunds.", "fixed_file"))]).fragments
+    [{'text': 'Refunds.', 'source': 'fixed_file'}]
+    """
+    return Brought([_row(each) for each in entries])
+
+
+def entries_of(record: Brought) -> list[PackedEntry]:
+    """What the record was made of."""
+    return [_entry(each) for each in record.fragments]
+
+
+def _row(entry: PackedEntry) -> dict[str, Any]:
+    fragment = {name: value for name, value in entry.fragment._asdict().items() if value != _DEFAULTS[name]}
+    state = {} if entry.state == "kept" else {"state": entry.state, "why": entry.why}
+    return fragment | state
+
+
+def _entry(row: Mapping[str, Any]) -> PackedEntry:
+    fragment = Fragment(**{name: row.get(name, default) for name, default in _DEFAULTS.items()})
+    return PackedEntry(fragment, row.get("state", "kept"), row.get("why", ""))
+
+
+# --- Memories that a run held back, kept for good once it has succeeded
+
+MEMORY: Final = "memory"
+"""The name under which memories are kept: a list, to which each node adds."""
+
+_PLACE: Final = "store"
+"""The setting that says where a provider keeps its memories."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def remembered(provider: ContextProvider, kept: Mapping[str, Any]) -> list[Any]:
+    """What a provider's ancestors added to its memory."""
+    owner = _owner(provider)
+    return [each["item"] for each in kept.get(MEMORY, ()) if {**each, "item": None} == {**owner, "item": None}]
+
+
+def added(provider: ContextProvider, items: Sequence[Any]) -> list[dict[str, Any]]:
+    """Items as they are kept."""
+    owner = _owner(provider)
+    return [{**owner, "item": each} for each in items]
+
+
+async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProvider]) -> None:
+    """Keep the memories of a run that has succeeded. What cannot be kept is logged: the run is over.
+
+    `providers`: those of the flow. They say where memories are kept: a run's record may come from elsewhere, and
+    chooses no files.
+    """
+    own = [(each.provider_name, each.settings()) for each in providers if each.adds]
+    for provider, settings, items in _by_owner(kept.get(MEMORY, ())):
+        home = _home(provider, settings, own)
+        if home is None:
+            _LOGGER.warning("memories of '%s' cannot be kept: no agent of the flow has such a memory", provider)
+            continue
+        try:
+            made = provider_class(provider).from_config(home, root=None)
+            await called(made.load, items)
+            await called(made.commit)
+        except Exception as error:  # Classes of users, and disks.
+            _LOGGER.warning("memories of '%s' cannot be kept: %s: %s", provider, type(error).__name__, error)
+
+
+def _home(
+    provider: str, settings: Mapping[str, Any], own: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Mapping[str, Any] | None:
+    """The settings with the place that the flow's own provider of this sort has here; None: it has no such provider.
+
+    Where it has several, the record says which of their places is meant. Whose memories they are depends on the run.
+    """
+    alike = [each for name, each in own if name == provider and _sort(each) == _sort(settings)]
+    places = [each.get(_PLACE) for each in alike]
+    if settings.get(_PLACE) in places:
+        return settings
+    return {**settings, _PLACE: places[0]} if len(set(places)) == 1 else None
+
+
+def _sort(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: each for name, each in settings.items() if name not in (_PLACE, "scope_id")}
+
+
+def _owner(provider: ContextProvider) -> dict[str, Any]:
+    return {"provider": provider.provider_name, "settings": dict(provider.settings())}
+
+
+def _by_owner(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any], list[Any]]]:
+    owners: dict[str, tuple[str, dict[str, Any], list[Any]]] = {}
+    for each in entries:
+        key = json.dumps([each["provider"], each["settings"]], sort_keys=True)
+        owner = owners.setdefault(key, (each["provider"], dict(each["settings"]), []))
+        owner[2].append(each["item"])
+    return list(owners.values())
+
+
+LONGEST: Final = 1_000_000
+"""Characters that are taken of what one provider brings."""
+
+FAILED: Final = object()
+"""What a provider that failed gave."""
+
+Note = Callable[[Any], Awaitable[None]]
+
+_logger: Final = logging.getLogger(__name__)
+
+
+async def gather(
+    providers: Iterable[ContextProvider], query: str, note: Note, secrets: Secrets = NO_SECRETS, **facts: Any
+) -> list[PackedEntry]:
+    """What all providers bring for a query, in their order. `facts` reach them as keyword arguments (`agent_name`).
+
+    `secrets` are taken out of each text at once, before a transform or a record sees it.
+
+    What a transform left out is there as well, as dropped; `note` is told of every provider that failed.
+    """
+    present: list[PackedEntry] = []
+    gone: list[PackedEntry] = []
+    for provider in providers:
+        previous = [each.fragment for each in present]
+        found = await guarded(provider, fragments_of, provider, query, previous, note=note, **facts)
+        if found is FAILED:
+            continue
+        fragments = await _sound(provider, found, note)
+        if fragments is None:
+            continue
+        if secrets:
+            fragments = [each._replace(text=secrets.hide(each.text)) for each in fragments]
+        if provider.transforms:
+            present, lost = _transformed(provider, present, fragments)
+            gone += lost
+        else:
+            present += _capped(provider, fragments)
+    return [*present, *gone]
+
+
+async def told(providers: Iterable[ContextProvider], interaction: Mapping[str, Any], note: Note) -> None:
+    """Tell every provider of an interaction that is over."""
+    for provider in providers:
+        if type(provider).update is not ContextProvider.update:
+            await guarded(provider, provider.update, interaction, note=note)
+
+
+async def cleared(providers: Iterable[ContextProvider], note: Note) -> None:
+    """Have every provider forget."""
+    for provider in providers:
+        if type(provider).clear is not ContextProvider.clear:
+            await guarded(provider, provider.clear, note=note)
+
+
+async def guarded(
+    provider: ContextProvider, method: Callable[..., Any], *arguments: Any, note: Note, **named: Any
+) -> Any:
+    """What a method of a provider gives; where it fails or takes too long that is logged and told, and `FAILED`."""
+    try:
+        with anyio.fail_after(provider.timeout):
+            return await called(method, *arguments, **named)
+    except TimeoutError as error:
+        problem = str(error) or f"it did not answer within {provider.timeout:g} s"
+    except (Exception, SystemExit) as error:  # Foreign code: whatever it raises is its own failure.
+        problem = describe_error(error)
+    await _tell(provider, problem, note)
+    return FAILED
+
+
+async def _tell(provider: ContextProvider, problem: str, note: Note) -> None:
+    name = provider.provider_name or type(provider).__name__
+    _logger.warning("context provider '%s' failed: %s", name, problem)
+    await note(ProviderFailed(name, problem))
+
+
+async def _sound(provider: ContextProvider, found: Any, note: Note) -> list[Fragment] | None:
+    """The fragments that say anything, as text that can be written down; None where other things came."""
+    given: list[Any] = [*found] if isinstance(found, list | tuple) and not isinstance(found, Fragment) else [found]
+    wrong = [each for each in given if not (isinstance(each, Fragment) and isinstance(cast(Any, each.text), str))]
+    if wrong:
+        await _tell(provider, f"fragments must return a list of Fragment, not {shown(wrong[0])}", note)
+        return None
+    return [_plain(each) for each in given if each.text.strip()]
+
+
+def _plain(fragment: Fragment) -> Fragment:
+    """Without halves of surrogate pairs, which are no text."""
+    try:
+        fragment.text.encode()
+    except UnicodeEncodeError:
+        return fragment._replace(text=fragment.text.encode(errors="replace").decode())
+    return fragment
+
+
+def _capped(provider: ContextProvider, fragments: Iterable[Fragment]) -> list[PackedEntry]:
+    """A source's fragments, up to so many characters."""
+    left, entries = LONGEST, list[PackedEntry]()
+    for each in fragments:
+        fragment = each if each.source else each._replace(source=provider.provider_name)
+        why = f"the provider brought more than {LONGEST:,} characters"
+        if left <= 0:
+            entries.append(PackedEntry(fragment._replace(text=fragment.text[:100]), "dropped", why))
+        elif len(fragment.text) > left:
+            cut = fragment._replace(text=f"{fragment.text[:left]} {MARK}")
+            entries.append(PackedEntry(cut, "shortened", why))
+        else:
+            entries.append(PackedEntry(fragment))
+        left -= len(fragment.text)
+    return entries
+
+
+def _transformed(
+    provider: ContextProvider, before: Sequence[PackedEntry], after: Sequence[Fragment]
+) -> tuple[list[PackedEntry], list[PackedEntry]]:
+    """The entries after a transform, and those that it left out."""
+    known = {each.fragment: each for each in before}
+    named = {(each.fragment.source, each.fragment.label): each.fragment for each in before}
+    staying = Counter(after)
+    present, touched = list[PackedEntry](), Counter[Fragment]()
+    for fragment in after:
+        old = named.get((fragment.source, fragment.label))
+        if fragment in known:
+            present.append(known[fragment])
+        elif old is None or old in staying or old in touched:
+            present.append(PackedEntry(fragment))
+        else:
+            touched[old] += 1
+            present.append(PackedEntry(fragment, "shortened", f"by '{provider.provider_name}'"))
+    gone = Counter(each.fragment for each in before) - staying - touched
+    why = f"taken out by '{provider.provider_name}'"
+    return present, [known[each]._replace(state="dropped", why=why) for each in gone.elements()]

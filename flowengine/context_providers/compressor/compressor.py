@@ -1,0 +1,198 @@
+"""A transform that makes all that was gathered before fit: mechanically, and with a summary where a model is given.
+
+It asks the model and remembers what it said. What gives way, and in which order, is decided in `compression`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Any, ClassVar, Final, NamedTuple
+
+import anyio
+from anyio import to_thread
+
+from flowengine.context_providers.compressor.compression import Compression
+from flowengine.context_providers.compressor.extraction import summary_of, summary_request
+from flowengine.context_providers.parameters import ParameterError
+from flowengine.context_providers.provider import ContextProvider
+from flowengine.context_providers.text_cutting import shortened
+from flowengine.core.context import Fragment
+from flowengine.core.locale import Messages, catalogue
+from flowengine.core.records import Gateway
+from flowengine.models.choosing import check_name
+from flowengine.models.model import Model
+from flowengine.models.named import PROCESS_MODELS, Models
+from flowengine.models.tokens import count_tokens
+from flowengine.retrieval.terms import subject_terms
+
+__all__ = ["ContextCompressorProvider"]
+
+_SUMMARY: Final = 0.3
+"""The share of the room that a summary may have."""
+_MATERIAL: Final = 60_000
+"""Tokens that a model is asked to sum up at once."""
+_PATIENCE: Final = 60.0
+"""Seconds that a summary may take."""
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class _Remembered(NamedTuple):
+    """A summary, and what it stands for."""
+
+    covered: tuple[str, ...] = ()
+    """Hashes of the units, in their order."""
+    text: str = ""
+
+
+class ContextCompressorProvider(ContextProvider):
+    """Keeps the context within a number of tokens; the beginning and the newest stay as they are for longest.
+
+    Paths of files, errors and ids survive word for word, and a tool's call stays with its result. Where the model
+    fails, the context is shortened without it. A summary is remembered: what it covers is not summed up again.
+    """
+
+    provider_name: ClassVar[str] = "compressor"
+    transforms: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        max_tokens: int = 8000,
+        compression_ratio: float = 0.7,
+        model: str | Model | None = None,
+        locale: str | None = None,
+    ) -> None:
+        """`locale`: of the texts that stand for what is left out; None: the agent's."""
+        if max_tokens < 1:
+            raise ParameterError(f"max_tokens must be at least 1, not {max_tokens}", "max_tokens")
+        if not 0 < compression_ratio <= 1:
+            near = f"; did you mean {compression_ratio / 100:g}?" if 1 < compression_ratio <= 100 else ""
+            raise ParameterError(
+                f"compression_ratio must be above 0.0 and at most 1.0, not {compression_ratio!r}{near}",
+                "compression_ratio",
+            )
+        self.max_tokens = max_tokens
+        self.compression_ratio = compression_ratio
+        self.locale = locale
+        self.timeout = 30.0 if model is None else 30.0 + _PATIENCE
+        self._model = model
+        if isinstance(model, str):
+            check_name(model)
+        self._remembered = _Remembered()
+        if locale is not None:
+            catalogue(locale)
+
+    @classmethod
+    def get_config_schema(cls) -> dict[str, Any]:
+        return {
+            "description": "Makes all that was gathered before fit into a number of tokens",
+            "parameters": {
+                "max_tokens": {
+                    "type": "integer",
+                    "default": 8000,
+                    "required": False,
+                    "description": "Tokens up to which nothing is changed",
+                },
+                "compression_ratio": {
+                    "type": "number",
+                    "default": 0.7,
+                    "required": False,
+                    "description": "The share that is kept once there are more, and never more than max_tokens",
+                },
+                "model": {
+                    "type": "string",
+                    "default": None,
+                    "required": False,
+                    "description": "A model that sums up what would otherwise be cut",
+                },
+                "locale": {
+                    "type": "string",
+                    "default": None,
+                    "required": False,
+                    "description": "Language of summaries and marks: en, ja or zh; by default the agent's",
+                },
+            },
+            "example": "- compressor: {max_tokens: 8000, compression_ratio: 0.7}",
+        }
+
+    async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
+        words = catalogue(self.locale or kwargs.get("locale", "en"))
+        work = await to_thread.run_sync(partial(self._begun, query, previous, words))
+        if work is None:
+            return previous
+        if self._model is not None and not work.is_enough:
+            model = self._opened(self._model, kwargs.get("models", PROCESS_MODELS))
+            await self._summarise(work, model, query, words, kwargs.get("gateway"))
+        return await to_thread.run_sync(partial(_finished, work))
+
+    def prepare_models(self, models: Models) -> None:
+        if self._model is not None:
+            self._opened(self._model, models)
+
+    def fresh(self) -> ContextCompressorProvider:
+        return ContextCompressorProvider(self.max_tokens, self.compression_ratio, self._model, self.locale)
+
+    def clear(self) -> None:
+        self._remembered = _Remembered()
+
+    def dump(self) -> Any:
+        covered, text = self._remembered
+        return {"covered": list(covered), "text": text} if text else None
+
+    def load(self, value: Any) -> None:
+        self._remembered = _Remembered(tuple(value["covered"]), value["text"])
+
+    def _opened(self, model: str | Model, models: Models) -> Model:
+        return models.model(model) if isinstance(model, str) else model
+
+    def _begun(self, query: str, previous: Sequence[Fragment], words: Messages) -> Compression | None:
+        """The work after its gentle stages; None where there is nothing to do."""
+        tokens = sum(count_tokens(each.text) + 1 for each in previous)
+        if tokens <= self.max_tokens:
+            return None
+        room = min(self.max_tokens, int(tokens * self.compression_ratio))
+        work = Compression(previous, room, subject_terms(query), words, count_tokens)
+        work.mask()
+        work.extract()
+        return work
+
+    async def _summarise(
+        self, work: Compression, model: Model, query: str, words: Messages, gateway: Gateway | None
+    ) -> None:
+        """Put a summary in the middle's place: the one that is remembered where it still does, else a new one."""
+        middle = tuple(_hash(each) for each in work.middle)
+        covered, known = self._remembered
+        number = len(covered) if covered and middle[: len(covered)] == covered else 0
+        if number:
+            work.summarise(known, number)
+        if not middle or work.is_enough:
+            return
+        room = max(int(work.room * _SUMMARY), 50)
+        material = shortened(work.material(number), _MATERIAL, count_tokens)
+        if not material:
+            return
+        request = summary_request(words, model.name, query, material, room, previous=known if number else "")
+        try:
+            with anyio.fail_after(_PATIENCE):
+                complete = (
+                    model.complete(request) if gateway is None else gateway.complete(model, request, purpose="summary")
+                )
+                text = summary_of(words, (await complete).content)
+        except Exception as error:  # A model's failure is no reason to send too much, and none to send nothing.
+            _logger.warning("the context is shortened without a summary: %s: %s", type(error).__name__, error)
+            return
+        self._remembered = _Remembered(middle, shortened(text, room, count_tokens))
+        work.summarise(self._remembered.text, len(middle))
+
+
+def _finished(work: Compression) -> list[Fragment]:
+    if not work.is_enough:
+        work.cut()
+    return work.fragments()
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()[:16]

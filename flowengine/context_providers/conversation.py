@@ -1,0 +1,122 @@
+"""What was said so far, as a source: the newest exchanges, each a fragment of its own.
+
+It knows interactions as it is told of them. Whose they are (an agent's that stands alone, a run's, a session's)
+is decided by who loads them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from flowengine.context_providers.parameters import ParameterError
+from flowengine.context_providers.provider import ContextProvider, at_once, joined
+from flowengine.core.context import Fragment
+from flowengine.core.locale import catalogue
+
+__all__ = ["ConversationHistoryProvider", "entry_of"]
+
+
+def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What is remembered of an interaction, as a JSON value; None where there is nothing to remember.
+
+    That is one that failed, since nothing was answered, and one without a question, unless the application says it.
+    """
+    if not interaction.get("success", True):
+        return None
+    metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
+    entry = {name: str(interaction.get(name) or "") for name in ("user_input", "result", "timestamp")}
+    if metadata.get("role") == "system":
+        return entry | {"role": "system"}
+    return entry if entry["user_input"].strip() else None
+
+
+class ConversationHistoryProvider(ContextProvider):
+    """The newest exchanges of a conversation; the older ones give way first.
+
+    An interaction whose metadata say `role: system` is a word of the application's (a change of plan, an event),
+    and enters a prompt only with `include_system`.
+
+    >>> history = ConversationHistoryProvider(max_items=1)
+    >>> history.update({"user_input": "Hello", "result": "Hi!"})
+    >>> history.update({"user_input": "How are you?", "result": "Fine."})
+    >>> print(history.get_context(""))
+    User: How are you?
+    Assistant: Fine.
+    """
+
+    provider_name: ClassVar[str] = "conversation"
+
+    def __init__(self, max_items: int = 10, include_system: bool = False) -> None:
+        if max_items < 0:
+            raise ParameterError(f"max_items must be 0 or more, not {max_items}", "max_items")
+        self.max_items = max_items
+        self.include_system = include_system
+        self._entries: deque[dict[str, Any]] = deque(maxlen=max_items)
+
+    @classmethod
+    def get_config_schema(cls) -> dict[str, Any]:
+        return {
+            "description": "The newest exchanges of the conversation",
+            "parameters": {
+                "max_items": {
+                    "type": "integer",
+                    "default": 10,
+                    "required": False,
+                    "description": "Exchanges that enter a prompt, the newest",
+                },
+                "include_system": {
+                    "type": "boolean",
+                    "default": False,
+                    "required": False,
+                    "description": "Whether interactions of the application (metadata `role: system`) enter as well",
+                },
+            },
+            "example": "- conversation: {max_items: 5}",
+        }
+
+    def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
+        return joined(self._fragments(kwargs))
+
+    @at_once
+    def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
+        return self._fragments(kwargs)
+
+    @at_once
+    def update(self, interaction: Mapping[str, Any]) -> None:
+        """Remember an interaction; one that failed is none."""
+        entry = entry_of(interaction)
+        if entry is not None and (self.include_system or "role" not in entry):
+            self._entries.append(entry)
+
+    @at_once
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def fresh(self) -> ConversationHistoryProvider:
+        return ConversationHistoryProvider(self.max_items, self.include_system)
+
+    def dump(self) -> Any:
+        return list(self._entries) or None
+
+    def load(self, value: Any) -> None:
+        self._entries.clear()
+        for each in cast("Sequence[Mapping[str, Any]]", value):
+            if self.include_system or "role" not in each:
+                self._entries.append(dict(each))
+
+    def _fragments(self, kwargs: Mapping[str, Any]) -> list[Fragment]:
+        words = catalogue(kwargs.get("locale", "en"))
+        newest = len(self._entries) - 1
+        return [
+            Fragment(
+                each["result"] or each["user_input"]
+                if "role" in each
+                else words("generation.exchange", question=each["user_input"], answer=each["result"]),
+                self.provider_name,
+                priority=number - newest,
+                label=each["timestamp"],
+            )
+            for number, each in enumerate(self._entries)
+        ]

@@ -1,0 +1,86 @@
+"""Data of the user's own as a source: a mapping as it stands, or what a function says about the query."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias, cast
+
+from flowengine.context_providers.parameters import ParameterError
+from flowengine.context_providers.provider import ContextProvider, called, joined
+from flowengine.core.context import Fragment
+from flowengine.core.values import shown
+
+__all__ = ["CustomDataProvider", "DataSource"]
+
+DataSource: TypeAlias = Mapping[str, Any] | Callable[..., Any]
+"""A mapping, or a function `(query, **config)`, sync or async, that returns text, a mapping or another JSON value."""
+
+
+class CustomDataProvider(ContextProvider):
+    """The entries of a mapping, a fragment each; or those that a function returns.
+
+    >>> import anyio
+    >>> def stock(query, unit):
+    ...     return {"tea": f"12 {unit}", "coffee": f"3 {unit}"}
+    >>> print(anyio.run(CustomDataProvider(stock, {"unit": "kg"}).get_context, "What is there?"))
+    tea: 12 kg
+    <BLANKLINE>
+    coffee: 3 kg
+    """
+
+    provider_name: ClassVar[str] = "custom_data"
+
+    def __init__(self, data_source: DataSource, config: Mapping[str, Any] | None = None) -> None:
+        """`config`: further arguments of the function."""
+        if not isinstance(cast(Any, data_source), Mapping) and not callable(data_source):
+            raise ParameterError(
+                f"data_source must be a mapping or a function, not {shown(data_source)}", "data_source"
+            )
+        if config and not callable(data_source):
+            raise ParameterError("config holds arguments of a function, and data_source is a mapping", "config")
+        self.data_source = data_source
+        self.config = dict(config or {})
+
+    @classmethod
+    def get_config_schema(cls) -> dict[str, Any]:
+        return {
+            "description": "Data of your own: a mapping, or what a function says about the query",
+            "parameters": {
+                "data_source": {
+                    "type": "object|code",
+                    "default": None,
+                    "required": True,
+                    "description": "A mapping, or module:function, called with the query and `config`",
+                },
+                "config": {
+                    "type": "object",
+                    "default": None,
+                    "required": False,
+                    "description": "Further arguments of the function",
+                },
+            },
+            "example": "- custom_data: {data_source: 'shop_data:stock', config: {unit: kg}}",
+        }
+
+    async def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
+        return joined(await self.fragments(query, ()))
+
+    async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
+        data: Any = self.data_source
+        if callable(data):
+            data = await called(data, query, **self.config)
+        if isinstance(data, Mapping):
+            entries = cast("Mapping[Any, Any]", data).items()
+            return [self._fragment(f"{name}: {_text(value)}", str(name)) for name, value in entries]
+        return [] if data is None else [self._fragment(_text(data))]
+
+    def _fragment(self, text: str, label: str = "") -> Fragment:
+        return Fragment(text, self.provider_name, label=label)
+
+    def fresh(self) -> CustomDataProvider:
+        return self  # It remembers nothing.
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

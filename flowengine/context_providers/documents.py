@@ -1,0 +1,134 @@
+"""Documents on disk: a folder of texts in pieces, or a file of JSON lines; and what of them changed since last time.
+
+It knows files and pieces. Where documents are kept and how they are found is the retriever's matter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.context_providers.source_code.source_files import CodeTree, FileStamp, lines_of
+from flowengine.core.flow_paths import open_regular
+from flowengine.errors import RunError
+from flowengine.models.tokens import estimate_tokens
+from flowengine.retrieval.retriever import Document
+
+__all__ = ["Changes", "DocumentSource"]
+
+_ENOUGH: Final = 150
+"""Tokens of a piece from which on it ends where its writer began anew."""
+_MOST: Final = 400
+"""Tokens of a piece at which it ends anyway."""
+_LONGEST_LINE: Final = 1600
+"""Characters; longer lines are cut."""
+
+
+class Changes(NamedTuple):
+    """What makes an index that was up to date be so again."""
+
+    added: list[Document]
+    """New ones, and those that take the place of others of their id."""
+    removed: list[str]
+
+
+class DocumentSource:
+    """A folder, or a file of JSON lines: `{"text": …, "id": …, "metadata": {…}}`, the text being needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tree = CodeTree(path) if path.is_dir() else None
+        self._known: dict[str, tuple[FileStamp, tuple[str, ...]]] = {}
+        """File → what it looked like, and the ids of what was in it."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next `changes` tell of all that there is."""
+        return not self._known
+
+    def changes(self) -> Changes:
+        """What is new, changed or gone since this was asked last. The first time, everything is new."""
+        changes = Changes([], [])
+        stamps = self._stamps()
+        for name, (_, ids) in [*self._known.items()]:
+            if name not in stamps:
+                changes.removed.extend(ids)
+                del self._known[name]
+        for name, stamp in stamps.items():
+            before = self._known.get(name)
+            if before is None or before[0] != stamp:
+                found = self._documents(name)
+                ids = tuple(each.id for each in found)
+                changes.added.extend(found)
+                changes.removed.extend(set(before[1] if before else ()) - set(ids))
+                self._known[name] = (stamp, ids)
+        return changes
+
+    def forget(self) -> None:
+        """Take everything for new the next time."""
+        self._known.clear()
+
+    def _stamps(self) -> Mapping[str, FileStamp]:
+        if self._tree is not None:
+            return self._tree.listing().files
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return {}
+        return {self._path.name: FileStamp(found.st_mtime_ns, found.st_size)}
+
+    def _documents(self, name: str) -> list[Document]:
+        if self._tree is None:
+            return list(_of_json_lines(self._path))
+        found = _pieces(lines_of(self._path / name) or ())
+        return [
+            Document(f"{name}#{number}", text, {"path": name, "line": line})
+            for number, (line, text) in enumerate(found, 1)
+        ]
+
+
+def _of_json_lines(path: Path) -> Iterator[Document]:
+    with TextIOWrapper(open_regular(path), encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield _of_json(line, number, f"{path.name}, line {number}")
+
+
+def _of_json(line: str, number: int, place: str) -> Document:
+    try:
+        value: Any = json.loads(line)
+    except ValueError as error:
+        raise RunError(f"{place}: this is no JSON: {error}") from error
+    entry = cast("dict[str, Any]", value if isinstance(value, dict) else {})
+    text, metadata = entry.get("text"), entry.get("metadata", {})
+    if not isinstance(text, str) or not isinstance(metadata, dict):
+        raise RunError(f'{place}: a document is {{"text": …}}, with "id" and "metadata" (an object) where it has some')
+    return Document(str(entry.get("id", number)), text, cast("dict[str, Any]", metadata))
+
+
+def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """(number of its first line, text): pieces end at headings and blank lines once they say enough, else later."""
+    piece: list[str] = []
+    start = size = 0
+    for number, line in _short_lines(lines):
+        tokens = estimate_tokens(line)
+        begins = line.startswith("#") or not line.strip()
+        if piece and (size + tokens > _MOST or (begins and size >= _ENOUGH)):
+            yield start, "\n".join(piece).rstrip()
+            piece, size = [], 0
+        if piece or line.strip():
+            start = start if piece else number
+            piece.append(line)
+            size += tokens
+    if piece:
+        yield start, "\n".join(piece).rstrip()
+
+
+def _short_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, long ones cut into parts of the same number."""
+    for number, line in enumerate(lines, 1):
+        for at in range(0, max(len(line), 1), _LONGEST_LINE):
+            yield number, line[at : at + _LONGEST_LINE]

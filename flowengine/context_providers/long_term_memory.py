@@ -1,0 +1,284 @@
+"""Long-term memory as a source: what was said before and is near to the query, kept for good in a file.
+
+It knows what an interaction leaves behind and how it is shown again. How items are kept and found is
+`flowengine.memory`'s.
+
+An agent that stands alone keeps an interaction at once. In a run each node works with a `fresh` source: what it
+remembers is held back and handed on to the nodes after it, so that no other run and no parallel node sees it.
+`commit` keeps it, once the run has succeeded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from copy import copy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from flowengine.context_providers.parameters import ParameterError, located_store
+from flowengine.context_providers.provider import ContextProvider, at_once
+from flowengine.core.context import Fragment
+from flowengine.core.locale import catalogue
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.memory.database import MemoryDatabase
+from flowengine.memory.items.ranking import MemoryItem, Recalled
+from flowengine.memory.items.sqlite import SQLiteMemoryItems
+from flowengine.memory.open_database import shortened
+from flowengine.memory.scopes.memories import MemoryScope, parse_thread_scope_id
+from flowengine.models.tokens import count_tokens
+
+__all__ = ["LongTermMemoryProvider", "LongTermMemorySettings", "memory_source"]
+
+
+DEFAULT_STORE: Final = ".flowengine/memory.db"
+_AS_NEAR: Final = 0.8
+"""Share of the best score from which on an item counts as about as near, where none reaches the threshold."""
+_WITH_NEIGHBOURS: Final = 5
+"""Items, the nearest ones, whose neighbours enter too."""
+
+
+class LongTermMemorySettings(BaseModel):
+    """Where memory is kept, whose it is, and how much of it enters a prompt."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str = Field(DEFAULT_STORE, min_length=1, description="The SQLite file that holds the memory")
+    scope: MemoryScope = Field(MemoryScope.WORKSPACE, description="Whose it is: workspace, channel or thread")
+    scope_id: str = Field("default", min_length=1, description="Which one; of a thread `channel:ts`")
+    limit: int = Field(20, ge=1, le=1000, description="Interactions that enter a prompt at most")
+    threshold: float = Field(
+        0.4,
+        ge=0,
+        le=1,
+        description="How near they must be to the query, 0.0–1.0; where none is, the nearest ones enter",
+    )
+    max_tokens: int = Field(400, ge=1, description="Tokens of one interaction; a longer one is shortened")
+    budget: int = Field(2000, ge=1, description="Tokens of all of them; the nearest one enters in any case")
+    neighbours: bool = Field(True, description="Whether what was said right before and after enters too, where it fits")
+
+
+class LongTermMemoryProvider(ContextProvider):
+    """What was said before in the same workspace, channel or thread, as far as it is near to the query.
+
+    An interaction whose metadata have a `subject` is a fact about it, and takes the place of the one before.
+    """
+
+    provider_name: ClassVar[str] = "long_term_memory"
+    adds: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] = DEFAULT_STORE,
+        scope: str = "workspace",
+        scope_id: str = "default",
+        limit: int = 20,
+        threshold: float = 0.4,
+        max_tokens: int = 400,
+        budget: int = 2000,
+        neighbours: bool = True,
+    ) -> None:
+        given = {"scope": scope, "scope_id": scope_id, "limit": limit, "threshold": threshold, "max_tokens": max_tokens}
+        more = {"budget": budget, "neighbours": neighbours, "store": os.fspath(store)}
+        self._settings = _checked({**given, **more})
+        self._items = SQLiteMemoryItems(MemoryDatabase(self._settings.store))
+        self._held: list[MemoryItem] | None = None
+        """What is not kept yet; None where everything is kept at once."""
+
+    @classmethod
+    def get_config_schema(cls) -> dict[str, Any]:
+        fields = LongTermMemorySettings.model_fields.items()
+        return {
+            "description": "What was said before in the same workspace, channel or thread, near to the query",
+            "parameters": {
+                name: {
+                    "type": _TYPES[name],
+                    "default": getattr(field.default, "value", field.default),
+                    "required": False,
+                    "description": field.description,
+                }
+                for name, field in fields
+            },
+            "example": "- long_term_memory: {store: memory.db, scope: channel, scope_id: C1}",
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+        settings = _checked(config)
+        given: dict[str, Any] = {**dict(settings), "store": _place(settings.store, root)}
+        return cls(**given)
+
+    async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
+        settings, held = self._settings, self._held or ()
+        found = await self._items.search(
+            settings.scope,
+            settings.scope_id,
+            query,
+            limit=settings.limit,
+            also=held,
+        )
+        near = [each.item for each in found if each.score >= _least(found, settings.threshold)]
+        if settings.neighbours:
+            near = list({each.id: each for each in [*near, *await self._neighbours(near[:_WITH_NEIGHBOURS])]}.values())
+        return self._within_budget(near[: settings.limit], kwargs.get("locale", "en"))
+
+    async def _neighbours(self, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+        """An answer often stands beside the words that a question shares."""
+        return [each for item in items if item.subject is None for each in await self._items.around(item)]
+
+    def _within_budget(self, items: Sequence[MemoryItem], locale: str) -> list[Fragment]:
+        fragments: list[Fragment] = []
+        left = self._settings.budget
+        for rank, item in enumerate(items):
+            text = self._shown(item, locale)
+            tokens = count_tokens(text)
+            if tokens <= left or not fragments:
+                fragments.append(Fragment(text, self.provider_name, tokens, priority=-rank, label=_day(item)))
+                left -= tokens
+        return fragments
+
+    async def update(self, interaction: Mapping[str, Any]) -> None:
+        """Remember an interaction; one that failed is none."""
+        item = self._item(interaction)
+        if item is None:
+            return
+        if self._held is None:
+            await self._items.add([item])
+        else:
+            self._held.append(item)
+
+    async def clear(self) -> None:
+        """Forget: what was kept stays on record, but nothing of it holds any more."""
+        if self._held is None:
+            await self._items.close(self._settings.scope, self._settings.scope_id, at=datetime.now(UTC))
+        else:
+            self._held.clear()
+
+    async def commit(self) -> None:
+        """Keep what was held back; whoever ends a run does it, once, when it has succeeded.
+
+        What is committed twice (each node has what those before it held) is kept once.
+        """
+        if self._held:
+            await self._items.add(self._held)
+            self._held.clear()
+
+    def settings(self) -> Mapping[str, Any]:
+        settings = self._settings.model_dump(mode="json")
+        return settings | {"store": str(Path(self._settings.store).expanduser().absolute())}
+
+    def fresh(self) -> LongTermMemoryProvider:
+        """One over the same store, that holds back what it is told."""
+        other = copy(self)
+        other._held = []
+        return other
+
+    @at_once
+    def dump(self) -> Any:
+        return [_plain(each) for each in self._held] if self._held else None
+
+    @at_once
+    def load(self, value: Any) -> None:
+        self._held = [self._loaded(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
+
+    def _item(self, interaction: Mapping[str, Any]) -> MemoryItem | None:
+        asked, answered = (str(interaction.get(name) or "").strip() for name in ("user_input", "result"))
+        if not interaction.get("success", True) or not (asked or answered):
+            return None
+        metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
+        subject = metadata.get("subject")
+        return self._made(asked, answered, _time(interaction.get("timestamp")), str(subject) if subject else None)
+
+    def _made(self, asked: str, answered: str, at: datetime, subject: str | None) -> MemoryItem:
+        said = {"user_input": asked, "result": answered}
+        text = "\n".join(each for each in (asked, answered) if each)
+        return MemoryItem(self._settings.scope, self._settings.scope_id, text, at, subject, metadata=said)
+
+    def _loaded(self, value: Mapping[str, Any]) -> MemoryItem:
+        return self._made(value["user_input"], value["result"], _time(value["at"]), value["subject"])
+
+    def _shown(self, item: MemoryItem, locale: str) -> str:
+        words = catalogue(locale)
+        asked, answered = item.metadata.get("user_input"), item.metadata.get("result")
+        said = words("generation.exchange", question=asked, answer=answered) if asked and answered else item.text
+        kept = shortened(said, self._settings.max_tokens, words("memory.shortened"))
+        return f"{_day(item)}\n{kept}"
+
+
+def _least(found: Sequence[Recalled], threshold: float) -> float:
+    """The least score that counts: the threshold, or where nothing reaches it most of the best one's."""
+    best = found[0].score if found else 0.0
+    return threshold if best >= threshold else best * _AS_NEAR
+
+
+def _place(store: str, root: Path | None) -> Path:
+    """Where a memory is. The place that it has where nobody names one is hidden, and flows may name it all the same."""
+    if root is not None and store == DEFAULT_STORE:
+        return root / store
+    return located_store(store, root, parameter="store")
+
+
+def memory_source(config: Mapping[str, Any], root: Path | None) -> ContextProvider:
+    """The source of an agent's `memory: {store, scope, scope_id, limit, threshold, max_tokens}`.
+
+    The store's path is below `root`; None: any path goes. What is wrong is a `ParameterError`.
+    """
+    return LongTermMemoryProvider.from_config(config, root=root)
+
+
+_TYPES: Final = {
+    "store": "string",
+    "scope": "string",
+    "scope_id": "string",
+    "limit": "integer",
+    "threshold": "number",
+    "max_tokens": "integer",
+    "budget": "integer",
+    "neighbours": "boolean",
+}
+
+
+def _checked(config: Mapping[str, Any]) -> LongTermMemorySettings:
+    try:
+        settings = LongTermMemorySettings.model_validate(dict(config))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0])
+        if first["type"] == "extra_forbidden":
+            raise ParameterError(f"memory has no setting '{name}'{did_you_mean(name, _TYPES)}", name) from error
+        problem = f"memory: '{name}': {first['msg']}, found {first['input']!r:.60}"
+        raise ParameterError(problem + _percent(name, first["input"]), name) from error
+    if settings.scope is MemoryScope.THREAD:
+        try:
+            parse_thread_scope_id(settings.scope_id)
+        except DefinitionError as error:
+            raise ParameterError(f"memory: {error}", "scope_id") from error
+    return settings
+
+
+def _percent(name: str, given: object) -> str:
+    """Percentages are a common slip where a share is asked for."""
+    if name == "threshold" and isinstance(given, int | float) and 1 < given <= 100:
+        return f"; did you mean {given / 100:g}?"
+    return ""
+
+
+def _plain(item: MemoryItem) -> dict[str, Any]:
+    """A held item as a JSON value; its scope is the source's."""
+    return {**item.metadata, "at": item.valid_from.isoformat(), "subject": item.subject}
+
+
+def _time(given: Any) -> datetime:
+    """When it was said; a time without a zone is taken as UTC, and the present where there is none."""
+    if isinstance(given, str) and given:
+        given = datetime.fromisoformat(given)
+    if not isinstance(given, datetime):
+        return datetime.now(UTC)
+    return given if given.utcoffset() is not None else given.replace(tzinfo=UTC)
+
+
+def _day(item: MemoryItem) -> str:
+    return f"{item.valid_from:%Y-%m-%d}"

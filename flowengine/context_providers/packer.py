@@ -1,0 +1,200 @@
+"""What of all fragments enters a prompt: a token budget, kept by real counts. Decides, never waits.
+
+It knows fragments, their ranks and how many tokens they have. It knows no provider, no message and no model:
+how many tokens the whole has is measured by a function that it is given.
+
+1. Pinned fragments are never touched. Where they alone exceed the budget, that is an error.
+2. What has a higher `priority` is taken first; of equal ones, what comes first.
+3. Fragments of one `group` stay or go together.
+4. The first that does not fit is shortened, where it stands alone; otherwise it is dropped.
+5. Of one source nothing survives that ranks below what was shortened or dropped: a history has no holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple
+
+from flowengine.context_providers.provider import joined
+from flowengine.context_providers.text_cutting import shortened
+from flowengine.core.context import Fragment
+from flowengine.core.records import Receipt
+from flowengine.errors import RunError
+from flowengine.models.tokens import count_tokens
+
+__all__ = ["BudgetError", "Packed", "PackedEntry", "pack", "receipt_of"]
+
+_JOINT: Final = 2
+"""Tokens that a fragment may cost beside its own: what stands between it and the next one."""
+_SMALLEST: Final = 16
+"""Tokens below which a beginning tells nobody anything."""
+
+
+class BudgetError(RunError):
+    """What must be in the prompt does not fit into its budget; `least` is what it needs."""
+
+    def __init__(self, message: str, least: int) -> None:
+        super().__init__(message)
+        self.least = least
+
+
+class PackedEntry(NamedTuple):
+    """One fragment, and what became of it."""
+
+    fragment: Fragment
+    """As it is now, with its tokens."""
+    state: Literal["kept", "shortened", "dropped"] = "kept"
+    why: str = ""
+    """Why it was shortened or dropped."""
+    was: int | None = None
+    """Tokens that it had before it was shortened."""
+
+
+class Packed(NamedTuple):
+    """What was decided."""
+
+    entries: tuple[PackedEntry, ...]
+    """In the order of the fragments that were given."""
+    tokens: int
+    """Of the whole prompt."""
+    budget: int | None
+
+    @property
+    def kept(self) -> list[Fragment]:
+        """What enters the prompt, in its order there."""
+        return sorted((each.fragment for each in self.entries if each.state != "dropped"), key=lambda each: each.order)
+
+
+Measure = Callable[[Sequence[PackedEntry]], int]
+"""Tokens of the prompt that entries make, those that are dropped left out."""
+
+
+def pack(
+    entries: Iterable[PackedEntry | Fragment],
+    budget: int | None,
+    *,
+    measure: Measure | None = None,
+    count: Callable[[str], int] = count_tokens,
+) -> Packed:
+    """Choose what stays. `measure` is by default the count of all texts, joined by blank lines.
+
+    What was dropped before stays so. `BudgetError` lists the pinned fragments that do not fit.
+
+    >>> turns = [Fragment(f"Turn {number} was said.", "conversation", priority=number) for number in range(9)]
+    >>> [each.text for each in pack(turns, 20).kept]
+    ['Turn 7 was said.', 'Turn 8 was said.']
+    """
+    measured: Measure = measure or partial(_joined_tokens, count)
+    counted = [_counted(each, count) for each in entries]
+    whole = measured(counted)
+    if budget is None or whole <= budget:
+        return Packed(tuple(counted), whole, budget)
+    units = _units(counted)
+    least = measured(
+        [each._replace(state="dropped") if number in units.loose else each for number, each in enumerate(counted)]
+    )
+    if least > budget:
+        raise BudgetError(
+            _too_small(budget, least, [each for n, each in enumerate(counted) if n not in units.loose]), least
+        )
+    room = budget - least
+    while True:
+        # Joined texts may have more tokens than their parts, so the whole is measured, and room taken away.
+        chosen = _filled(counted, units, room, count)
+        tokens = measured(chosen)
+        if tokens <= budget:
+            return Packed(tuple(chosen), tokens, budget)
+        room -= tokens - budget
+
+
+def receipt_of(packed: Packed) -> Receipt:
+    """The record of what entered a prompt."""
+    return Receipt([_row(each) for each in packed.entries], packed.budget)
+
+
+def _row(entry: PackedEntry) -> dict[str, Any]:
+    fragment = entry.fragment
+    row: dict[str, Any] = {"source": fragment.source, "tokens": fragment.tokens, "state": entry.state}
+    further = {"label": fragment.label, "why": entry.why, "was": entry.was, "pinned": fragment.pinned}
+    return row | {name: value for name, value in further.items() if value}
+
+
+# --- the choice -------------------------------------------------------------------------------------
+
+
+class _Units(NamedTuple):
+    ranked: list[list[int]]
+    """Entries that stay or go together, by number, in the order in which they are taken."""
+    loose: frozenset[int]
+    """Those that may go."""
+
+
+def _units(entries: Sequence[PackedEntry]) -> _Units:
+    groups: dict[str | int, list[int]] = {}
+    for number, (fragment, state, _, _) in enumerate(entries):
+        if state != "dropped":
+            groups.setdefault(fragment.group or number, []).append(number)
+    loose = [unit for unit in groups.values() if not any(entries[each].fragment.pinned for each in unit)]
+    ranked = sorted(loose, key=lambda unit: -_rank(entries, unit))
+    return _Units(ranked, frozenset(number for unit in loose for number in unit))
+
+
+def _rank(entries: Sequence[PackedEntry], unit: Iterable[int]) -> int:
+    return max(entries[each].fragment.priority for each in unit)
+
+
+def _filled(entries: Sequence[PackedEntry], units: _Units, room: int, count: Callable[[str], int]) -> list[PackedEntry]:
+    """The entries once the room is taken up."""
+    chosen, closed = list(entries), dict[str, int]()
+    for unit in units.ranked:
+        rank, sources = _rank(entries, unit), {entries[each].fragment.source for each in unit}
+        over = next((source for source in sources if closed.get(source, rank) > rank), None)
+        cost = sum(_tokens(entries[each]) + _JOINT for each in unit)
+        if over is None and cost <= room:
+            room -= cost
+            continue
+        why = f"{cost - _JOINT:,} tokens, and room for {max(room - _JOINT, 0):,}"
+        cut = None if over is not None or len(unit) > 1 else _cut(entries[unit[0]], room - _JOINT, count, why)
+        if cut is not None:
+            chosen[unit[0]] = cut
+            room -= _tokens(cut) + _JOINT
+        else:
+            reason = why if over is None else f"it ranks below what had no room of '{over}'"
+            for each in unit:
+                chosen[each] = entries[each]._replace(state="dropped", why=reason)
+        closed.update((source, max(rank, closed.get(source, rank))) for source in sources)
+    return chosen
+
+
+def _cut(entry: PackedEntry, room: int, count: Callable[[str], int], why: str) -> PackedEntry | None:
+    """The entry with the beginning of its text; None where that is not worth the room."""
+    text = shortened(entry.fragment.text, room, count) if room >= _SMALLEST else ""
+    if not text:
+        return None
+    was = entry.was or entry.fragment.tokens
+    return PackedEntry(entry.fragment._replace(text=text, tokens=count(text)), "shortened", why, was)
+
+
+def _counted(each: PackedEntry | Fragment, count: Callable[[str], int]) -> PackedEntry:
+    entry = each if isinstance(each, PackedEntry) else PackedEntry(each)
+    return entry._replace(fragment=entry.fragment._replace(tokens=count(entry.fragment.text)))
+
+
+def _tokens(entry: PackedEntry) -> int:
+    return entry.fragment.tokens or 0
+
+
+def _joined_tokens(count: Callable[[str], int], entries: Sequence[PackedEntry]) -> int:
+    return count(joined(_present(entries)))
+
+
+def _present(entries: Iterable[PackedEntry]) -> list[Fragment]:
+    return sorted((each.fragment for each in entries if each.state != "dropped"), key=lambda each: each.order)
+
+
+def _too_small(budget: int, least: int, pinned: Iterable[PackedEntry]) -> str:
+    parts = ", ".join(
+        f"{each.fragment.label or each.fragment.source} {_tokens(each):,}" for each in pinned if each.state != "dropped"
+    )
+    return f"a context budget of {budget:,} tokens is too small: what must stay has {least:,} ({parts})"

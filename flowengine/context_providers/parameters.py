@@ -1,0 +1,184 @@
+"""Parameters of providers as their schemas declare them: read off a constructor, and checked.
+
+It knows names, types and defaults. It knows no provider and makes none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from inspect import Parameter, cleandoc, signature
+from pathlib import Path
+from typing import Any, Final, cast
+
+from flowengine.core.flow_paths import RefusedPathError, resolve_path, resolve_store
+from flowengine.core.values import is_json_type, shown
+from flowengine.errors import DefinitionError, did_you_mean
+
+__all__ = [
+    "MissingFileError",
+    "OutsideError",
+    "ParameterError",
+    "UnknownParameterError",
+    "check_parameters",
+    "kinds_of",
+    "located",
+    "located_store",
+    "schema_of_constructor",
+]
+
+
+class ParameterError(DefinitionError):
+    """A parameter of a provider is wrong; `parameter` is its name, None where it is not one of them alone."""
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class UnknownParameterError(ParameterError):
+    """A provider has no parameter of that name."""
+
+
+_NAMES: Final[Mapping[str, str]] = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "Mapping": "object",
+    "Sequence": "array",
+}
+
+
+def schema_of_constructor(provider: type[Any], name: str) -> dict[str, Any]:
+    """The configuration schema that a class's docstring and constructor amount to."""
+    described = cleandoc(provider.__doc__ or "").partition("\n")[0]
+    parameters: dict[str, dict[str, Any]] = {}
+    for each in list(signature(provider.__init__).parameters.values())[1:]:
+        if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            parameters[each.name] = _parameter(each)
+    return {"description": described, "parameters": parameters, "example": _example(name, parameters)}
+
+
+def _parameter(given: Parameter) -> dict[str, Any]:
+    required = given.default is Parameter.empty
+    return {
+        "type": _type_name(given.annotation),
+        "default": None if required else given.default,
+        "required": required,
+        "description": "",
+    }
+
+
+def _type_name(annotation: Any) -> str:
+    """The JSON type of an annotation, `any` where it says nothing that JSON has a word for."""
+    written = annotation if isinstance(annotation, str) else cast(str, getattr(annotation, "__name__", ""))
+    first = written.removesuffix(" | None").partition("[")[0]
+    return _NAMES.get(first, "any")
+
+
+def _example(name: str, parameters: Mapping[str, Mapping[str, Any]]) -> str:
+    needed = ", ".join(f"{key}: …" for key, each in parameters.items() if each["required"])
+    return f"- {name}: {{{needed}}}"
+
+
+def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters as given, once each is known, of its type, and none that is needed is missing.
+
+    >>> schema = {"parameters": {"max_items": {"type": "integer", "default": 10, "required": False}}}
+    >>> check_parameters("conversation", schema, {"max_itms": 5})
+    Traceback (most recent call last):
+    ...
+    flowengine.context_providers.parameters.UnknownParameterError: context provider 'conversation' has no parameter
+    'max_itms'; did you mean 'max_items'?
+    """
+    parameters = cast("Mapping[str, Mapping[str, Any]]", schema.get("parameters", {}))
+    for key, value in given.items():
+        if key not in parameters:
+            near = did_you_mean(key, parameters) or f"; it has {', '.join(parameters) or 'none'}"
+            raise UnknownParameterError(f"context provider '{name}' has no parameter '{key}'{near}", key)
+        _check_type(name, key, parameters[key], value)
+    for key, parameter in parameters.items():
+        if parameter.get("required") and key not in given:
+            raise ParameterError(f"context provider '{name}' needs '{key}'{_why(parameter)}")
+    return dict(given)
+
+
+def _check_type(name: str, key: str, parameter: Mapping[str, Any], value: Any) -> None:
+    kinds = kinds_of(parameter)
+    if value is None and not parameter.get("required") and parameter.get("default") is None:
+        return
+    if kinds and not any(_fits(value, each) for each in kinds):
+        expected = " or ".join(_SHOWN.get(each, each) for each in kinds)
+        raise ParameterError(f"context provider '{name}': '{key}' must be {expected}, found {shown(value)}", key)
+
+
+def kinds_of(parameter: Mapping[str, Any]) -> list[str]:
+    """The types that a parameter takes, JSON's and `code` (`module:name`); none where any value goes.
+
+    >>> kinds_of({"type": "object|code"}), kinds_of({"type": "any"})
+    (['object', 'code'], [])
+    """
+    kinds = str(parameter.get("type", "any")).split("|")
+    return kinds if all(each in _KNOWN for each in kinds) else []
+
+
+_SHOWN: Final[Mapping[str, str]] = {"code": "module:name"}
+_KNOWN: Final = frozenset({*_NAMES.values(), "code"})
+_CODE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind == "code":
+        return isinstance(value, str) and _CODE.fullmatch(value) is not None
+    return is_json_type(value, kind)
+
+
+def _why(parameter: Mapping[str, Any]) -> str:
+    return f": {parameter['description']}" if parameter.get("description") else ""
+
+
+# --- Files, folders and stores that a provider's configuration names
+
+
+class MissingFileError(ParameterError):
+    """A file or folder that is not there, or cannot be read as what it should be."""
+
+
+class OutsideError(ParameterError):
+    """A path that a flow may not name, such as one that leaves its root."""
+
+
+def located(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
+    """The absolute form of a path; `root` None: relative to the current folder, and any path goes.
+
+    Links are followed before it is judged (`flowengine.core.flow_paths`): one that leads out of the root is outside.
+
+    >>> located("../secrets.txt", Path("/srv/flows"), parameter="file_path")
+    Traceback (most recent call last):
+    ...
+    flowengine.context_providers.parameters.OutsideError: the path '../secrets.txt' leaves the project's root /srv/flows
+    """
+    return _judged(resolve_path, path, root, parameter)
+
+
+def located_store(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
+    """As `located`, of a file that is made and written to."""
+    return _judged(resolve_store, path, root, parameter)
+
+
+def _judged(
+    resolve: Callable[[str | os.PathLike[str], Path], Path],
+    path: str | os.PathLike[str],
+    root: Path | None,
+    parameter: str,
+) -> Path:
+    if root is None:
+        return Path(path).expanduser().absolute()
+    try:
+        return resolve(path, root)
+    except RefusedPathError as error:
+        raise OutsideError(str(error), parameter) from None

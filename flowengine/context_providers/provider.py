@@ -1,0 +1,171 @@
+"""What a context provider is: the class that users subclass, with defaults for everything but its text.
+
+It knows fragments and nothing else: no prompt, no budget, no order of providers and no configuration file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
+
+from flowengine.context_providers.parameters import schema_of_constructor
+from flowengine.core.context import Fragment
+from flowengine.core.user_code import call_in_thread
+from flowengine.models.named import Models
+
+__all__ = ["ContextProvider", "at_once", "called", "fragments_of", "joined", "settled"]
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Callable[..., Any])
+
+_AT_ONCE: Final = "__flowengine_at_once__"
+
+
+async def settled(value: T | Awaitable[T]) -> T:
+    """What a method that may be sync or async gave."""
+    return await value if isawaitable(value) else cast(T, value)
+
+
+def at_once(method: M) -> M:
+    """Marks a plain method that never waits: it is called where it stands, and not in a thread."""
+    setattr(method, _AT_ONCE, True)
+    return method
+
+
+async def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """What a user's method gives; one that is not async runs in a thread, so that it keeps nobody waiting."""
+    if iscoroutinefunction(method):
+        return await method(*arguments, **named)
+    if getattr(method, _AT_ONCE, False):
+        return method(*arguments, **named)
+    call = partial(method, *arguments, **named)
+    return await settled(await call_in_thread(call))
+
+
+def joined(fragments: Iterable[Fragment]) -> str:
+    """The fragments as one text, a blank line between them.
+
+    >>> joined([Fragment("a", "files"), Fragment("b", "files")])
+    'a\\n\\nb'
+    """
+    return "\n\n".join(each.text for each in fragments if each.text)
+
+
+class ContextProvider:
+    """Brings text into prompts. Every method may be sync or async; `get_context` is all that must be written.
+
+    A *source* adds a section of its own; a *transform* (`transforms = True`) is given everything so far as
+    `previous_context`, and what it returns takes its place.
+
+    >>> class Weather(ContextProvider):
+    ...     provider_name = "weather"
+    ...     def __init__(self, city: str = "Kyoto") -> None:
+    ...         self.city = city
+    ...     def get_context(self, query, previous_context=None, **kwargs):
+    ...         return f"It rains in {self.city}."
+    >>> Weather().get_context("umbrella?")
+    'It rains in Kyoto.'
+    >>> Weather.get_config_schema()["parameters"]
+    {'city': {'type': 'string', 'default': 'Kyoto', 'required': False, 'description': ''}}
+    """
+
+    provider_name: ClassVar[str] = ""
+    """Under which it is configured and told of."""
+    transforms: ClassVar[bool] = False
+    """Whether it replaces everything so far, rather than adding to it."""
+    adds: ClassVar[bool] = False
+    """Whether what it remembers is a list that only grows, and is kept for good when a run has succeeded. It then has
+    `settings` and `commit`, and later nodes of a run see what all before them have added."""
+    timeout: float = 30.0
+    """Seconds that one call of it may take."""
+
+    @classmethod
+    def get_config_schema(cls) -> dict[str, Any]:
+        """`description`, `parameters` (name → `type`, `default`, `required`, `description`) and a YAML `example`.
+
+        By default read off the class's docstring and constructor.
+        """
+        return schema_of_constructor(cls, cls.provider_name)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+        """One made from checked parameters. Paths are relative to `root` and stay below it (`paths.located`);
+        None: a program's own configuration, in which any path goes."""
+        return cls(**config)
+
+    def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str | Awaitable[str]:
+        """Its section for a query; of a transform, what takes the place of `previous_context`.
+
+        `kwargs` carry `agent_name`, the agent's `locale`, `models`, which opens models by name as the agent's own are
+        opened, and `gateway`, through which a model is asked so that the call is on record, is paid from the run's
+        limits, and is not made again by a run that is resumed. The empty text is no section.
+        """
+        if type(self).fragments is ContextProvider.fragments:
+            raise NotImplementedError(f"{type(self).__name__} has to define get_context")
+        return self._text_of_fragments(query, previous_context, kwargs)
+
+    def update(self, interaction: Mapping[str, Any]) -> Awaitable[None] | None:
+        """Called after each interaction: `user_input`, `result`, `success`, `metadata`, `timestamp`."""
+
+    def clear(self) -> Awaitable[None] | None:
+        """Forget what was remembered."""
+
+    def fragments(
+        self, query: str, previous: Sequence[Fragment], **kwargs: Any
+    ) -> Sequence[Fragment] | Awaitable[Sequence[Fragment]]:
+        """The richer road: of a source, its own fragments; of a transform, all that there are then.
+
+        By default made from `get_context`; pinned fragments pass a transform by.
+        """
+        return self._fragments_of_text(query, previous, kwargs)
+
+    def prepare_models(self, models: Models) -> None:
+        """Say now what would fail later (a model whose key is missing), before anything is paid."""
+
+    def fresh(self) -> ContextProvider:
+        """One with the same settings and nothing remembered: each run and agent node has its own.
+
+        By default a deep copy; a class that remembers, or holds what cannot be copied, defines its own.
+        """
+        return deepcopy(self)
+
+    def dump(self) -> Any:
+        """What it remembers, as a JSON value; None where that is nothing."""
+        return None
+
+    def load(self, value: Any) -> None:
+        """Remember what `dump` gave."""
+
+    def settings(self) -> Mapping[str, Any]:
+        """What `from_config` makes the same one from, with absolute paths; JSON values."""
+        return {}
+
+    def commit(self) -> Awaitable[None] | None:
+        """Keep for good what was loaded: the run that it is of has succeeded."""
+
+    async def _fragments_of_text(
+        self, query: str, previous: Sequence[Fragment], kwargs: Mapping[str, Any]
+    ) -> Sequence[Fragment]:
+        loose = [each for each in previous if not each.pinned] if self.transforms else previous
+        text: Any = await called(self.get_context, query, joined(loose) or None, **kwargs)
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"get_context must return text, not {type(text).__name__}")
+        own = [Fragment(text, self.provider_name)] if text and text.strip() else []
+        return [*(each for each in previous if each.pinned), *own] if self.transforms else own
+
+    async def _text_of_fragments(self, query: str, previous: str | None, kwargs: Mapping[str, Any]) -> str:
+        before = [Fragment(previous, "previous_context")] if previous else []
+        return joined(await settled(self.fragments(query, before, **kwargs)))
+
+
+async def fragments_of(
+    provider: ContextProvider, query: str, previous: Sequence[Fragment], **kwargs: Any
+) -> Sequence[Fragment]:
+    """Its fragments, by whichever road its class takes."""
+    if type(provider).fragments is ContextProvider.fragments:
+        return await settled(provider.fragments(query, previous, **kwargs))  # No thread: it begins at once.
+    return await called(provider.fragments, query, previous, **kwargs)

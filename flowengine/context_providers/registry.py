@@ -1,0 +1,92 @@
+"""Name → class of every provider: our own, those that users register, and those that packages bring.
+
+Nothing is imported before it is asked for by name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final, cast
+
+from flowengine.context_providers.builtin_names import ALIASES, GROUP, OURS
+from flowengine.context_providers.parameters import ParameterError
+from flowengine.context_providers.provider import ContextProvider
+from flowengine.errors import DefinitionError, did_you_mean
+
+__all__ = ["known_names", "object_of", "provider_class", "register"]
+
+_registered: Final[dict[str, type[ContextProvider]]] = {}
+
+
+def register(name: str, provider: type[ContextProvider]) -> None:
+    """Make a class known under a name; a class without one of its own is named so as well."""
+    if name in OURS or name in ALIASES:
+        raise DefinitionError(f"'{name}' is a context provider of FlowEngine's own; choose another name")
+    _registered[name] = _checked(name, provider)
+    if not provider.provider_name:
+        provider.provider_name = name
+
+
+def known_names() -> list[str]:
+    """Every name that there is, aliases left out."""
+    return [*dict.fromkeys((*OURS, *_registered, *_of_packages()))]
+
+
+def provider_class(name: str) -> type[ContextProvider]:
+    """The class of a name; an unknown one is a `ParameterError` with the nearest known name."""
+    canonical = ALIASES.get(name, name)
+    found = _registered.get(canonical)
+    if found is not None:
+        return found
+    if canonical in OURS:
+        return cast("type[ContextProvider]", object_of(OURS[canonical]))
+    packaged = _of_packages()
+    if canonical in packaged:
+        return _loaded(canonical, packaged[canonical])
+    known = (*known_names(), *ALIASES)
+    raise ParameterError(f"there is no context provider '{name}'{did_you_mean(name, known) or _listed(known)}")
+
+
+def object_of(target: str) -> Any:
+    """What `module:name` is; a `DefinitionError` says what is in the way."""
+    module, _, name = target.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except Exception as error:  # A module is foreign code: whatever it raises is its own failure.
+        raise DefinitionError(f"'{target}' cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _loaded(name: str, point: Any) -> type[ContextProvider]:
+    try:
+        found = point.load()
+    except Exception as error:
+        raise DefinitionError(
+            f"the context provider '{name}' of the package '{point.dist.name}' cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    register(name, found)
+    return found
+
+
+def _checked(name: str, provider: object) -> type[ContextProvider]:
+    if isinstance(provider, type) and issubclass(provider, ContextProvider):
+        return provider
+    raise DefinitionError(f"'{name}' must be a subclass of ContextProvider, not {provider!r:.80}")
+
+
+def _of_packages() -> Mapping[str, Any]:
+    return _found(entry_points, tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _found(look: Callable[..., Iterable[Any]], path: tuple[str, ...]) -> Mapping[str, Any]:
+    """Looking through the installed packages takes 10 ms and more; a flow may name a thousand providers."""
+    return {point.name: point for point in look(group=GROUP)}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"; there are {', '.join(names)}"

@@ -1,0 +1,249 @@
+"""Retrieval as a source: what a retriever finds for the query, from its own store or from documents on disk.
+
+It knows what is asked for and how hits are shown. How they are found is the retriever's matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+from anyio import to_thread
+
+from flowengine.context_providers.documents import DocumentSource
+from flowengine.context_providers.parameters import MissingFileError, ParameterError, located, located_store
+from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.context import Fragment
+from flowengine.core.records import Gateway
+from flowengine.errors import PermanentModelError
+from flowengine.models.embedding import ModelEmbedder, check_embedding
+from flowengine.models.model import Model, Reply, Request
+from flowengine.models.named import PROCESS_MODELS, Models
+from flowengine.models.throttle import CallSlots
+from flowengine.retrieval.retriever import Embedder, Hit, Retriever, SourcedRetriever
+from flowengine.retrieval.retrievers import open_retriever
+
+__all__ = ["RetrievalProvider"]
+
+# --- The embedder of a retriever that several runs share
+
+
+class NamedEmbedder:
+    """A model's name, as an `Embedder`. Outside of `asked_by` it is one of the process's own environment."""
+
+    def __init__(self, model: str) -> None:
+        check_embedding(model)
+        self.written = model
+        self._asking: Final[ContextVar[Embedder | None]] = ContextVar("embedder", default=None)
+
+    @property
+    def name(self) -> str:
+        return self._current().name
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return await self._current().embed(texts)
+
+    @contextmanager
+    def asked_by(self, models: Models, gateway: Gateway | None) -> Generator[None]:
+        """Within the block, vectors are made by the model that `models` opens, asked through the gateway."""
+        token = self._asking.set(self._opened(models, gateway))
+        try:
+            yield
+        finally:
+            self._asking.reset(token)
+
+    def _current(self) -> Embedder:
+        return self._asking.get() or self._opened(PROCESS_MODELS, None)
+
+    def _opened(self, models: Models, gateway: Gateway | None) -> Embedder:
+        model = models.embedding(self.written)
+        if model is None:
+            return _Nobody()
+        return ModelEmbedder(model, None if gateway is None else partial(_through, gateway))
+
+
+async def _through(gateway: Gateway, model: Model, request: Request) -> Reply:
+    return await gateway.complete(model, request, purpose="embedding")
+
+
+class _Nobody:
+    """Where no model is asked at all."""
+
+    name = "offline"
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        raise PermanentModelError("the offline stand-in makes no embeddings")
+
+
+_EMBEDDING: Final = 600.0
+"""Seconds that a search may take where vectors are to be made: at first those of all documents, at the pace that a
+vendor allows."""
+
+
+class RetrievalProvider(ContextProvider):
+    """The documents that are nearest to the query.
+
+    They come from a folder of texts or a file of JSON lines, kept up with, from what a store holds already, or from a
+    retriever of the user's own.
+    """
+
+    provider_name: ClassVar[str] = "retrieval"
+
+    def __init__(
+        self,
+        documents: str | os.PathLike[str] | None = None,
+        max_results: int = 5,
+        store: str | os.PathLike[str] | None = None,
+        retriever: str | Retriever = "sqlite",
+        settings: Mapping[str, Any] | None = None,
+        embedding: str | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`retriever`: one, or the name of one, made with `settings`. `store`: the file of our own."""
+        if max_results < 1:
+            raise ParameterError(f"max_results must be at least 1, not {max_results}", "max_results")
+        if documents is None and store is None and retriever == "sqlite" and not settings:
+            raise ParameterError("context provider 'retrieval' needs 'documents', 'store' or 'retriever'", "documents")
+        self.max_results = max_results
+        if embedding is not None:
+            self.timeout = _EMBEDDING
+        self._where = where
+        self._source = None if documents is None else _source_at(Path(documents).expanduser(), os.fspath(documents))
+        self._embedder = None if embedding is None else NamedEmbedder(embedding)
+        named = isinstance(retriever, str)
+        self._retriever = _made(retriever, store, settings, self._embedder) if named else retriever
+        self._place = "" if documents is None else _place_of(documents, store)
+        self._turn = CallSlots(1)
+
+    @classmethod
+    def get_config_schema(cls) -> dict[str, Any]:
+        return {
+            "description": "The documents that are nearest to the query",
+            "parameters": {
+                "documents": {
+                    "type": "string",
+                    "default": None,
+                    "required": False,
+                    "description": "A folder of texts, or a file of JSON lines with `text`, `id` and `metadata`",
+                },
+                "max_results": {
+                    "type": "integer",
+                    "default": 5,
+                    "required": False,
+                    "description": "Documents that enter a prompt at most",
+                },
+                "store": {
+                    "type": "string",
+                    "default": None,
+                    "required": False,
+                    "description": "An SQLite file that holds the index; by default it is made in memory",
+                },
+                "retriever": {
+                    "type": "string",
+                    "default": "sqlite",
+                    "required": False,
+                    "description": "Which engine finds them: `sqlite`, or one that an installed package brings",
+                },
+                "settings": {
+                    "type": "object",
+                    "default": None,
+                    "required": False,
+                    "description": "What that engine is made with",
+                },
+                "embedding": {
+                    "type": "string",
+                    "default": None,
+                    "required": False,
+                    "description": "A model for embeddings, to find by meaning as well: openai/text-embedding-3-small",
+                },
+                "where": {
+                    "type": "object",
+                    "default": None,
+                    "required": False,
+                    "description": "Only documents whose metadata have these values",
+                },
+            },
+            "example": "- retrieval: {documents: docs, max_results: 5}",
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
+        given = dict(config)
+        for name, locate in (("documents", located), ("store", located_store)):
+            if given.get(name) is not None:
+                given[name] = locate(given[name], root, parameter=name)
+        settings: Mapping[str, Any] = given.get("settings") or {}
+        if "path" in settings:
+            given["settings"] = {**settings, "path": located_store(str(settings["path"]), root, parameter="settings")}
+        return cls(**given)
+
+    async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
+        if self._embedder is None:
+            hits = await self._found(query)
+        else:
+            with self._embedder.asked_by(kwargs.get("models", PROCESS_MODELS), kwargs.get("gateway")):
+                hits = await self._found(query)
+        return [_shown(hit)._replace(source=self.provider_name, priority=-rank) for rank, hit in enumerate(hits)]
+
+    def prepare_models(self, models: Models) -> None:
+        if self._embedder is not None:
+            models.embedding(self._embedder.written)
+
+    def fresh(self) -> RetrievalProvider:
+        return self  # It remembers nothing but what the documents say.
+
+    async def _found(self, query: str) -> Sequence[Hit]:
+        if self._source is not None:
+            await self._catch_up(self._source)
+        return await self._retriever.search(query, self.max_results, self._where)
+
+    async def _catch_up(self, source: DocumentSource) -> None:
+        """Bring the index up to the files: one at a time, so that nobody searches what is half there."""
+        async with self._turn.taken():
+            is_all = source.is_new
+            try:
+                changes = await to_thread.run_sync(source.changes)
+                if isinstance(self._retriever, SourcedRetriever):
+                    if is_all or any(changes):
+                        await self._retriever.synchronise(self._place, *changes, is_all=is_all)
+                    return
+                if changes.removed:
+                    await self._retriever.remove(changes.removed)
+                if changes.added:
+                    await self._retriever.add(changes.added)
+            except BaseException:
+                source.forget()
+                raise
+
+
+def _shown(hit: Hit) -> Fragment:
+    """A hit under the name of its place, so that the model can say where it has it from."""
+    path, line = hit.metadata.get("path"), hit.metadata.get("line")
+    label = hit.id if path is None else str(path) if line is None else f"{path}:{line}"
+    return Fragment(f"{label}\n{hit.text}", "", label=label)
+
+
+def _source_at(path: Path, given: str) -> DocumentSource:
+    if not path.exists():
+        raise MissingFileError(f"the documents '{given}' are not there", "documents")
+    return DocumentSource(path)
+
+
+def _place_of(documents: str | os.PathLike[str], store: str | os.PathLike[str] | None) -> str:
+    """What a store knows documents by: their way from the store, so that both may move together."""
+    place = Path(documents).expanduser().absolute()
+    return str(place) if store is None else os.path.relpath(place, Path(store).expanduser().absolute().parent)
+
+
+def _made(
+    name: str, store: str | os.PathLike[str] | None, settings: Mapping[str, Any] | None, embed: Embedder | None
+) -> Retriever:
+    further: dict[str, Any] = {} if store is None else {"path": os.fspath(store)}
+    if embed is not None:
+        further["embed"] = embed
+    return open_retriever(name, **{**(settings or {}), **further})

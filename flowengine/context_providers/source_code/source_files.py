@@ -1,0 +1,252 @@
+"""Which files of a folder are source code: hidden ones, links, caches, data and what git ignores left out.
+
+It knows folders, names and sizes, and opens no file but `.gitignore`. Texts and their meaning are not known here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pathspec import GitIgnoreSpec
+
+from flowengine.core.flow_paths import is_withheld, open_regular
+
+__all__ = ["CodeTree", "FileListing", "FileStamp", "is_written", "lines_of"]
+
+# --- The text of a source file as lines, read so that nothing but a regular file of text is ever taken for one
+
+_MOST: Final = 1_000_000
+"""Bytes that are read."""
+_LOOKED_AT: Final = 8192
+"""Bytes of the beginning in which a zero makes the file no text."""
+_WIDTH: Final = 500
+"""Characters that a line of code has on average, at most."""
+
+
+def lines_of(path: Path) -> list[str] | None:
+    """The lines of a text file, without their ends; None where there is none. What is no UTF-8 is replaced."""
+    content = _content(path)
+    if content is None or b"\0" in content[:_LOOKED_AT]:
+        return None
+    text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return text.removesuffix("\n").split("\n") if text.strip() else None
+
+
+def is_written(lines: Sequence[str]) -> bool:
+    """Whether a person may have written these lines of code; what was made small for machines has few long ones."""
+    return sum(map(len, lines)) <= _WIDTH * len(lines)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        with open_regular(path, follow=False) as file:  # A link or a pipe may have taken its place since it was listed.
+            return file.read(_MOST)
+    except (OSError, ValueError):  # Gone, or not to be read; the latter: no name of a file.
+        return None
+
+
+_HUGE: Final = 1_000_000
+"""Bytes from which on a file is data, or nobody's reading."""
+_MOST_FILES: Final = 20_000
+_MOST_NAMES: Final = 400_000
+"""Files and folders that are looked at, whatever they are."""
+
+_CACHES: Final = frozenset({"node_modules", "__pycache__"})
+_MARKS: Final = frozenset({"pyvenv.cfg", "CACHEDIR.TAG"})
+"""Files that say of their folder that nobody wrote what is in it."""
+_DATA: Final = (
+    ".csv",
+    ".ipynb",
+    ".jsonl",
+    ".lock",
+    ".log",
+    ".map",
+    ".min.css",
+    ".min.js",
+    ".ndjson",
+    ".svg",
+    ".tsv",
+)
+_IGNORES: Final = ".gitignore"
+
+
+class FileStamp(NamedTuple):
+    """What a file looks like from outside: a file has changed where this has."""
+
+    modified: int
+    """Nanoseconds."""
+    size: int
+
+
+class FileListing(NamedTuple):
+    """The source files of a folder."""
+
+    files: Mapping[str, FileStamp]
+    """By their paths below the folder, `/` between the parts; what is nearer to the top comes first."""
+    is_whole: bool
+    """False where there are more than are taken."""
+
+
+class _Spec(NamedTuple):
+    """What a `.gitignore` said when it looked like this."""
+
+    number: int
+    """No other has it."""
+    stamp: FileStamp
+    patterns: GitIgnoreSpec
+
+
+class _Rules(NamedTuple):
+    """One `.gitignore`, for paths below its folder."""
+
+    above: str
+    """The path from its folder to the top of the tree, with a `/` at the end; empty for folders of the tree."""
+    below: str
+    """The path from the top of the tree to its folder, likewise; empty for folders above."""
+    spec: _Spec
+
+    def decide(self, path: str) -> bool | None:
+        """Whether a path below the top is ignored; None where no rule speaks of it."""
+        return self.spec.patterns.check_file(self.above + path.removeprefix(self.below)).include
+
+
+_Chain: TypeAlias = tuple[_Rules, ...]
+"""Rules that hold for a folder, the nearest last."""
+
+
+class _Folder(NamedTuple):
+    """A folder still to be looked at."""
+
+    path: str
+    prefix: str
+    """Its path below the top, with a `/` at the end."""
+    rules: _Chain
+
+
+class CodeTree:
+    """The source files below a folder. `outermost`: where the search for rules of folders above it ends."""
+
+    def __init__(self, top: Path, outermost: Path | None = None) -> None:
+        self.top = Path(os.path.realpath(top))
+        self._outermost = self.top if outermost is None else Path(os.path.realpath(outermost))
+        self._specs: dict[str, _Spec] = {}
+        self._numbers = count()
+        self._decided: dict[tuple[int, ...], dict[str, bool]] = {}
+
+    def listing(self) -> FileListing:
+        """The files as they are now. Folders that cannot be read are empty."""
+        files: dict[str, FileStamp] = {}
+        names = 0
+        folders = deque([_Folder(str(self.top), "", self._rules_above())])
+        while folders:
+            folder = folders.popleft()
+            entries = _entries(folder.path)
+            names += len(entries)
+            if names > _MOST_NAMES:
+                return FileListing(files, is_whole=False)
+            if any(each.name in _MARKS for each in entries) and folder.prefix:
+                continue
+            inner, found = self._sorted_out(folder, entries)
+            folders += inner
+            files |= found
+            if len(files) > _MOST_FILES:
+                return FileListing(dict(list(files.items())[:_MOST_FILES]), is_whole=False)
+        return FileListing(files, is_whole=True)
+
+    def _sorted_out(
+        self, folder: _Folder, entries: Sequence[os.DirEntry[str]]
+    ) -> tuple[list[_Folder], dict[str, FileStamp]]:
+        """The folders to look at, and the source files."""
+        rules = folder.rules
+        if any(each.name == _IGNORES for each in entries) and (spec := self._spec(Path(folder.path, _IGNORES))):
+            rules = (*rules, _Rules("", folder.prefix, spec))
+        folders: list[_Folder] = []
+        files: dict[str, FileStamp] = {}
+        for entry in entries:
+            path = folder.prefix + entry.name
+            if is_withheld(entry.name):
+                continue
+            if _is_folder(entry):
+                if entry.name not in _CACHES and not self._is_ignored(rules, f"{path}/"):
+                    folders.append(_Folder(entry.path, f"{path}/", rules))
+            elif not entry.name.endswith(_DATA) and (stamp := _stamp(entry)) and not self._is_ignored(rules, path):
+                files[path] = stamp
+        return folders, files
+
+    def _is_ignored(self, rules: _Chain, path: str) -> bool:
+        """What the nearest rule says that speaks of a path. Asked once: matching costs most of a listing."""
+        if not rules:
+            return False
+        decided = self._decided.setdefault(tuple(each.spec.number for each in rules), {})
+        if path not in decided:
+            says = (each.decide(path) for each in reversed(rules))
+            decided[path] = next((each for each in says if each is not None), False)
+        return decided[path]
+
+    def _rules_above(self) -> _Chain:
+        """Those of the folders above, up to the one that git calls the top; none where they ignore this very tree."""
+        rules: list[_Rules] = []
+        folder = self.top
+        while not (folder / ".git").exists() and folder != folder.parent:
+            folder = folder.parent
+        outermost = folder if (folder / ".git").exists() else self._outermost
+        for each in self.top.parents if self.top.is_relative_to(outermost) and self.top != outermost else ():
+            if spec := self._spec(each / _IGNORES):
+                rules.insert(0, _Rules(f"{self.top.relative_to(each).as_posix()}/", "", spec))
+            if each == outermost:
+                break
+        return () if self._is_ignored(tuple(rules), "") else tuple(rules)
+
+    def _spec(self, path: Path) -> _Spec | None:
+        """A file of rules, read when it has changed; the same object while it has not."""
+        try:
+            found = path.stat()
+            stamp = FileStamp(found.st_mtime_ns, found.st_size)
+            known = self._specs.get(str(path))
+            if known is None or known.stamp != stamp:
+                with open_regular(path) as file:
+                    text = file.read().decode("utf-8", "replace") if stamp.size < _HUGE else ""
+                known = _Spec(next(self._numbers), stamp, GitIgnoreSpec(list(_patterns(text))))
+                self._specs[str(path)] = known
+                self._decided.clear()
+        except OSError:
+            return None
+        return known
+
+
+def _patterns(text: str) -> Iterator[Any]:
+    """Line by line: one that is no pattern does not spoil the others."""
+    for line in text.splitlines():
+        with suppress(ValueError):
+            yield from GitIgnoreSpec.from_lines([line]).patterns
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """What is in a folder, by name; nothing where it cannot be read, or has gone."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(islice(entries, _MOST_NAMES + 1), key=lambda each: each.name)
+    except OSError:
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _stamp(entry: os.DirEntry[str]) -> FileStamp | None:
+    """Of a regular file that is not huge; links lead elsewhere, or to what is here anyway."""
+    try:
+        found = entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
+    except OSError:
+        return None
+    return FileStamp(found.st_mtime_ns, found.st_size) if found and 0 < found.st_size < _HUGE else None

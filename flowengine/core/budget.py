@@ -1,0 +1,329 @@
+"""Budget on what a run, or a part of it, may spend: reserved before a call, settled after it.
+
+The rules:
+
+1. A call reserves the most that it can cost, in the ledger of its part and in all those above, up to the
+   run's: in all of them, or in none. So what is spent and what is reserved never exceed a bound together.
+2. Where that does not fit beside what others have reserved, it waits, since they may settle for less. On
+   each ledger whoever asked first is served first.
+3. What was spent never falls. So a call that does not fit beside what was spent is refused at once.
+4. A ledger that has refused a call lets nobody wait any more: what does not fit now is refused as well.
+
+Only numbers are known here; what a call can cost, and what it did cost, is for others to say. Money is
+counted in whole 10⁻¹² dollars, so that sums are exact. One event loop, no task and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from math import isfinite
+from operator import add, sub
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+
+import anyio
+
+from flowengine.errors import LimitError
+
+__all__ = ["Budget", "Ledger", "Limit", "OnLimit", "Reservation", "Spending"]
+
+Limit: TypeAlias = Literal["cost_usd", "tokens", "model_calls"]
+
+OnLimit: TypeAlias = Literal["fail", "pause", "partial"]
+"""What becomes of the part whose limit is reached; a ledger only hands it on."""
+
+
+class Budget(NamedTuple):
+    """The most that may be spent; None means no bound."""
+
+    cost_usd: float | None = None
+    tokens: int | None = None
+    model_calls: int | None = None
+
+
+class Spending(NamedTuple):
+    """What calls took."""
+
+    model_calls: int = 0
+    tokens: int = 0
+    """Of prompts and answers together."""
+    cost_usd: float = 0.0
+    unpriced_calls: int = 0
+    """Those of `model_calls` whose price is unknown; they are not in `cost_usd`."""
+
+
+class Ledger:
+    """What one part of a run may spend, has spent and has reserved.
+
+    >>> run = Ledger(Budget(tokens=1000))
+    >>> node = Ledger(Budget(model_calls=5), of="node 'review'", above=run)
+    >>> async def call():
+    ...     reservation = await node.reserve(tokens=400, cost_usd=None)
+    ...     print(run.reserved.tokens)
+    ...     reservation.settle(Spending(model_calls=1, tokens=150))
+    >>> anyio.run(call)
+    400
+    >>> run.spent.tokens, run.reserved.tokens
+    (150, 0)
+    """
+
+    def __init__(
+        self,
+        bounds: Budget,
+        *,
+        of: str = "the run",
+        part: str = "",
+        on_limit: OnLimit = "fail",
+        above: Ledger | None = None,
+        spent: Spending = Spending(),  # noqa: B008 - frozen
+        deadline: float | None = None,
+    ) -> None:
+        """`spent`: what this part has spent before, which the ledgers above count already."""
+        self.bounds = bounds
+        self.of = of
+        """The part, as messages name it."""
+        self.part = part
+        """Its path; the run's is empty."""
+        self.on_limit: OnLimit = on_limit
+        self.above = above
+        """The ledger of the part round this one."""
+        self.deadline = deadline
+        """When the part's time is up, by the event loop's clock; whoever runs the part keeps it."""
+        self._line: tuple[Ledger, ...] = (self,) if above is None else (self, *above._line)
+        here: frozenset[Limit] = frozenset(limit for limit in _LIMITS if getattr(bounds, limit) is not None)
+        self._bounded: frozenset[Limit] = here if above is None else here | above._bounded
+        self._tickets: count[int] = count() if above is None else above._tickets
+        self._most = _most(bounds)
+        self._spent = _amount(spent)
+        self._reserved = _NOTHING
+        self._waiting: list[tuple[int, _Waiter]] = []
+        """A heap, whoever asked first on top. A call waits in one of its ledgers: the first that holds it up."""
+        self._has_refused = False
+
+    @property
+    def spent(self) -> Spending:
+        """What was settled and charged."""
+        return _usage(self._spent)
+
+    @property
+    def reserved(self) -> Spending:
+        """The most that the calls under way can take."""
+        return _usage(self._reserved)
+
+    def bounds_any(self, *limits: Limit) -> bool:
+        """Whether one of these limits is bounded, here or above."""
+        return not self._bounded.isdisjoint(limits)
+
+    def can_ever_fit(self, *, tokens: int, cost_usd: float | None) -> bool:
+        """Whether a call that takes so much fits beside what was spent, here and above."""
+        asked = _asked(tokens, cost_usd)
+        return not any(_exceeded(ledger._most, ledger._spent, asked) for ledger in self._line)
+
+    def charge(self, usage: Spending) -> None:
+        """What was paid without a reservation (by whoever ran this part before), here and above."""
+        self._enter(_NOTHING, _amount(usage))
+
+    async def reserve(self, *, tokens: int, cost_usd: float | None) -> Reservation:
+        """Reserve for one model call that takes at most so much; None is an unknown price, for which `cost_usd` is
+        not kept. Waits while what others have reserved is in the way.
+
+        `LimitError` where a bound does not allow the call.
+        """
+        waiter = _Waiter(next(self._tickets), self, _asked(tokens, cost_usd))
+        self._decide(waiter)
+        if waiter.answer is None:
+            await self._wait(waiter)
+        if isinstance(waiter.answer, Reservation):
+            return waiter.answer
+        assert waiter.answer is not None  # Nobody is woken without one.
+        raise waiter.answer
+
+    async def _wait(self, waiter: _Waiter) -> None:
+        waiter.woken = anyio.Event()
+        try:
+            await waiter.woken.wait()
+        except BaseException:
+            if isinstance(waiter.answer, Reservation):
+                waiter.answer.release()
+            waiter.has_left = True
+            for ledger in self._line:
+                ledger._serve()  # Whoever stood behind may fit.
+            raise
+
+    def _decide(self, waiter: _Waiter) -> None:
+        """Refuse, or put in a queue, or reserve in the whole line."""
+        asked = waiter.asked
+        for ledger in self._line:
+            if (limit := ledger._refuses(asked)) is not None:
+                waiter.tell(ledger._refusal(asked, limit))
+                return
+        for ledger in self._line:
+            if ledger._holds_up(waiter):
+                heappush(ledger._waiting, (waiter.ticket, waiter))
+                return
+        for ledger in self._line:
+            ledger._reserved = _plus(ledger._reserved, asked)
+        waiter.tell(Reservation(partial(self._enter, asked), asked))
+
+    def _refuses(self, asked: _Amount) -> Limit | None:
+        """The bound for which a call is refused here; None where it fits, or may fit later."""
+        used = _plus(self._spent, self._reserved) if self._has_refused else self._spent
+        return _exceeded(self._most, used, asked)
+
+    def _holds_up(self, waiter: _Waiter) -> bool:
+        """Whether a call has to wait here: it does not fit yet, or somebody else asked before."""
+        while self._waiting and self._waiting[0][1].has_left:
+            heappop(self._waiting)
+        if self._waiting and self._waiting[0][0] < waiter.ticket:
+            return True
+        return _exceeded(self._most, _plus(self._spent, self._reserved), waiter.asked) is not None
+
+    def _refusal(self, asked: _Amount, limit: Limit) -> LimitError:
+        if not self._has_refused:
+            self._has_refused = True
+            self._serve()
+        spent = _shown(limit, getattr(self.spent, limit))
+        message = f"{self.of} has a limit of {_shown(limit, getattr(self.bounds, limit))}: "
+        if limit == "model_calls":
+            message += f"{spent} made, and there is one more to make"
+        else:
+            message += f"{spent} spent, and the next call could take {_shown(limit, getattr(_usage(asked), limit))}"
+        needed = getattr(_usage(_plus(_plus(self._spent, self._reserved), asked)), limit)
+        return LimitError(
+            message, part=self.part, on_limit=self.on_limit, of=self.of, limit=limit, needed=needed, ledger=self
+        )
+
+    def _enter(self, reserved: _Amount, paid: _Amount) -> None:
+        """Take off what was reserved, add what was paid, and serve whoever waited for that."""
+        for ledger in self._line:
+            ledger._reserved = _minus(ledger._reserved, reserved)
+            ledger._spent = _plus(ledger._spent, paid)
+        for ledger in self._line:
+            ledger._serve()
+
+    def _serve(self) -> None:
+        """Decide anew about those who wait here, in their order, until one has to go on waiting here."""
+        while self._waiting:
+            ticket, waiter = heappop(self._waiting)
+            if not waiter.has_left:
+                waiter.ledger._decide(waiter)
+                if self._waiting and self._waiting[0][0] == ticket:
+                    return
+
+
+class Reservation:
+    """Room for one call: settled or released once; whatever comes after that changes nothing."""
+
+    __slots__ = ("_asked", "_close")
+
+    def __init__(self, close: Callable[[_Amount], None], asked: _Amount) -> None:
+        self._close: Callable[[_Amount], None] | None = close
+        self._asked = asked
+
+    def settle(self, usage: Spending) -> None:
+        """The call is over, and this is what it took."""
+        self._end(_amount(usage))
+
+    def settle_in_full(self) -> None:
+        """The call was sent, and what it took will not be known: it counts as the most that it could."""
+        self._end(self._asked)
+
+    def release(self) -> None:
+        """The call was never paid."""
+        self._end(_NOTHING)
+
+    def _end(self, paid: _Amount) -> None:
+        close, self._close = self._close, None
+        if close is not None:
+            close(paid)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+class _Amount(NamedTuple):
+    """A `Spending` in whole numbers, the bounded ones first in the order of `_LIMITS`."""
+
+    picos: int
+    tokens: int
+    calls: int
+    unpriced: int
+
+
+_LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
+_PICOS: Final = 1_000_000_000_000
+"""In a dollar."""
+_NOTHING: Final = _Amount(0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A call that asks."""
+
+    ticket: int
+    ledger: Ledger
+    asked: _Amount
+    answer: Reservation | LimitError | None = None
+    has_left: bool = False
+    """Nothing is to be decided any more."""
+    woken: anyio.Event | None = None
+
+    def tell(self, answer: Reservation | LimitError) -> None:
+        self.answer = answer
+        self.has_left = True
+        if self.woken is not None:
+            self.woken.set()
+
+
+def _picos(dollars: float) -> int:
+    if not (isfinite(dollars) and dollars >= 0):
+        raise ValueError(f"an amount of money is a number of at least 0, not {dollars!r}")
+    return round(dollars * _PICOS)
+
+
+def _most(bounds: Budget) -> tuple[int | None, ...]:
+    """In the order of `_LIMITS`."""
+    return (None if bounds.cost_usd is None else _picos(bounds.cost_usd), bounds.tokens, bounds.model_calls)
+
+
+def _asked(tokens: int, cost_usd: float | None) -> _Amount:
+    return _amount(Spending(1, tokens, cost_usd or 0.0, int(cost_usd is None)))
+
+
+def _amount(usage: Spending) -> _Amount:
+    return _Amount(_picos(usage.cost_usd), usage.tokens, usage.model_calls, usage.unpriced_calls)
+
+
+def _usage(amount: _Amount) -> Spending:
+    return Spending(amount.calls, amount.tokens, amount.picos / _PICOS, amount.unpriced)
+
+
+def _plus(one: _Amount, other: _Amount) -> _Amount:
+    return _Amount(*map(add, one, other))
+
+
+def _minus(one: _Amount, other: _Amount) -> _Amount:
+    return _Amount(*map(sub, one, other))
+
+
+def _exceeded(most: tuple[int | None, ...], used: _Amount, asked: _Amount) -> Limit | None:
+    """The first bound beyond which a call would lead; of one without a price nobody knows whether that is money's."""
+    for limit, bound, before, more in zip(_LIMITS, most, used, asked, strict=False):
+        if bound is not None and before + more > bound and not (asked.unpriced and limit == "cost_usd"):
+            return limit
+    return None
+
+
+def _shown(limit: Limit, value: float) -> str:
+    """An amount as messages have it.
+
+    >>> _shown("cost_usd", 0.25), _shown("tokens", 12000), _shown("model_calls", 1)
+    ('0.25 USD', '12,000 tokens', '1 model call')
+    """
+    if limit == "cost_usd":
+        return f"{value:.6g} USD"
+    unit = limit.replace("_", " ")
+    return f"{value:,} {unit.removesuffix('s') if value == 1 else unit}"

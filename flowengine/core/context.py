@@ -1,0 +1,493 @@
+"""The frozen data that the engine and the agents share: what goes into a node and what comes out.
+
+It knows no graph, no journal and no model. A `Context` goes in, a `NodeResult` comes out; the
+engine hands out lazy contexts of its own (`flowengine.engine.view`) with the same attributes.
+
+Source of the names: rows F4 and A13 of the requirements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from flowengine.core.budget import Ledger
+from flowengine.core.run_scope import RunScope
+from flowengine.errors import RunError
+
+__all__ = [
+    "EMPTY",
+    "OF_THIS_RUN",
+    "Around",
+    "Context",
+    "EvaluationResult",
+    "FailedEvaluation",
+    "FailedRouting",
+    "Fragment",
+    "LLMResult",
+    "NodeResult",
+    "NodeStatus",
+    "NodeView",
+    "RoutingResult",
+    "RunStatus",
+    "Tell",
+    "readable",
+    "unheard",
+]
+
+NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
+RunStatus = Literal["running", "succeeded", "failed", "waiting", "paused", "partial", "cancelled"]
+SkipCause = Literal["not_selected", "condition_false", "upstream_skipped", "upstream_failed", "error", "cancelled"]
+
+
+class _Readable(BaseModel):
+    """A frozen result that callables may read like a mapping (`.get("score")`, `["score"]`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return getattr(self, key) if key in type(self).model_fields else default
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in type(self).model_fields:
+            raise KeyError(key)
+        return getattr(self, key)
+
+
+class LLMResult(_Readable):
+    """What a generation produced."""
+
+    content: Any = None
+    """The text, or the validated instance where an output model is set."""
+    success: bool = True
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+    evaluation_score: float | None = None
+    """0.0–1.0, from the last evaluation; None where nothing was evaluated."""
+    attempts: int = 1
+    """Generations made, the first included."""
+
+    def __str__(self) -> str:
+        return str(self.content)
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a score is a number from 0.0 to 1.0, not true or false")
+    return value
+
+
+Share: TypeAlias = Annotated[float, BeforeValidator(_no_boolean), Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+"""A score or a confidence."""
+
+
+class RoutingResult(_Readable):
+    """Which route a generation should take, and why."""
+
+    content: Any = None
+    """Copied from the generation by the engine; a model never re-types it."""
+    next_route: str
+    confidence: Share = 1.0
+    reasoning: str = ""
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    def __str__(self) -> str:
+        return str(self.content)
+
+
+class EvaluationResult(_Readable):
+    """How good a generation is; `passed` is computed from the score, never taken from a model."""
+
+    content: Any = None
+    score: Share
+    passed: bool
+    criteria_scores: dict[str, float] = Field(default_factory=dict[str, float])
+    feedback: str = ""
+    suggestions: list[str] = Field(default_factory=list[str])
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    def __str__(self) -> str:
+        return str(self.content)
+
+
+class FailedEvaluation(NamedTuple):
+    """Stands in the place of an evaluation's result where the evaluation failed: an earlier one does not count."""
+
+    node: str
+    """Path of the node whose evaluation failed."""
+    message: str
+
+    def error(self) -> RunError:
+        """The error of reading the result."""
+        return RunError(
+            f"there is no evaluation_result: the evaluation in node '{self.node}' failed ({self.message}), and an "
+            f"earlier one does not count in its place; handle its failure, or look at its status first"
+        )
+
+
+class FailedRouting(NamedTuple):
+    """Stands in the place of a routing's result where the routing failed: an earlier one does not count."""
+
+    node: str
+    """Path of the node whose routing failed."""
+    message: str
+
+    def error(self) -> RunError:
+        """The error of reading the result."""
+        return RunError(
+            f"there is no routing_result: the routing in node '{self.node}' failed ({self.message}), and an "
+            f"earlier one does not count in its place; handle its failure, or look at its status first"
+        )
+
+
+def readable(found: Any) -> Any:
+    """The result of an evaluation or a routing as it is read; raises `RunError` where that failed."""
+    if isinstance(found, FailedEvaluation | FailedRouting):
+        raise found.error()
+    return found
+
+
+class NodeResult(NamedTuple):
+    """What a node hands back: its output, and everything it wants changed. Only the walk applies it.
+
+    >>> NodeResult(output=1, state={"counter": 2}).state
+    {'counter': 2}
+    """
+
+    output: Any = None
+    """The value that templates see as `nodes.<id>.output`."""
+    state: Mapping[str, Any] | None = None
+    """Writes to shared state: key → value (a contribution where the key has a folding merge rule)."""
+    route: str | None = None
+    """The label taken, for nodes that have routes."""
+    result: Any = None
+    """What successors see as `result`, where it is more than the output (an `LLMResult`)."""
+    routing: RoutingResult | FailedRouting | None = None
+    """A `FailedRouting` only from a container whose last routing inside failed."""
+    evaluation: EvaluationResult | FailedEvaluation | None = None
+    """A `FailedEvaluation` only from a container whose last evaluation inside failed."""
+    prompt: str | None = None
+    """The generation prompt (`_last_prompt`); routing and evaluation nodes leave it None."""
+    generation: Any = None
+    """The generated content (`_last_generation`)."""
+    kept: Mapping[str, Any] | None = None
+    """What the node's providers, typed contexts and skills keep for its descendants: name → JSON value.
+    `conversation`, `memory` and `skills` are lists that are added to what ancestors keep; every other name is
+    replaced."""
+    given: str | None = None
+    """Set by the engine, for `run --reuse`: a digest of what the node's body was handed (a function's arguments), or
+    `OF_THIS_RUN`. No other node sees it."""
+
+
+OF_THIS_RUN: Final = "run"
+"""In place of a digest: the node's body read the run's id, so that its result is no other run's."""
+
+
+class Fragment(NamedTuple):
+    """A piece of text on its way into a prompt. Everything that enters one is such a piece."""
+
+    text: str
+    source: str
+    """Who brought it: `conversation`, `fixed_file`, `memory`, `skills`, …"""
+    tokens: int | None = None
+    """By real count; None where nobody has counted yet."""
+    priority: int = 0
+    """What is higher is dropped later."""
+    pinned: bool = False
+    """Never shortened and never dropped."""
+    order: int = 0
+    """Place in the prompt, ascending; equal places keep the order they came in."""
+    label: str = ""
+    """What it is within its source (a path, a turn, a section), for the receipt."""
+    group: str = ""
+    """Fragments of one group stay or go together (a tool call and its result)."""
+
+
+class NoOutputError(KeyError):
+    """The output was asked for of a node that did not succeed."""
+
+    def __init__(self, node: str, status: str) -> None:
+        super().__init__(f"node '{node}' has no output: it was {status}")
+        self.status = status
+
+
+class NodeView(NamedTuple):
+    """One ancestor, as expressions see it: `nodes.<id>.output|result|status|error`."""
+
+    output: Any
+    result: Any
+    status: NodeStatus
+    error: str | None
+
+
+class Note(Protocol):
+    """Where a node tells what happens inside it; the record is journaled before this returns."""
+
+    async def __call__(self, record: Any) -> None: ...
+
+
+class Tell(Protocol):
+    """Where a node tells what it writes, piece by piece, to whoever follows the run. Nothing of it is kept.
+
+    `begins`: the piece is the first of a text; what was told before is no part of it. To be called on the
+    event loop that the node runs on.
+    """
+
+    def __call__(self, text: str, begins: bool = False, /) -> None: ...
+
+
+Around: TypeAlias = Callable[[Any], Any]
+"""Makes of a gateway (`flowengine.core.records.Gateway`) another one."""
+
+
+async def unheard(record: Any) -> None:
+    """Outside a run there is no journal to tell."""
+
+
+class _Empty(Mapping[str, Any]):
+    """The one empty mapping: shared, so it costs a context nothing."""
+
+    def __getitem__(self, key: str) -> NoReturn:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Empty:
+        return self
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+EMPTY: Final[Mapping[str, Any]] = _Empty()
+
+
+class Context:
+    """What a node sees: its run's inputs and what its ancestors wrote. Read-only.
+
+    Made by hand for an agent that stands alone or for a test; inside a run the engine makes one
+    whose attributes are worked out when they are read.
+
+    >>> Context(shared_state={"counter": 1}).shared_state["counter"]
+    1
+    """
+
+    __slots__ = ("_given",)
+    _given: dict[str, Any]
+
+    def __init__(
+        self,
+        result: Any = None,
+        shared_state: Mapping[str, Any] | None = None,
+        *,
+        routing_result: RoutingResult | None = None,
+        evaluation_result: EvaluationResult | None = None,
+        prev_outputs: Mapping[str, Any] | None = None,
+        nodes: Mapping[str, NodeView] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        messages: Sequence[Any] = (),
+        current_node: str | None = None,
+        error: str | None = None,
+        run_id: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        note: Note = unheard,
+        recorded: Sequence[Any] = (),
+        tell: Tell | None = None,
+        kept: Mapping[str, Any] | None = None,
+        scope: RunScope | None = None,
+        ledger: Ledger | None = None,
+        around: Around | None = None,
+        has_result: bool | None = None,
+    ) -> None:
+        object.__setattr__(
+            self,
+            "_given",
+            {
+                "result": result,
+                "shared_state": EMPTY if shared_state is None else shared_state,
+                "routing_result": routing_result,
+                "evaluation_result": evaluation_result,
+                "prev_outputs": EMPTY if prev_outputs is None else prev_outputs,
+                "nodes": EMPTY if nodes is None else nodes,
+                "inputs": EMPTY if inputs is None else inputs,
+                "env": EMPTY if env is None else env,
+                "messages": messages,
+                "current_node": current_node,
+                "error": error,
+                "run_id": run_id,
+                "variables": EMPTY if variables is None else variables,
+                "note": note,
+                "recorded": recorded,
+                "tell": tell,
+                "kept": EMPTY if kept is None else kept,
+                "scope": scope,
+                "ledger": ledger,
+                "around": around,
+                "has_result": result is not None if has_result is None else has_result,
+            },
+        )
+
+    @property
+    def result(self) -> Any:
+        """What the one live predecessor produced."""
+        return self._given["result"]
+
+    @property
+    def has_result(self) -> bool:
+        """Whether a predecessor produced something, be it None."""
+        return self._given["has_result"]
+
+    @property
+    def shared_state(self) -> Mapping[str, Any]:
+        """Declared key → value, folded over this node's ancestors."""
+        return self._given["shared_state"]
+
+    @property
+    def routing_result(self) -> RoutingResult | None:
+        """The routing of the topologically last live ancestor that made one."""
+        return readable(self._given["routing_result"])
+
+    @property
+    def evaluation_result(self) -> EvaluationResult | None:
+        """The evaluation of the topologically last ancestor that made one; a `RunError` where that one failed."""
+        return readable(self._given["evaluation_result"])
+
+    @property
+    def prev_outputs(self) -> Mapping[str, Any]:
+        """Ancestor's name → output; ancestors that were skipped are absent."""
+        return self._given["prev_outputs"]
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        """Ancestor's name → its view (output, result, status, error), skipped ones included."""
+        return self._given["nodes"]
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The run's inputs, defaults filled in."""
+        return self._given["inputs"]
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment values that the project file allows, as they were at the run's start."""
+        return self._given["env"]
+
+    @property
+    def messages(self) -> Sequence[Any]:
+        """Chat messages that an agent continues from."""
+        return self._given["messages"]
+
+    @property
+    def current_node(self) -> str | None:
+        """The node's path; None outside a run."""
+        return self._given["current_node"]
+
+    @property
+    def error(self) -> str | None:
+        """Message of the failure that this node handles (`on_error: {then}`), else None."""
+        return self._given["error"]
+
+    @property
+    def run_id(self) -> str | None:
+        return self._given["run_id"]
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """Names that the surrounding container adds: `item`, `each`, `round`."""
+        return self._given["variables"]
+
+    @property
+    def note(self) -> Note:
+        """Tell what happens inside the node; journaled before it returns."""
+        return self._given["note"]
+
+    @property
+    def recorded(self) -> Sequence[Any]:
+        """Records that an interrupted earlier attempt of this node left in the journal."""
+        return self._given["recorded"]
+
+    @property
+    def tell(self) -> Tell | None:
+        """Tell what is being written; None where nobody listens."""
+        return self._given["tell"]
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        """What the providers, typed contexts and skills of this node's ancestors keep (`NodeResult.kept`)."""
+        return self._given["kept"]
+
+    @property
+    def scope(self) -> RunScope | None:
+        """What the nodes of the run hold in common; None outside a run."""
+        return self._given["scope"]
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """Where calls are reserved and settled; None where nothing is bounded."""
+        return self._given["ledger"]
+
+    @property
+    def around(self) -> Around | None:
+        """What stands round the gateway through which the node's agent asks; None where nothing does."""
+        return self._given["around"]
+
+    @property
+    def shared(self) -> Context:
+        """The same view for readers that change nothing (templates): its values are the ones that other nodes see."""
+        return self
+
+    def with_(self, **changes: Any) -> Context:
+        """A new context that differs in the named attributes; this one stays as it is.
+
+        >>> Context("draft").with_(result="better").result
+        'better'
+        """
+        if "result" in changes:
+            changes.setdefault("has_result", True)
+        unknown = set(changes) - set(FIELDS)
+        if unknown:
+            raise TypeError(f"Context has no attribute {sorted(unknown)[0]!r}")
+        return Context(**{name: changes[name] if name in changes else self._carried(name) for name in FIELDS})
+
+    def _carried(self, name: str) -> Any:
+        """An attribute as another context takes it over; a result that failed is not read here."""
+        return self._given[name] if name in RESULTS else getattr(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a Context is read-only: return NodeResult(state=...) instead of setting {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<Context of {self.current_node!r}>"
+
+
+RESULTS: Final = frozenset({"routing_result", "evaluation_result"})
+"""Attributes that may stand for something that failed."""
+FIELDS: Final = (
+    "result",
+    "shared_state",
+    "routing_result",
+    "evaluation_result",
+    "prev_outputs",
+    "nodes",
+    "inputs",
+    "env",
+    "messages",
+    "current_node",
+    "error",
+    "run_id",
+    "variables",
+    "note",
+    "recorded",
+    "tell",
+    "kept",
+    "scope",
+    "ledger",
+    "around",
+    "has_result",
+)

@@ -1,0 +1,132 @@
+"""A JSON Schema as a check on values: is it one at all, and does a value fit it.
+
+It knows the library that validates and keeps it off the network: a schema may refer to its own
+parts only. It knows no model and no answer. Imported where a schema is used, since the library
+is slow to load.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, cast
+
+import jsonschema
+from jsonschema.protocols import Validator
+from jsonschema.validators import Draft202012Validator, validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from flowengine.errors import DefinitionError
+
+__all__ = ["misfits", "problems", "validator"]
+
+# --- Whether a value fits a JSON Schema that a flow has brought, which may refer to its own parts alone
+
+
+class Misfit(NamedTuple):
+    path: str
+    message: str
+
+
+def misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
+    """What is wrong with a value, what matters most first; none where it fits.
+
+    >>> misfits({"type": "object", "required": ["a"]}, {"b": 1})
+    [Misfit(path='$', message="'a' is a required property")]
+    >>> misfits({"$ref": "file:///etc/passwd"}, 1)
+    [Misfit(path='$', message="its schema refers to 'file:///etc/passwd', which is no part of it")]
+    """
+    from jsonschema import (  # Half a second that most flows need not wait for.
+        Draft202012Validator,
+        SchemaError,
+        exceptions,
+    )
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    kind: Any = validator_for(dict(schema), default=Draft202012Validator)
+    try:
+        kind.check_schema(dict(schema))
+        found: list[Any] = list(kind(dict(schema), registry=Registry[Any]()).iter_errors(value))
+    except SchemaError as error:
+        return [Misfit("$", f"its schema is no JSON Schema: {error.message[:300]}")]
+    except Unresolvable as error:
+        return [Misfit("$", f"its schema refers to '{error.ref}', which is no part of it")]
+    except (RecursionError, re.error) as error:
+        return [Misfit("$", f"its schema cannot be used: {error}")]
+    first: Any = cast(Any, exceptions).best_match(found)
+    told = [Misfit(each.json_path, each.message) for each in ([first, *found] if found else [])]
+    return list(dict.fromkeys(told))
+
+
+_MOST_PROBLEMS = 5
+_LONGEST = 300
+
+
+def validator(schema: Mapping[str, Any]) -> Validator:
+    """The validator of a schema; what is no schema is a `DefinitionError`.
+
+    >>> validator({"name": "string"})
+    Traceback (most recent call last):
+    flowengine.errors.DefinitionError: this is no JSON Schema: none of its keys (name) is a keyword; ...
+    """
+    draft = validator_for(schema, default=Draft202012Validator)
+    keywords = cast("Mapping[str, Any]", draft.VALIDATORS)
+    if not keywords.keys() & schema.keys():
+        raise DefinitionError(
+            f"this is no JSON Schema: none of its keys ({', '.join(map(str, schema)) or 'it has none'}) is a keyword; "
+            "fields go under {type: object, properties: {...}}"
+        )
+    try:
+        draft.check_schema(dict(schema))
+    except jsonschema.SchemaError as error:
+        raise DefinitionError(f"this is no JSON Schema: at {error.json_path}: {error.message[:_LONGEST]}") from error
+    _check_references(schema)
+    check = draft(schema, registry=Registry[Any]())
+    try:
+        check.is_valid(None)
+    except RecursionError as error:
+        raise DefinitionError("the JSON Schema refers to itself without end") from error
+    return check
+
+
+def problems(check: Validator, value: Any) -> list[str]:
+    """What is wrong with the value, a few lines at most; empty where it fits."""
+    try:
+        return [
+            f"{error.json_path}: {error.message[:_LONGEST]}"
+            for error in islice(check.iter_errors(value), _MOST_PROBLEMS)
+        ]
+    except RecursionError:
+        return ["$: it is nested too deeply"]
+
+
+def _check_references(schema: Mapping[str, Any]) -> None:
+    root = str(schema.get("$id", ""))
+    registry: Registry[Any] = Registry[Any]().with_resource(root, DRAFT202012.create_resource(schema))
+    resolver = registry.resolver(root)
+    for reference in _references(schema):
+        if not reference.startswith("#"):
+            raise DefinitionError(
+                f"the JSON Schema refers to {reference!r}; only its own parts can be referred to ('#/$defs/...')"
+            )
+        try:
+            resolver.lookup(reference)
+        except Unresolvable as error:
+            raise DefinitionError(f"the JSON Schema refers to {reference!r}, which it does not have") from error
+
+
+def _references(part: object) -> Iterator[str]:
+    if isinstance(part, Mapping):
+        for key, value in cast("Mapping[str, Any]", part).items():
+            if key in ("$ref", "$dynamicRef") and isinstance(value, str):
+                yield value
+            else:
+                yield from _references(value)
+    elif isinstance(part, list):
+        for each in cast("list[Any]", part):
+            yield from _references(each)

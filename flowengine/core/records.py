@@ -1,0 +1,275 @@
+"""What agents have to tell, and the one door through which they reach the world.
+
+An agent never calls a model or a tool itself: it asks a `Gateway`. Standing alone it gets the
+direct one; inside a flow its node hands it one that records. So agents know neither journal nor
+graph, and still every call is in the trace. Records are plain named tuples of JSON values; the
+journal writes them down under their class name (`RECORDS`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from flowengine.core.budget import Spending
+
+__all__ = [
+    "PREPARING",
+    "RECORDS",
+    "Answered",
+    "Asked",
+    "Brought",
+    "EffectDecided",
+    "Gateway",
+    "MapBegan",
+    "ModelCall",
+    "Notice",
+    "ProviderFailed",
+    "Receipt",
+    "Retry",
+    "Reused",
+    "Round",
+    "RoundEnded",
+    "SkillLoad",
+    "ToolCall",
+    "tool_key",
+    "usage_of",
+]
+
+
+class ModelCall(NamedTuple):
+    """One completion: what was asked, what came back, what it cost."""
+
+    model: str
+    provider: str
+    purpose: str
+    """`generation`, `evaluation`, `improvement` or `routing`; for what goes into a prompt `summary` or `embedding`."""
+    messages: Sequence[Mapping[str, Any]]
+    """Role-separated chat messages, as sent."""
+    content: str
+    """The answer's text."""
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+    """None where the price is unknown; never 0 for unknown."""
+    seconds: float = 0.0
+    key: str = ""
+    """Hash of the request."""
+    occurrence: int = 0
+    """How many equal requests this node attempt made before."""
+    attempts: int = 1
+    """Requests sent, transient failures included."""
+    finish_reason: str = ""
+    error: str | None = None
+    """Why the call failed for good, else None."""
+    request: Mapping[str, Any] = {}
+    """What shaped the answer beside the messages: the model as it was asked for, temperature, schema, tools;
+    `extra` without its secrets."""
+    vectors: Sequence[str] = ()
+    """Of embeddings: a vector for each message (32-bit floats in base64)."""
+
+
+class ToolCall(NamedTuple):
+    """One tool call and its result."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: Any
+    """The text that the model sees."""
+    is_error: bool = False
+    effect: str = "none"
+    """`none`, `idempotent` or `external`."""
+    seconds: float = 0.0
+    key: str = ""
+    """Hash of name and arguments (`tool_key`)."""
+    occurrence: int = 0
+    """How many equal calls this node attempt made before."""
+    started: bool = False
+    """True for the record written before an external tool runs; its result comes in a second one."""
+    value: Any = None
+    """The raw value behind the text; None too where it cannot be written down."""
+
+
+class EffectDecided(NamedTuple):
+    """A person decided about a call to an external tool whose end nobody saw."""
+
+    name: str
+    """The tool's."""
+    arguments: Mapping[str, Any]
+    key: str
+    occurrence: int
+    decision: Literal["retry", "done"]
+    """It is run again, or taken as done."""
+
+
+class Receipt(NamedTuple):
+    """What entered a prompt: one row a fragment (source, tokens, kept | shortened | dropped, why)."""
+
+    fragments: Sequence[Mapping[str, Any]]
+    budget: int | None = None
+
+
+class Brought(NamedTuple):
+    """What the context providers brought for a prompt: one row a fragment, those that transforms left out included."""
+
+    fragments: Sequence[Mapping[str, Any]]
+
+
+class SkillLoad(NamedTuple):
+    """A skill's level was loaded."""
+
+    skill: str
+    level: int
+    tokens: int
+    seconds: float
+    memory: int
+
+
+class ProviderFailed(NamedTuple):
+    """A context provider or a hook failed; the chain went on."""
+
+    provider: str
+    error: str
+
+
+class Round(NamedTuple):
+    """One round of evaluate → improve."""
+
+    number: int
+    content: Any
+    score: float | None
+    passed: bool
+    feedback: str = ""
+
+
+class Retry(NamedTuple):
+    """A node failed and is tried again."""
+
+    attempt: int
+    """The attempt that failed, counted from 1."""
+    error: str
+    delay: float
+    """Seconds until the next one."""
+
+
+class Notice(NamedTuple):
+    """Something worth a reader's attention that is no failure."""
+
+    text: str
+
+
+class MapBegan(NamedTuple):
+    """A map knows how many items it has."""
+
+    total: int
+
+
+class RoundEnded(NamedTuple):
+    """A loop's round is over, and what was decided after it."""
+
+    number: int
+    """Counted from 0."""
+    variables: Mapping[str, Any]
+    """What the round was entered with."""
+    stopped: bool
+    """Whether `until` was true after it."""
+    best: Any = None
+    """What `best_by` gave for it; None where the loop has none, or where it gave nothing."""
+
+
+class Asked(NamedTuple):
+    """An approval waits for a person; whatever an answer must satisfy is here."""
+
+    message: str
+    choices: Sequence[str]
+    form: Mapping[str, Any] | None = None
+    """JSON Schema of the form to be filled in."""
+    expires: float | None = None
+    """Unix seconds from which on nobody is waited for."""
+    on_expire: str | None = None
+    """The choice that then counts."""
+
+
+class Answered(NamedTuple):
+    """A person's answer to an approval, or what counts as one because nobody answered in time."""
+
+    choice: str
+    comment: str = ""
+    by: str = ""
+    """Who answered; `expired` where nobody did."""
+    form: Any = None
+
+
+class Reused(NamedTuple):
+    """The node did not run: its result is that of another run, of which nothing that matters to it has changed."""
+
+    run_id: str
+    node: str
+    """The node's path there."""
+    calls: Sequence[Any] = ()
+    """Where an agent made the result: the calls that it takes to make it again (`ModelCall`s without their messages,
+    `ToolCall`s). They were paid for there, and are not counted here."""
+
+
+RECORDS: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        ModelCall,
+        ToolCall,
+        EffectDecided,
+        Receipt,
+        Brought,
+        SkillLoad,
+        ProviderFailed,
+        Round,
+        Retry,
+        Notice,
+        MapBegan,
+        RoundEnded,
+        Asked,
+        Answered,
+        Reused,
+    )
+}
+"""Class name → class, for the journal's codec."""
+
+
+PREPARING: Final = frozenset({"summary", "embedding"})
+"""Purposes of calls that prepare a prompt: they tell nothing of what the node itself will ask, and nobody reads them
+while they are written."""
+
+
+def tool_key(name: str, arguments: Mapping[str, Any]) -> str:
+    """Hash of a tool call: equal calls have equal keys, in every process.
+
+    >>> tool_key("add", {"a": 1, "b": 2}) == tool_key("add", {"b": 2, "a": 1})
+    True
+    """
+    canonical = json.dumps([name, dict(arguments)], sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def usage_of(call: ModelCall) -> Spending:
+    """What a call took, as ledgers count it; what is not known of it counts as nothing.
+
+    >>> usage_of(ModelCall("m", "p", "generation", (), "", prompt_tokens=3, completion_tokens=4))
+    Spending(model_calls=1, tokens=7, cost_usd=0.0, unpriced_calls=1)
+    """
+    tokens = (call.prompt_tokens or 0) + (call.completion_tokens or 0)
+    return Spending(1, tokens, call.cost_usd or 0.0, int(call.cost_usd is None and call.error is None))
+
+
+class Gateway(Protocol):
+    """An agent's door: `complete` asks a model, `call_tool` runs a tool, `note` tells."""
+
+    async def complete(self, model: Any, request: Any, *, purpose: str) -> Any:
+        """One completion (`flowengine.models.model.Model`, `Request` → `Reply`)."""
+        ...
+
+    async def call_tool(self, tool: Any, arguments: Mapping[str, Any]) -> Any: ...
+
+    async def note(self, record: Any) -> None: ...

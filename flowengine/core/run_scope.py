@@ -1,0 +1,82 @@
+"""What the nodes of one run hold in common beside values: servers, caches, sources. Closed with the run.
+
+It knows neither what it holds nor who runs. Values that a later node may see never go through here:
+they are results, and journaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from types import TracebackType
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from flowengine.core.user_code import DEFAULT_THREADS
+
+__all__ = ["Fence", "RunScope"]
+
+T = TypeVar("T")
+Fence: TypeAlias = Callable[[], Awaitable[None]]
+"""Raises where another process goes on with the run by now."""
+
+CLOSING: Final = 10.0
+"""Seconds that everything together may take to close."""
+
+
+class RunScope:
+    """Open for as long as a run: `async with RunScope() as scope`. What the block raises comes out as it is.
+
+    >>> scope = RunScope()
+    >>> scope.once("cache", dict) is scope.once("cache", dict)
+    True
+    """
+
+    def __init__(self, fence: Fence | None = None, threads: int | None = None) -> None:
+        """`threads`: plain functions that are at work at once, `DEFAULT_THREADS` where it is None."""
+        self._most = threads or DEFAULT_THREADS
+        self.fence = fence
+        """Asked before a node and before a model call begins; None where the run can be nobody else's."""
+        self._held: dict[Hashable, Any] = {}
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+        self._tasks: TaskGroup
+        self._has_tasks = False
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What is held under a key, made by whoever asks first."""
+        if key not in self._held:
+            self._held[key] = make()
+        return cast(T, self._held[key])
+
+    @property
+    def threads(self) -> anyio.CapacityLimiter:
+        """The turns of the run's plain functions."""
+        return self.once(RunScope, lambda: anyio.CapacityLimiter(self._most))
+
+    def start_soon(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A task that lives until the run ends; then it is cancelled. What it raises ends the run."""
+        self._has_tasks = True
+        self._tasks.start_soon(task)
+
+    def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Called when the run ends, whatever its end is; the last one that came goes first."""
+        self._closing.append(close)
+
+    async def __aenter__(self) -> RunScope:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self._closing:
+            with anyio.move_on_after(CLOSING, shield=True):
+                while self._closing:
+                    await self._closing.pop()()
+        if self._has_tasks:  # A cancellation costs as much as the rest of a short run.
+            self._tasks.cancel_scope.cancel()
+        if error is None or isinstance(error, anyio.get_cancelled_exc_class()):
+            return await self._tasks.__aexit__(kind, error, trace)
+        await self._tasks.__aexit__(None, None, None)  # Given the error, it would put a group round it.
+        return None

@@ -1,0 +1,218 @@
+"""Values as nodes share them, and what JSON calls them. It knows no node and no run.
+
+Theory of operation:
+
+1. `freeze` takes a value in: lists and dicts become ones that refuse changes, and of every other object that could be
+   changed (a pydantic model, a dataclass, a set) a copy is kept that nobody else has.
+2. `copy_mutable` gives a value out: plain data as it is, for it refuses changes; of objects that could be changed a
+   copy, so that no reader sees what another one did to its own.
+3. A list or dict with such objects inside is a `MixedList` or a `MixedDict`, so that both cost one look at the type
+   where there are none.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import PosixPath, PurePosixPath, PureWindowsPath
+from typing import Any, Final, NoReturn, cast
+from uuid import UUID
+
+__all__ = [
+    "UNCHANGEABLE",
+    "FrozenDict",
+    "FrozenList",
+    "MixedDict",
+    "MixedList",
+    "copy_mutable",
+    "find_label",
+    "freeze",
+    "frozen_dict",
+    "frozen_list",
+    "is_json_type",
+    "label_key",
+    "shown",
+    "thaw",
+]
+
+
+def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError(
+        "this value is shared with other nodes of the run and cannot be changed in place: "
+        "change a copy (list(x), dict(x), copy.deepcopy(x)) and return it in NodeResult"
+    )
+
+
+class FrozenList(list[Any]):
+    """A list that several nodes see: reading is as ever, changing it in place is refused."""
+
+    __slots__ = ()
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __copy__(self) -> list[Any]:
+        return list(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return [thaw(each) for each in self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (list, (list(self),))
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that several nodes see: reading is as ever, changing it in place is refused."""
+
+    __slots__ = ()
+    update = setdefault = pop = popitem = clear = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refuse
+
+    def __copy__(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {key: thaw(value) for key, value in self.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (dict, (dict(self),))
+
+
+class MixedList(FrozenList):
+    """A frozen list with objects in it that could be changed."""
+
+    __slots__ = ()
+
+
+class MixedDict(FrozenDict):
+    """A frozen dict with objects in it that could be changed."""
+
+    __slots__ = ()
+
+
+UNCHANGEABLE: Final[frozenset[type[Any]]] = frozenset(
+    {
+        *(int, str, float, bool, type(None), FrozenList, FrozenDict),
+        *(bytes, complex, date, datetime, time, timedelta, timezone, Decimal, UUID),
+        *(PosixPath, PurePosixPath, PureWindowsPath),
+    }
+)
+"""Types of values that nobody can change."""
+
+
+def frozen_list(items: Iterable[Any]) -> FrozenList:
+    """The list of items that are frozen already."""
+    found = FrozenList(items)
+    return found if UNCHANGEABLE.issuperset(map(type, found)) else MixedList(found)
+
+
+def frozen_dict(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> FrozenDict:
+    """The dict of entries that are frozen already."""
+    found = FrozenDict(entries)
+    return found if UNCHANGEABLE.issuperset(map(type, found.values())) else MixedDict(found)
+
+
+def freeze(value: Any) -> Any:
+    """The value as it can be shared: plain lists and dicts refuse changes, other objects are copies.
+
+    Costs nothing for scalars and for what is frozen already. What cannot be copied passes as it is: it cannot be
+    written down either, and the journal refuses it.
+
+    >>> freeze([1, {"a": []}])
+    [1, {'a': []}]
+    """
+    kind = cast(Any, type(value))
+    if kind in UNCHANGEABLE or kind is MixedList or kind is MixedDict:
+        return value
+    if kind is list:
+        return frozen_list([freeze(each) for each in value])
+    if kind is dict:
+        return frozen_dict({key: freeze(each) for key, each in value.items()})
+    if kind is tuple:
+        return tuple([freeze(each) for each in cast(tuple[Any, ...], value)])
+    return copy_mutable(value)
+
+
+def copy_mutable(value: Any) -> Any:
+    """The value with a copy of its own of each object in it that could be changed; plain data comes as it is.
+
+    >>> tags = {"a"}
+    >>> copy_mutable(tags) is tags, copy_mutable(tags) == tags
+    (False, True)
+    """
+    kind = cast(Any, type(value))
+    if kind in UNCHANGEABLE:
+        return value
+    if kind in _SEQUENCES:
+        return kind([copy_mutable(each) for each in value])
+    if kind in _MAPPINGS:
+        return kind({key: copy_mutable(each) for key, each in value.items()})
+    try:
+        return deepcopy(value)
+    except Exception:  # See `freeze`.
+        return value
+
+
+_SEQUENCES: Final[frozenset[type[Any]]] = frozenset({MixedList, list, tuple, set, frozenset})
+_MAPPINGS: Final[frozenset[type[Any]]] = frozenset({MixedDict, dict})
+
+
+def thaw(value: Any) -> Any:
+    """A deep, changeable copy of a frozen value."""
+    if isinstance(value, list):
+        return [thaw(each) for each in cast(list[Any], value)]
+    if isinstance(value, dict):
+        return {key: thaw(each) for key, each in cast(dict[Any, Any], value).items()}
+    return copy_mutable(value)
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: its type, and the beginning of its `repr`.
+
+    >>> shown("abc")
+    "str 'abc'"
+    """
+    return f"{type(value).__name__} {value!r:.60}"
+
+
+_JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (dict,),
+}
+
+
+def is_json_type(value: object, kind: str) -> bool:
+    """Whether a value is of a JSON type; a boolean is no number.
+
+    >>> is_json_type(1, "number"), is_json_type(True, "integer")
+    (True, False)
+    """
+    return isinstance(value, _JSON_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+# --- Labels of routes and choices, and which of them an answer names
+
+
+def label_key(label: str, *, in_any_case: bool = False) -> str:
+    """What two labels have in common that are the same: no space around it, letters composed (NFC)."""
+    text = unicodedata.normalize("NFC", label.strip())
+    return unicodedata.normalize("NFC", text.casefold()) if in_any_case else text
+
+
+def find_label(answer: str, labels: Iterable[str], *, in_any_case: bool = False) -> str | None:
+    """The label that an answer names, written as it was declared; None where it names none.
+
+    >>> find_label("Cafe\u0301", ["tea", "Caf\u00e9"])
+    'Café'
+    """
+    known = list(labels)
+    if answer in known:
+        return answer
+    keys = {label_key(each, in_any_case=in_any_case): each for each in known}
+    return keys.get(label_key(answer, in_any_case=in_any_case))

@@ -1,0 +1,159 @@
+"""What a flow may take at most, worked out from its file before anything runs: model calls, tokens, cost.
+
+Nothing is run and nobody is asked. Of ways through the flow that exclude each other, because one node's
+routes lead into them, the dearest counts; where it is not so plain, all of them do. Functions of the
+project are not looked into: models that they ask themselves are not in the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flowengine.estimate.cost_bound import NONE, Most, dearest_way, longest_way
+from flowengine.estimate.model_call_bounds import Asking
+from flowengine.estimate.output_sizes import OutputSizes, foreseen_value
+from flowengine.flowfile.analysis.flow_levels import NodePath, level_of
+from flowengine.flowfile.analysis.references import edges_of
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec
+from flowengine.flowfile.schema.node_types import LoopNodeSpec, MapNodeSpec, NodeSpec, SubflowNodeSpec
+from flowengine.models.worst_case import ModelFacts
+
+__all__ = ["FlowBound", "NodeBound", "bound_of"]
+
+
+class NodeBound(NamedTuple):
+    """What one node takes in all its runs together."""
+
+    path: str
+    """As events have it, without positions: `polish.judge`."""
+    kind: str
+    runs: int | None
+    """How often it can run; None: nobody knows."""
+    most: Most
+    depth: int
+    """Containers round it."""
+
+
+class FlowBound(NamedTuple):
+    """What a whole flow takes."""
+
+    nodes: Sequence[NodeBound]
+    """Every node, in the order of the file, a container before those inside it."""
+    unlimited: Most
+    """Without the limits of the run; those of its parts count."""
+    most: Most
+    """Within the limits of the run, too."""
+    longest: Sequence[str]
+    """The longest chain of nodes that come one after the other."""
+
+
+def bound_of(
+    spec: FlowSpec,
+    facts: ModelFacts | None = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    model: str | None = None,
+) -> FlowBound:
+    """The bound of a flow. `inputs`: those that are known; `model`: instead of every model that the file names.
+
+    >>> from flowengine.flowfile.loader import load_flow
+    >>> spec = load_flow(text="{flowengine: v1, name: f, nodes: {a: {prompt: Why?, model: gpt-4o-mini}}}")
+    >>> bound_of(spec).most.calls
+    2
+    """
+    given = {name: each.default for name, each in spec.inputs.items() if not each.required} | dict(inputs or {})
+    flow = _File(spec, facts or ModelFacts(), given, model, _caps(spec.limits))
+    nodes = flow.level((), is_capped=_caps(spec.limits))
+    unlimited = flow.together((), nodes)
+    return FlowBound(list(_rows(nodes, "", 1, 0)), unlimited, unlimited.within(spec.limits), _longest(spec))
+
+
+class _Node(NamedTuple):
+    """A node in one run of the level round it."""
+
+    name: str
+    kind: str
+    most: Most
+    times: int | None
+    """How often its body runs."""
+    inside: Sequence[_Node]
+
+
+class _File:
+    """One file: the flow's own, or that of a subflow."""
+
+    def __init__(
+        self, spec: FlowSpec, facts: ModelFacts, inputs: Mapping[str, Any], model: str | None, is_capped: bool
+    ) -> None:
+        self._spec = spec
+        self._facts = facts
+        self._inputs = inputs
+        self._model = model
+        self._inner: dict[NodePath, _File] = {}
+        self._asking = {capped: Asking(spec, facts, model, is_capped=capped) for capped in (False, True)}
+        self.sizes = OutputSizes(spec, inputs, self._asking[is_capped].answer, self._sizes_inside)
+
+    def level(self, level: NodePath, *, is_capped: bool) -> list[_Node]:
+        """The nodes of one level. `is_capped`: a limit on cost or tokens holds for it."""
+        return [self._node((*level, name), node, is_capped) for name, node in level_of(self._spec, level).items()]
+
+    def together(self, level: NodePath, nodes: Sequence[_Node]) -> Most:
+        """What one run of a level takes."""
+        most = {each.name: each.most for each in nodes}
+        return dearest_way(most, edges_of(self._spec, level), _whatever_happens(level_of(self._spec, level)))
+
+    def _node(self, path: NodePath, node: NodeSpec, is_capped: bool) -> _Node:
+        limits = node.limits if isinstance(node, BoundedKeys) else None
+        is_capped = is_capped or _caps(limits)
+        times, inside, most = 1, list[_Node](), NONE
+        if isinstance(node, MapNodeSpec | LoopNodeSpec):
+            times = node.max_iterations if isinstance(node, LoopNodeSpec) else self.sizes.over(path).items
+            inside = self.level(path, is_capped=is_capped)
+            most = self.together(path, inside).times(times)
+        elif isinstance(node, SubflowNodeSpec):
+            inner = self._file(path, node)
+            inside = inner.level((), is_capped=is_capped or _caps(inner._spec.limits))
+            most = inner.together((), inside).within(inner._spec.limits)
+        else:
+            most = self._asking[is_capped].most(path, node, self.sizes)
+        return _Node(path[-1], node.type, most.within(limits), times, inside)
+
+    def _file(self, path: NodePath, node: SubflowNodeSpec) -> _File:
+        """The file of a subflow, with those of its inputs that are known here."""
+        if path not in self._inner:
+            spec = self._spec.subflows[node.flow]
+            inputs = {name: each.default for name, each in spec.inputs.items() if not each.required}
+            for name, value in node.with_.items():
+                inputs.pop(name, None)
+                known = foreseen_value(value, self._inputs)
+                if known is not None:
+                    inputs[name] = known.value
+            self._inner[path] = _File(spec, self._facts, inputs, self._model, _caps(spec.limits))
+        return self._inner[path]
+
+    def _sizes_inside(self, path: NodePath) -> OutputSizes:
+        node = level_of(self._spec, path[:-1])[path[-1]]
+        assert isinstance(node, SubflowNodeSpec)
+        return self._file(path, node).sizes
+
+
+def _caps(limits: NodeLimitsSpec | None) -> bool:
+    """Whether these limits make calls have a bound on their answers."""
+    return limits is not None and (limits.cost_usd is not None or limits.tokens is not None)
+
+
+def _whatever_happens(nodes: Mapping[str, NodeSpec]) -> frozenset[str]:
+    return frozenset(name for name, node in nodes.items() if node.join == "always")
+
+
+def _rows(nodes: Sequence[_Node], prefix: str, runs: int | None, depth: int) -> Iterator[NodeBound]:
+    for each in nodes:
+        yield NodeBound(f"{prefix}{each.name}", each.kind, runs, each.most.times(runs), depth)
+        inside = None if runs is None or each.times is None else runs * each.times
+        yield from _rows(each.inside, f"{prefix}{each.name}.", inside, depth + 1)
+
+
+def _longest(spec: FlowSpec) -> list[str]:
+    return longest_way(list(level_of(spec)), edges_of(spec))

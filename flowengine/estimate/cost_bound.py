@@ -1,0 +1,221 @@
+"""Ways through a graph: the longest; and what the nodes take together, where of ways that exclude each other
+only the dearest counts.
+
+Theory of operation: a node runs only if one of its parents ran; a route's target only if the route was
+taken, whatever else comes before it. Where every such way to a node leads through another one, that one
+*dominates* it, and it runs only if the other does. So of the targets of one node, which takes one route,
+only the dearest counts, with all that it dominates. All else adds up: the end for failures (`on_error`)
+comes on top of what failed, and what runs whatever happens is never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from graphlib import TopologicalSorter
+from typing import Final, NamedTuple, TypeVar
+
+from flowengine.engine.graph import ON_ERROR, Edge
+from flowengine.flowfile.schema.keys import NodeLimitsSpec
+from flowengine.models.pricing import Price
+from flowengine.models.worst_case import KnownModel
+
+__all__ = ["NONE", "Most", "dearest_way", "longest_way", "most_of_calls"]
+
+# --- The most that some model calls can take together, and how such bounds add up
+
+N = TypeVar("N", int, float)
+
+
+class Most(NamedTuple):
+    """Calls, tokens and cost, at most."""
+
+    calls: int | None = 0
+    tokens: int | None = 0
+    cost_usd: float | None = 0.0
+    """None also where a price is unknown."""
+    unpriced: frozenset[str] = frozenset()
+    """Models without a known price among those that may be asked."""
+    call_tokens: int | None = 0
+    """Of the largest call."""
+    call_cost: float | None = 0.0
+    """Of the dearest call."""
+
+    def and_(self, other: Most) -> Most:
+        """Both."""
+        calls, tokens = _sum(self.calls, other.calls), _sum(self.tokens, other.tokens)
+        return self._with(other, calls, tokens, _sum(self.cost_usd, other.cost_usd))
+
+    def or_(self, other: Most) -> Most:
+        """One of both, whichever takes more."""
+        calls, tokens = _greater(self.calls, other.calls), _greater(self.tokens, other.tokens)
+        return self._with(other, calls, tokens, _greater(self.cost_usd, other.cost_usd))
+
+    def _with(self, other: Most, calls: int | None, tokens: int | None, cost: float | None) -> Most:
+        largest = _greater(self.call_tokens, other.call_tokens)
+        dearest = _greater(self.call_cost, other.call_cost)
+        return Most(calls, tokens, cost, self.unpriced | other.unpriced, largest, dearest)
+
+    def times(self, number: int | None) -> Most:
+        """So many times; None: nobody knows how often.
+
+        >>> Most(2, 100, None).times(3)[:3], Most(0, 0, 0.0).times(None)[:3]
+        ((6, 300, None), (0, 0, 0.0))
+        """
+        calls, tokens = _product(self.calls, number), _product(self.tokens, number)
+        factor = None if number is None else float(number)
+        return self._replace(calls=calls, tokens=tokens, cost_usd=_product(self.cost_usd, factor))
+
+    def within(self, limits: NodeLimitsSpec | None) -> Most:
+        """What of it limits allow: a bound on the calls bounds tokens and cost, too."""
+        if limits is None:
+            return self
+        calls = _least(self.calls, limits.model_calls)
+        tokens = _least(self.tokens, limits.tokens, _product(self.call_tokens, calls))
+        if self.unpriced:
+            return self._replace(calls=calls, tokens=tokens)  # Their cost is not kept by any limit.
+        factor = None if calls is None else float(calls)
+        cost = _least(self.cost_usd, limits.cost_usd, _product(self.call_cost, factor))
+        return self._replace(calls=calls, tokens=tokens, cost_usd=cost)
+
+
+NONE: Final = Most()
+
+
+def most_of_calls(number: int, question: int | None, answer: int | None, models: Sequence[KnownModel]) -> Most:
+    """Equal calls, each to one of some models. `question`: its tokens by our count."""
+    asked = [each.question(question) for each in models]
+    longest = max(asked, key=lambda tokens: float("inf") if tokens is None else tokens)
+    prices = [(each, each.price(longest or 0)) for each in models]
+    unpriced = frozenset(str(model) for model, price in prices if price is None)
+    tokens, cost = _sum(longest, answer), None
+    if not unpriced:
+        costs = [_cost(price, longest, answer) for _, price in prices if price is not None]
+        cost = None if None in costs else max(each for each in costs if each is not None)
+    return Most(1, tokens, cost, unpriced, tokens, cost).times(number)
+
+
+def _cost(price: Price, question: int | None, answer: int | None) -> float | None:
+    """Of one call; what costs nothing has a bound however long it is."""
+    if (question is None and price.input) or (answer is None and price.output):
+        return None
+    return price.of(question or 0, answer or 0)
+
+
+def _sum(one: N | None, other: N | None) -> N | None:
+    return None if one is None or other is None else one + other
+
+
+def _greater(one: N | None, other: N | None) -> N | None:
+    return None if one is None or other is None else max(one, other)
+
+
+def _product(one: N | None, other: N | None) -> N | None:
+    """Nothing, however often, is nothing."""
+    for nothing in (one, other):
+        if nothing == 0:
+            return nothing
+    return None if one is None or other is None else one * other
+
+
+def _least(*bounds: N | None) -> N | None:
+    return min((each for each in bounds if each is not None), default=None)
+
+
+_Parents = Mapping[str, Collection[str]]
+
+
+def longest_way(nodes: Sequence[str], edges: Iterable[Edge]) -> list[str]:
+    """The longest chain of nodes; of several, the one whose end comes first in the file.
+
+    >>> longest_way(["a", "b", "c", "d"], [Edge("a", "b", None), Edge("b", "d", None), Edge("a", "c", None)])
+    ['a', 'b', 'd']
+    """
+    parents: dict[str, dict[str, None]] = {node: {} for node in nodes}
+    for source, target, _ in edges:
+        parents[target][source] = None
+    chains: dict[str, list[str]] = {}
+    for node in TopologicalSorter(parents).static_order():
+        chains[node] = [*max((chains[each] for each in parents[node]), key=len, default=list[str]()), node]
+    return max((chains[node] for node in nodes), key=len)
+
+
+def dearest_way(most: Mapping[str, Most], edges: Collection[Edge], always: Collection[str]) -> Most:
+    """What the nodes take together, at most. `always`: those that run whatever happens."""
+    parents = _needed(most, edges)
+    above = _dominators(parents)
+    below: dict[str | None, list[str]] = {node: [] for node in (None, *most)}
+    for node, dominator in above.items():
+        below[dominator].append(node)
+    chosen = _chosen(edges)
+    whole: dict[str, Most] = {}
+    unconditional = set[str]()
+    for node in reversed(above):
+        inside = below[node]
+        if node in always or not unconditional.isdisjoint(inside):
+            unconditional.add(node)
+        either = [each for each in inside if chosen.get(each) == node and each not in unconditional]
+        whole[node] = most[node].and_(_together(whole[each] for each in inside if each not in either))
+        whole[node] = whole[node].and_(_dearest(whole[each] for each in either))
+    return _together(whole[each] for each in below[None])
+
+
+def _together(parts: Iterable[Most]) -> Most:
+    total = NONE
+    for each in parts:
+        total = total.and_(each)
+    return total
+
+
+def _dearest(parts: Iterable[Most]) -> Most:
+    total = NONE
+    for each in parts:
+        total = total.or_(each)
+    return total
+
+
+def _needed(nodes: Iterable[str], edges: Iterable[Edge]) -> _Parents:
+    """Node → those of which one has to have run: with routes to it, only these count."""
+    routes: dict[str, dict[str, None]] = {}
+    plain: dict[str, dict[str, None]] = {}
+    for source, target, route in edges:
+        (plain if route is None else routes).setdefault(target, {})[source] = None
+    return {node: tuple(routes.get(node) or plain.get(node, ())) for node in nodes}
+
+
+def _chosen(edges: Collection[Edge]) -> dict[str, str]:
+    """Route's target → the one node that chooses it, and with it no other target; nor is it for a failure."""
+    choosers: dict[str, set[str]] = {}
+    led_to: dict[tuple[str, str], set[str]] = {}
+    for source, target, route in edges:
+        if route is not None:
+            choosers.setdefault(target, set()).add(source)
+            led_to.setdefault((source, route), set()).add(target)
+    shared = set[str]()
+    for (_, route), targets in led_to.items():
+        if route == ON_ERROR or len(targets) > 1:
+            shared |= targets
+    return {target: min(each) for target, each in choosers.items() if len(each) == 1 and target not in shared}
+
+
+def _dominators(parents: _Parents) -> dict[str, str | None]:
+    """Node → the nearest one that dominates it, or None; in an order in which that one comes first."""
+    depth: dict[str | None, int] = {None: 0}
+    above: dict[str | None, str | None] = {}
+    for node in TopologicalSorter(parents).static_order():
+        nearest: str | None = None
+        for number, parent in enumerate(parents[node]):
+            nearest = parent if number == 0 else _common(nearest, parent, above, depth)
+        above[node] = nearest
+        depth[node] = depth[nearest] + 1
+    return {node: dominator for node, dominator in above.items() if node is not None}
+
+
+def _common(
+    one: str | None, other: str | None, above: Mapping[str | None, str | None], depth: Mapping[str | None, int]
+) -> str | None:
+    while one != other:
+        if depth[one] >= depth[other]:
+            one = above[one]
+        else:
+            other = above[other]
+    return one

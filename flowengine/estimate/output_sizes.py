@@ -1,0 +1,283 @@
+"""How long what the nodes of one flow give can become at most: in tokens, and for lists in items.
+
+An answer is as long as its model may write; what is put together of answers, inputs and the file's own texts
+is as long as these. What a function gives, and what state holds, has no bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.core.context import Context
+from flowengine.errors import FlowEngineError
+from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
+from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, level_of, levels_of
+from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
+from flowengine.flowfile.analysis.references import edges_of, last_of
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.compile.scope import expression, values
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import (
+    AgentNodeSpec,
+    ConditionNodeSpec,
+    EvaluationNodeSpec,
+    LoopNodeSpec,
+    MapNodeSpec,
+    NodeSpec,
+    RoutingNodeSpec,
+    SubflowNodeSpec,
+)
+from flowengine.templating.parse import Reference, parse_expression, parse_template
+
+__all__ = ["OutputSizes", "foreseen_value"]
+
+# --- Values that can be told before a run
+
+
+class Foreseen(NamedTuple):
+    """A value, which may be None."""
+
+    value: Any
+
+
+def foreseen_value(tree: Any, inputs: Mapping[str, Any]) -> Foreseen | None:
+    """Any value with templates in its strings; None where it is not known before.
+
+    >>> foreseen_value({"n": "{{ inputs.n }}"}, {"n": 3}), foreseen_value("{{ nodes.a.output }}", {"n": 3})
+    (Foreseen(value={'n': 3}), None)
+    """
+    try:
+        if not all(_is_known(each, inputs) for text in _strings(tree) for each in parse_template(text).references):
+            return None
+        return Foreseen(values(tree)(Context(inputs=inputs)))
+    except FlowEngineError:
+        return None
+
+
+def foreseen_expression(source: str, inputs: Mapping[str, Any]) -> Foreseen | None:
+    """What a bare expression gives; None where it is not known before."""
+    try:
+        if not all(_is_known(each, inputs) for each in parse_expression(source).references):
+            return None
+        return Foreseen(expression(source)(Context(inputs=inputs)))
+    except FlowEngineError:
+        return None
+
+
+def _is_known(read: Reference, inputs: Mapping[str, Any]) -> bool:
+    return len(read.path) > 1 and read.path[0] == "inputs" and read.path[1] in inputs
+
+
+def _strings(tree: Any) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, dict):
+        for each in cast("dict[str, Any]", tree).values():
+            yield from _strings(each)
+    elif isinstance(tree, list | tuple):
+        for each in cast("list[Any]", tree):
+            yield from _strings(each)
+
+
+Names = tuple[str, ...]
+
+_WORD: Final = Size(16)
+_WORDS_OF_JUDGES: Final = frozenset({"score", "passed", "confidence"})
+_TEXTS_OF_JUDGES: Final = frozenset({"feedback", "suggestions", "criteria_scores", "reasoning", "next_route"})
+_PASSING_ON: Final = (RoutingNodeSpec, ConditionNodeSpec, EvaluationNodeSpec)
+"""With approvals, those that hand on the `result` that they received."""
+
+
+class OutputSizes:
+    """Sizes of one flow's values. `inputs`: those whose value is known; `answers`: how long the model of a node
+    may answer; `subflows`: the sizes of the flow that a node runs."""
+
+    def __init__(
+        self,
+        spec: FlowSpec,
+        inputs: Mapping[str, Any],
+        answers: Callable[[NodePath], int | None],
+        subflows: Callable[[NodePath], OutputSizes],
+    ) -> None:
+        self._spec = spec
+        self._inputs = inputs
+        self._answers = answers
+        self._subflows = subflows
+        self._known: dict[NodePath, Size] = {}
+        self._under_way: set[NodePath] = set()
+
+    def template(self, source: str, level: NodePath, node: str | None = None) -> Size:
+        """Of a template that is read inside a level, by a node of it where that matters."""
+        return size_of_template(source, partial(self._read, level, node))
+
+    def values(self, tree: Any, level: NodePath, node: str | None = None) -> Size:
+        """Of any value with templates in its strings."""
+        if isinstance(tree, str):
+            return self.template(tree, level, node)
+        if not isinstance(tree, dict | list | tuple):
+            return size_of_value(tree)
+        parts: list[Any] = [*tree.items()] if isinstance(tree, dict) else [*tree]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType] - any value of a file
+        total = Size(2)
+        for each in parts:
+            total = total.and_(self.values(each, level, node)).and_(Size(2))
+        return Size(total.tokens, None if isinstance(tree, dict) else len(parts))
+
+    def outputs(self) -> Size:
+        """Of all outputs of the flow together."""
+        return self.values(self._spec.outputs, ()) if self._spec.outputs else UNKNOWN
+
+    def over(self, path: NodePath) -> Size:
+        """Of the list that a map goes over."""
+        node = level_of(self._spec, path[:-1])[path[-1]]
+        assert isinstance(node, MapNodeSpec)
+        known = foreseen_expression(node.over, self._inputs)
+        if known is not None:
+            return size_of_value(known.value)
+        size = size_of_expression(node.over, partial(self._read, path[:-1], path[-1]))
+        shape = over_shape(self._spec, path[:-1], node.over)
+        most = shape.get("maxItems") if is_map(shape) else None
+        return Size(size.tokens, most) if isinstance(most, int) and size.items is None else size
+
+    def received(self, level: NodePath, node: str) -> Size:
+        """Of `result`, which a node receives from its predecessors."""
+        size, found = NOTHING, False
+        nodes = level_of(self._spec, level)
+        for source, target, _ in edges_of(self._spec, level):
+            if target == node and source in nodes:
+                found = True
+                passing = isinstance(nodes[source], _PASSING_ON) or nodes[source].type == "approval"
+                size = size.either(self.received(level, source) if passing else self.output((*level, source)))
+        return size if found else self._first(level)
+
+    def output(self, path: NodePath) -> Size:
+        """Of a node's output."""
+        if path in self._under_way:
+            return UNKNOWN  # What grows from round to round.
+        if path not in self._known:
+            self._under_way.add(path)
+            self._known[path] = self._sized(path, level_of(self._spec, path[:-1])[path[-1]])
+            self._under_way.discard(path)
+        return self._known[path]
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def _read(self, level: NodePath, node: str | None, path: Names) -> Size:
+        root, *fields = path
+        if root == "inputs":
+            return self._input(fields)
+        if root == "nodes" and len(path) > 2:
+            return self._node(level, path)
+        if root == "result" and node is not None:
+            return self.received(level, node)
+        if root in ("each", "run"):
+            return _WORD
+        if root == "round":
+            return self._round(level, fields)
+        if root in ("evaluation_result", "routing_result"):
+            return _WORD if fields and fields[0] in _WORDS_OF_JUDGES else UNKNOWN
+        return self._item(level, root)
+
+    def _input(self, fields: list[str]) -> Size:
+        if not fields:
+            return self._all_inputs()
+        if fields[0] not in self._inputs:
+            return UNKNOWN
+        value: Any = self._inputs
+        for field in fields:
+            value = value.get(field) if isinstance(value, dict | Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - any value of an input
+        return size_of_value(value)
+
+    def _all_inputs(self) -> Size:
+        return size_of_value(dict(self._inputs)) if set(self._inputs) == set(self._spec.inputs) else UNKNOWN
+
+    def _node(self, level: NodePath, path: Names) -> Size:
+        _, name, field, *fields = path
+        home = home_of(self._spec, level, name)
+        if home is None or field == "error":
+            return UNKNOWN
+        node = level_of(self._spec, home)[name]
+        if field == "status":
+            return _WORD
+        if isinstance(node, EvaluationNodeSpec | RoutingNodeSpec):
+            return self._judged((*home, name), field, fields)
+        if field == "result" and not isinstance(node, AgentNodeSpec):
+            return UNKNOWN
+        size = self.output((*home, name))
+        if not fields:
+            return size
+        shape = shape_of(self._spec, level, path)
+        most = shape.get("maxItems") if is_map(shape) else None
+        return Size(size.tokens, most if isinstance(most, int) else None)
+
+    def _judged(self, path: NodePath, field: str, fields: list[str]) -> Size:
+        if field == "output" and fields and fields[0] in _WORDS_OF_JUDGES:
+            return _WORD
+        return Size(self._answers(path)) if field == "output" and fields and fields[0] in _TEXTS_OF_JUDGES else UNKNOWN
+
+    def _round(self, level: NodePath, fields: list[str]) -> Size:
+        """A variable of the nearest loop: as it begins, or as the round before carried it."""
+        path = self._holder(level, LoopNodeSpec)
+        if path is None or not fields:
+            return UNKNOWN
+        if fields[0] in ("index", "last"):
+            return _WORD
+        return self._variable(path, fields[0])
+
+    def _variable(self, path: NodePath, name: str) -> Size:
+        loop = level_of(self._spec, path[:-1])[path[-1]]
+        assert isinstance(loop, LoopNodeSpec)
+        key = (*path, "=", name)
+        if key in self._under_way:
+            return UNKNOWN
+        self._under_way.add(key)
+        size = self.values(loop.initial.get(name, ""), path[:-1], path[-1])
+        size = size.either(self.values(loop.carry.get(name, ""), path))
+        self._under_way.discard(key)
+        return size
+
+    def _item(self, level: NodePath, name: str) -> Size:
+        """One item is no longer than the list."""
+        for depth in range(len(level), 0, -1):
+            holder = levels_of(self._spec)[level[:depth]].holder
+            if isinstance(holder, MapNodeSpec) and holder.as_ == name:
+                return Size(self.over(level[:depth]).tokens)
+        return UNKNOWN
+
+    def _first(self, level: NodePath) -> Size:
+        """What the first nodes of a level receive: the inputs, or the item."""
+        holder = levels_of(self._spec)[level].holder
+        if holder is None:
+            return self._all_inputs()
+        return self._item(level, holder.as_) if isinstance(holder, MapNodeSpec) else UNKNOWN
+
+    def _holder(self, level: NodePath, kind: type[Any]) -> NodePath | None:
+        levels = levels_of(self._spec)
+        paths = (level[:depth] for depth in range(len(level), 0, -1))
+        return next((path for path in paths if isinstance(levels[path].holder, kind)), None)
+
+    # --- outputs ----------------------------------------------------------------------------------
+
+    def _sized(self, path: NodePath, node: NodeSpec) -> Size:
+        if isinstance(node, AgentNodeSpec):
+            return Size(self._answers(path))
+        if isinstance(node, ConditionNodeSpec):
+            return _WORD
+        if isinstance(node, MapNodeSpec):
+            return self._mapped(path, node)
+        if isinstance(node, LoopNodeSpec):
+            total = Size(32)
+            for name in {**node.initial, **node.carry}:
+                total = total.and_(self._variable(path, name))
+            return total
+        return self._subflows(path).outputs() if isinstance(node, SubflowNodeSpec) else UNKNOWN
+
+    def _mapped(self, path: NodePath, node: MapNodeSpec) -> Size:
+        items = self.over(path).items
+        if node.result is not None:
+            each = self.values(node.result, path)
+        else:
+            last = last_of(self._spec, path)
+            each = self.output((*path, last[0])) if len(last) == 1 else UNKNOWN
+        return Size(None if each.tokens is None or items is None else items * (each.tokens + 2) + 2, items)

@@ -1,0 +1,177 @@
+"""The labels that a node can take, and where each of them leads. Whether the targets exist is for the checks.
+
+Source of the rules: rule 2 of the flow format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from flowengine.engine.graph import FALLBACK
+from flowengine.flowfile.analysis.node_settings import agent_path, setting_of
+from flowengine.flowfile.schema.agent_settings import AgentRouting
+from flowengine.flowfile.schema.fields import Routes
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import (
+    AgentNodeSpec,
+    ApprovalNodeSpec,
+    ConditionNodeSpec,
+    EvaluationNodeSpec,
+    LoopNodeSpec,
+    MapNodeSpec,
+    NodeSpec,
+    RoutingNodeSpec,
+)
+from flowengine.flowfile.yaml.positions import KeyPath
+
+__all__ = [
+    "Leads",
+    "NodePath",
+    "SpecLevel",
+    "home_of",
+    "key_path",
+    "labels_of",
+    "level_of",
+    "levels_of",
+    "node_at",
+    "nodes_of",
+    "places_of",
+    "routes_of",
+]
+
+# --- The levels of a flow
+
+NodePath: TypeAlias = tuple[str, ...]
+"""A node (or the container that a level is inside), by its own id and those of the containers round it."""
+
+
+class SpecLevel(NamedTuple):
+    """Nodes that are ordered among themselves."""
+
+    path: NodePath
+    nodes: Mapping[str, NodeSpec]
+    holder: MapNodeSpec | LoopNodeSpec | None = None
+    """The container whose body this is."""
+
+
+def levels_of(spec: FlowSpec) -> Mapping[NodePath, SpecLevel]:
+    """Every level, a container's before those inside it."""
+    return spec.remembered("levels", lambda each: {level.path: level for level in _levels(SpecLevel((), each.nodes))})
+
+
+def _levels(level: SpecLevel) -> Iterator[SpecLevel]:
+    yield level
+    for name, node in level.nodes.items():
+        if isinstance(node, MapNodeSpec | LoopNodeSpec):
+            yield from _levels(SpecLevel((*level.path, name), node.nodes, node))
+
+
+def level_of(spec: FlowSpec, path: NodePath = ()) -> Mapping[str, NodeSpec]:
+    """The nodes of one level, by id."""
+    return levels_of(spec)[path].nodes
+
+
+def nodes_of(spec: FlowSpec) -> Iterator[tuple[NodePath, NodeSpec]]:
+    """Every node of every level."""
+    for level in levels_of(spec).values():
+        for name, node in level.nodes.items():
+            yield (*level.path, name), node
+
+
+def home_of(spec: FlowSpec, path: NodePath, name: str) -> NodePath | None:
+    """The level of the node that a name means inside a level: its own, or the nearest one round it."""
+    levels = levels_of(spec)
+    for depth in range(len(path), -1, -1):
+        if name in levels[path[:depth]].nodes:
+            return path[:depth]
+    return None
+
+
+def places_of(spec: FlowSpec) -> Mapping[str, list[NodePath]]:
+    """Node's id → the levels that have such a node."""
+
+    def places(spec: FlowSpec) -> dict[str, list[NodePath]]:
+        found: dict[str, list[NodePath]] = {}
+        for path, _ in nodes_of(spec):
+            found.setdefault(path[-1], []).append(path[:-1])
+        return found
+
+    return spec.remembered("places", places)
+
+
+def key_path(node: NodePath) -> KeyPath:
+    """Where a node stands in the file.
+
+    >>> key_path(("polish", "judge"))
+    ('nodes', 'polish', 'nodes', 'judge')
+    """
+    return tuple(part for name in node for part in ("nodes", name))
+
+
+def node_at(path: KeyPath) -> NodePath:
+    """The innermost node that a value of the file belongs to; empty where it belongs to none.
+
+    >>> node_at(("nodes", "polish", "nodes", "judge", "routes", "fail"))
+    ('polish', 'judge')
+    """
+    found: list[str] = []
+    for key, name in zip(path[::2], path[1::2], strict=False):
+        if key != "nodes":
+            break
+        found.append(str(name))
+    return tuple(found)
+
+
+class Leads(NamedTuple):
+    """One label of a node, and where it leads."""
+
+    label: str
+    target: str | None
+    path: KeyPath
+
+
+def routes_of(spec: FlowSpec, name: str, level: NodePath = ()) -> list[Leads]:
+    """A node's labels, those that lead nowhere included, with their targets; failures go aside."""
+    node = level_of(spec, level)[name]
+    path = key_path((*level, name))
+    if isinstance(node, ConditionNodeSpec):
+        return _ways(node, path)
+    if isinstance(node, RoutingNodeSpec):
+        return _choices(node.routes, node.fallback, path)
+    if isinstance(node, ApprovalNodeSpec):
+        return _choices(node.routes, None, path)
+    if isinstance(node, EvaluationNodeSpec):
+        routes = node.routes or {}
+        found = _choices(routes, None, path)
+        return found + [Leads(label, None, path) for label in ("pass", "fail") if label not in routes]
+    if isinstance(node, AgentNodeSpec):
+        routing: AgentRouting | None = setting_of(spec, node, "routing")
+        if routing is not None:
+            own = node.routing is not None
+            start = (*(path if own else agent_path(spec, path, node) or path), "routing")
+            return _choices(routing.routes, routing.fallback, start)
+    return []
+
+
+def _choices(routes: Routes, fallback: str | None, path: KeyPath) -> list[Leads]:
+    found = [Leads(label, route.to, (*path, "routes", label, "to")) for label, route in routes.items()]
+    if fallback is not None and fallback not in routes:
+        found.append(Leads(FALLBACK, fallback, (*path, "fallback")))
+    return found
+
+
+def _ways(node: ConditionNodeSpec, path: KeyPath) -> list[Leads]:
+    if node.form == "if":
+        return [Leads("then", node.then, (*path, "then")), Leads("else", node.else_, (*path, "else"))]
+    if node.form == "call":
+        found = _choices(node.routes or {}, None, path)
+    else:
+        cases = enumerate(node.cases or ())
+        found = [Leads(case.taken, case.then, (*path, "cases", number, "then")) for number, case in cases]
+    return [*found, Leads("else", node.else_, (*path, "else"))] if node.has_else else found
+
+
+def labels_of(spec: FlowSpec, name: str, level: NodePath = ()) -> frozenset[str]:
+    """Every label that a node can take; none where it has no routes."""
+    return frozenset(each.label for each in routes_of(spec, name, level))

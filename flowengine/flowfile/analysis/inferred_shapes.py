@@ -1,0 +1,238 @@
+"""What is known of the values that expressions can name: their fields, as JSON Schemas.
+
+Only what the file says: the output of a function is anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
+from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, level_of
+from flowengine.flowfile.analysis.gaps import gaps_of
+from flowengine.flowfile.analysis.node_settings import setting_of
+from flowengine.flowfile.analysis.references import last_of
+from flowengine.flowfile.analysis.shapes import fields_of, is_map, item_of
+from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders_of
+from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
+from flowengine.flowfile.schema.node_types import (
+    AgentNodeSpec,
+    ApprovalNodeSpec,
+    LoopNodeSpec,
+    MapNodeSpec,
+    NodeSpec,
+    SubflowNodeSpec,
+)
+
+__all__ = [
+    "EVALUATION",
+    "NODE_FIELDS",
+    "ROUTING",
+    "Shape",
+    "input_shape",
+    "node_shape",
+    "over_shape",
+    "shape_of",
+    "unknown_field",
+]
+
+Shape = dict[str, Any]
+
+NODE_FIELDS: Final = ("output", "result", "status", "error")
+TEXT: Final[Shape] = {"type": "string"}
+_NUMBER: Final[Shape] = {"type": "number"}
+_BOOLEAN: Final[Shape] = {"type": "boolean"}
+_SCALARS: Final = {"string": "a text", "number": "a number", "integer": "a number", "boolean": "a boolean"}
+
+
+def _object(names: Iterable[str], **known: Shape) -> Shape:
+    return {"type": "object", "properties": {name: known.get(name, {}) for name in names}}
+
+
+def _model(model: type[BaseModel], **known: Shape) -> Shape:
+    return _object(model.model_fields, **known)
+
+
+ROUTING: Final = _model(RoutingResult, next_route=TEXT, confidence=_NUMBER, reasoning=TEXT)
+EVALUATION: Final = _model(EvaluationResult, score=_NUMBER, passed=_BOOLEAN, feedback=TEXT)
+
+
+# --- nodes
+
+
+def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape | None:
+    """What is known of `nodes.<name>.<field>` for a node of a level; None: nothing."""
+    node = level_of(spec, level)[name]
+    if field in ("status", "error"):
+        return TEXT
+    if (*level, name) in gaps_of(spec).gives:
+        return None
+    if isinstance(node, AgentNodeSpec):
+        shape = _agent_output(spec, node)
+        return shape if field == "output" else _model(LLMResult, content=shape or {})
+    if isinstance(node, MapNodeSpec | LoopNodeSpec | SubflowNodeSpec) or field == "output":
+        return spec.remembered(
+            f"output of {'.'.join((*level, name))}", lambda each: _output(each, (*level, name), node)
+        )
+    return None
+
+
+def _agent_output(spec: FlowSpec, node: AgentNodeSpec) -> Shape | None:
+    given = setting_of(spec, node, "output")
+    return TEXT if given is None else given if is_map(given) else None
+
+
+def _output(spec: FlowSpec, path: NodePath, node: NodeSpec) -> Shape | None:
+    if isinstance(node, MapNodeSpec):
+        return {"type": "array", "items": _result_shape(spec, path, node) or {}}
+    if isinstance(node, LoopNodeSpec):
+        return _object((*node.initial, *LOOP_OUTPUT), iterations=_NUMBER, exhausted=_BOOLEAN)
+    if isinstance(node, ApprovalNodeSpec):
+        return _object(("choice", "comment", "by", "form"), choice=TEXT, comment=TEXT, by=TEXT, form=node.form or {})
+    if isinstance(node, SubflowNodeSpec):
+        inner = spec.subflows.get(node.flow)
+        return None if inner is None else _object(inner.outputs)
+    return _OF_TYPE.get(node.type)
+
+
+_OF_TYPE: Final[Mapping[str, Shape]] = {
+    "routing": ROUTING,
+    "evaluation": EVALUATION,
+    "condition": TEXT,
+}
+
+
+def _result_shape(spec: FlowSpec, path: NodePath, node: MapNodeSpec) -> Shape | None:
+    """What is known of what an item gives."""
+    in_work = spec.remembered("maps whose result is looked at", lambda _: set[NodePath]())
+    if node.on_item_error == "collect" or path in in_work or path in gaps_of(spec).touched():
+        return None  # A failed item is something else; a map that goes over itself is refused elsewhere.
+    in_work.add(path)
+    try:
+        if is_map(node.result):
+            return _object(node.result)
+        if isinstance(node.result, str):
+            lone = _LONE.fullmatch(node.result.strip())
+            return over_shape(spec, path, lone[1]) if lone else None
+        last = last_of(spec, path) if node.result is None else ()
+        return node_shape(spec, path, last[0], "output") if len(last) == 1 else None
+    finally:
+        in_work.discard(path)
+
+
+_LONE: Final = re.compile(r"\{\{\s*([A-Za-z_][\w.]*)\s*\}\}")
+
+
+# --- paths
+
+
+def shape_of(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> Shape | None:
+    """What is known of a path of names as a text inside a level reads it: `inputs.x`, `nodes.x.output.y`, …"""
+    root, *fields = path
+    known = _ROOTS.get(root, _variable)(spec, level, path)
+    if known is None:
+        return None
+    shape, depth = known
+    for field in fields[depth:]:
+        shape = item_of(shape, field) if is_map(shape) else None
+    return shape
+
+
+_Known = tuple[Shape | None, int] | None
+"""A shape, and how many of the fields after the root lead to it."""
+
+
+def _input(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    declared = spec.inputs.get(path[1]) if len(path) > 1 else None
+    return None if declared is None else (input_shape(declared), 1)
+
+
+def _node(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    if len(path) < 3:
+        return None
+    _, name, field, *_ = path
+    home = home_of(spec, level, name)
+    return None if home is None else (node_shape(spec, home, name, field), 2)
+
+
+def _round(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    for each in holders_of(spec, level):
+        if isinstance(each.holder, LoopNodeSpec):
+            return _variables(spec, each.path, each.holder), 0
+    return None
+
+
+def _variables(spec: FlowSpec, level: NodePath, holder: LoopNodeSpec) -> Shape | None:
+    if level in gaps_of(spec).variables:
+        return None
+    return spec.remembered(
+        f"round of {'.'.join(level)}",
+        lambda _: _object((*holder.initial, *ROUND), index=_NUMBER, last=_BOOLEAN),
+    )
+
+
+def _each(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    return _object(EACH, index=_NUMBER, total=_NUMBER), 0
+
+
+def _variable(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
+    """The item of a map."""
+    for each in holders_of(spec, level):
+        if isinstance(each.holder, MapNodeSpec) and each.holder.as_ == path[0]:
+            return _item(spec, each.path, each.holder.over), 0
+    return None
+
+
+def _item(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
+    """What the list holds that a map goes over, where that is a plain path."""
+
+    def item(spec: FlowSpec) -> Shape | None:
+        found = over_shape(spec, level[:-1], over)
+        items = found.get("items") if is_map(found) else None
+        return items if is_map(items) else None
+
+    return spec.remembered(f"item of {'.'.join(level)}", item)
+
+
+def over_shape(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
+    """What is known of an expression, where that is a plain path of names."""
+    plain = _PLAIN.fullmatch(over.strip())
+    return shape_of(spec, level, tuple(plain[0].split("."))) if plain else None
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+_ROOTS: Final[Mapping[str, Callable[[FlowSpec, NodePath, tuple[str, ...]], _Known]]] = {
+    "inputs": _input,
+    "nodes": _node,
+    "round": _round,
+    "each": _each,
+    "routing_result": lambda spec, level, path: (ROUTING, 0),
+    "evaluation_result": lambda spec, level, path: (EVALUATION, 0),
+}
+
+
+def input_shape(declared: InputSpec) -> Shape | None:
+    """What is known of an input."""
+    if declared.schema_ is not None:
+        return declared.schema_
+    return None if declared.type is None else {"type": declared.type}
+
+
+def unknown_field(shape: Shape | None, fields: tuple[str, ...]) -> tuple[str, Collection[str]] | None:
+    """The first field that a value of this shape does not have, with those it has (or with what it is instead)."""
+    for field in fields:
+        if not is_map(shape):
+            return None
+        kind = shape.get("type")
+        if isinstance(kind, str) and kind in (*_SCALARS, "array"):
+            return field, _SCALARS.get(kind, "a list")
+        known = fields_of(shape)
+        if known is not None and field not in known:
+            return field, known
+        shape = item_of(shape, field)
+    return None

@@ -1,0 +1,202 @@
+"""What a flow's texts read, and the edges that follow: from references, `needs`, routes and failures.
+
+Each distinct text is parsed once for a spec, never compiled. Nothing is judged here: an edge whose end
+does not exist is left to the checks.
+
+Each level has edges of its own. What a body reads of a level outside makes an edge there, from the node
+that is read to the container that the reader is inside.
+
+Source of the rules: rules 1, 2, 10 and 14 of the flow format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from flowengine.engine.graph import ON_ERROR, Edge, Vertex
+from flowengine.errors import TemplateSyntaxError
+from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, key_path, level_of, nodes_of, routes_of
+from flowengine.flowfile.analysis.node_settings import agent_path
+from flowengine.flowfile.analysis.texts import Text, texts_of
+from flowengine.flowfile.schema.fields import TextKind
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import AgentNodeSpec, NodeSpec
+from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.templating.parse import Reference, parse_expression, parse_template
+
+__all__ = ["Cause", "Reads", "Use", "causes_of", "edges_of", "last_of", "reads_of", "vertices_of"]
+
+TRANSPARENT = frozenset({"routing", "condition", "evaluation", "approval"})
+"""Node types that pass on the `result` they received."""
+
+
+_MOST_SHARED: Final = 20_000
+"""References in the texts of shared agents, counted once a node that names the agent."""
+
+
+class Use(NamedTuple):
+    """A name that a text reads."""
+
+    text: Text
+    reference: Reference
+
+
+class Reads:
+    """What all texts of a spec read, and which of them do not parse."""
+
+    def __init__(self) -> None:
+        self.uses: list[Use] = []
+        self.errors: list[tuple[Text, TemplateSyntaxError]] = []
+        self.of_node: dict[NodePath, list[Use]] = {}
+        """Node → what it reads before it runs and in `set`, its agent's templates included."""
+        self.at_end: dict[NodePath, list[Use]] = {(): []}
+        """Level → what is read once its nodes are settled: `outputs`, and what a container says of its body."""
+        self.too_much: NodePath | None = None
+        """The node with which all nodes together read too much through shared agents; the rest was left aside."""
+        self.of_nobody: list[Use] = []
+        """What agents read that no node names."""
+        self.reaching: dict[NodePath, list[Use]] = {}
+        """Node → the uses that name a node of its own level, those of its body included."""
+
+
+class Cause(NamedTuple):
+    """An edge, and the place in the file that makes it."""
+
+    edge: Edge
+    path: KeyPath
+    use: Use | None = None
+
+
+# --- what is read ------------------------------------------------------------------------------------
+
+
+def reads_of(spec: FlowSpec) -> Reads:
+    """What the texts of a spec read; worked out once."""
+    return spec.remembered("reads", _reads)
+
+
+def _reads(spec: FlowSpec) -> Reads:
+    reads, shared = Reads(), dict[KeyPath, list[Use]]()
+    reads.of_node = {path: [] for path, _ in nodes_of(spec)}
+    for text, uses in _parse_all(spec, reads):
+        if text.scope == "outputs":
+            reads.at_end[()].extend(uses)
+        elif text.node is None:
+            shared.setdefault(text.path[:2], []).extend(uses)
+        elif text.scope == "end":
+            reads.at_end.setdefault(text.node, []).extend(uses)
+        else:
+            reads.of_node[text.node].extend(uses)
+    _hand_out(spec, shared, reads)
+    _follow(spec, reads)
+    return reads
+
+
+def _parse_all(spec: FlowSpec, reads: Reads) -> Iterator[tuple[Text, list[Use]]]:
+    parsed: dict[tuple[str, TextKind], tuple[Reference, ...] | TemplateSyntaxError] = {}
+    for text in texts_of(spec):
+        if text.kind == "plain":
+            continue
+        found = parsed.get((text.text, text.kind))
+        if found is None:
+            found = parsed[text.text, text.kind] = _parsed(text)
+        if isinstance(found, TemplateSyntaxError):
+            reads.errors.append((text, found))
+            continue
+        uses = [Use(text, reference) for reference in found]
+        reads.uses.extend(uses)
+        yield text, uses
+
+
+def _parsed(text: Text) -> tuple[Reference, ...] | TemplateSyntaxError:
+    try:
+        return (parse_expression if text.kind == "expression" else parse_template)(text.text).references
+    except TemplateSyntaxError as error:
+        return error
+
+
+def _hand_out(spec: FlowSpec, shared: dict[KeyPath, list[Use]], reads: Reads) -> None:
+    """What shared agents read is read by each node that names them and does not say it itself."""
+    handed: set[int] = set()
+    total = 0
+    for path, node in nodes_of(spec) if shared else ():
+        if isinstance(node, AgentNodeSpec):
+            of_agent = shared.get(agent_path(spec, key_path(path), node) or (), [])
+            total += len(of_agent)
+            if total > _MOST_SHARED:
+                reads.too_much = path
+                break
+            uses = [use for use in of_agent if use.text.path[2] not in node.model_fields_set]
+            reads.of_node[path].extend(uses)
+            handed.update(map(id, uses))
+    reads.of_nobody = [use for uses in shared.values() for use in uses if id(use) not in handed]
+
+
+def _follow(spec: FlowSpec, reads: Reads) -> None:
+    """For each node that is named, the reader on that node's level."""
+    for path, uses in reads.of_node.items():
+        for use in uses:
+            name = _named(use)
+            if name is not None:
+                home = home_of(spec, path[:-1], name)
+                reader = path if home is None else path[: len(home) + 1]
+                reads.reaching.setdefault(reader, []).append(use)
+    for path, uses in reads.at_end.items():
+        for use in uses:
+            name = _named(use)
+            home = None if name is None else home_of(spec, path, name)
+            if home is not None and len(home) < len(path):
+                reads.reaching.setdefault(path[: len(home) + 1], []).append(use)
+
+
+def _named(use: Use) -> str | None:
+    path = use.reference.path
+    return path[1] if path[0] == "nodes" and len(path) > 1 else None
+
+
+# --- where it leads ----------------------------------------------------------------------------------
+
+
+def causes_of(spec: FlowSpec, level: NodePath = ()) -> list[Cause]:
+    """Every edge of a level with the place that makes it; also edges whose ends do not exist."""
+    return spec.remembered(
+        f"causes of {'.'.join(level)}",
+        lambda each: [cause for name in level_of(each, level) for cause in _causes(each, level, name)],
+    )
+
+
+def _causes(spec: FlowSpec, level: NodePath, name: str) -> Iterator[Cause]:
+    node, path = level_of(spec, level)[name], (*level, name)
+    at = key_path(path)
+    for number, source in enumerate(node.needs):
+        yield Cause(Edge(source, name), (*at, "needs", number))
+    for use in reads_of(spec).reaching.get(path, ()):
+        yield Cause(Edge(use.reference.path[1], name), use.text.path, use)
+    for label, target, leads_at in routes_of(spec, name, level):
+        if target is not None:
+            yield Cause(Edge(name, target, label), leads_at)
+    if node.on_error.then is not None:
+        yield Cause(Edge(name, node.on_error.then, ON_ERROR), (*at, "on_error", "then"))
+
+
+def edges_of(spec: FlowSpec, level: NodePath = ()) -> list[Edge]:
+    """The edges among the nodes of a level, each once: the order is that of the file."""
+    nodes = level_of(spec, level)
+    edges = dict.fromkeys(cause.edge for cause in causes_of(spec, level))
+    return [edge for edge in edges if edge.source in nodes and edge.target in nodes]
+
+
+def vertices_of(spec: FlowSpec, level: NodePath = ()) -> list[Vertex]:
+    """The vertices of a level, in the order of the file."""
+    return [_vertex(name, node) for name, node in level_of(spec, level).items()]
+
+
+def _vertex(name: str, node: NodeSpec) -> Vertex:
+    return Vertex(name, node.type, node.join, node.on_error.action, node.type in TRANSPARENT)
+
+
+def last_of(spec: FlowSpec, level: NodePath) -> list[str]:
+    """The nodes of a level that lead nowhere."""
+    leading = {edge.source for edge in edges_of(spec, level)}
+    return [name for name in level_of(spec, level) if name not in leading]

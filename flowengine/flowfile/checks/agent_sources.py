@@ -1,0 +1,206 @@
+"""Which vendors the models of a file go to, and which of their names nobody is known to have.
+
+What is right here may be wrong elsewhere: it depends on the environment and the project, which the caller hands in.
+Nothing is asked and no key is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, ProjectError
+from flowengine.flowfile.analysis.flow_levels import key_path, node_at, nodes_of
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.project.project import Project, ProjectProblem
+from flowengine.flowfile.schema.agent_settings import AgentSettings, MemorySpec, ModelSettings
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import AgentNodeSpec
+from flowengine.flowfile.yaml.positions import KeyPath
+
+if TYPE_CHECKING:
+    from flowengine.models.worst_case import KnownModel, ModelFacts
+
+__all__ = ["check_context", "check_models", "models_of", "sources_of", "vendors_of"]
+
+# --- Checks of what agents draw on
+
+
+def check_context(spec: FlowSpec, project: Project, report: Report) -> None:
+    """Each provider that is unknown, wrongly set, or without its file; each folder of skills that is not there."""
+    for path, entry in sources_of(spec):
+        if report.is_enough:
+            return
+        if isinstance(entry, MemorySpec):
+            _check_memory(entry, path, project, report)
+        elif "skills" in path[-2:]:
+            _check_folder(entry, path, project, report)
+        else:
+            _check(entry, path, project, report)
+
+
+def sources_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
+    """Every provider, memory and folder of skills in the file, as it is written there."""
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
+        if isinstance(node, AgentNodeSpec):
+            yield from _of_agent(node, path)
+        yield from _of_agent(getattr(node, "agent", None), (*path, "agent"))
+    for name, agent in spec.agents.items():
+        yield from _of_agent(agent, ("agents", name))
+    yield from _of_agent(spec.defaults.agent, ("defaults", "agent"))
+
+
+def _of_agent(agent: object, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(agent, AgentSettings):
+        for number, entry in enumerate(agent.context or ()):
+            yield (*path, "context", number), entry
+        if agent.memory is not None:
+            yield (*path, "memory"), agent.memory
+        for number, folder in enumerate(agent.skills or ()):
+            yield (*path, "skills", number), folder
+
+
+def _check_memory(memory: MemorySpec, path: KeyPath, project: Project, report: Report) -> None:
+    from flowengine.context_providers.parameters import ParameterError
+    from flowengine.flowfile.compile.agent_factory import memory_of
+
+    try:
+        memory_of(memory, project)
+    except ParameterError as error:
+        at = (*path, error.parameter) if error.parameter in memory.model_fields_set else path
+        report.at_value(_code_of(error), str(error), cast(KeyPath, at))
+
+
+def _check_folder(folder: str, path: KeyPath, project: Project, report: Report) -> None:
+    try:
+        found = project.resolve(folder)
+    except ProjectError as error:
+        report.at_value("FE503", error.message, path)
+        return
+    if not found.is_dir():
+        report.at_value("FE510", f"there is no folder '{folder}'", path)
+
+
+def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
+    # Imported here: providers come with the event loop's library, and most flows name none.
+    from flowengine.context_providers.factory import configured, made
+    from flowengine.context_providers.parameters import ParameterError, UnknownParameterError
+
+    refused: list[ProjectProblem] = []
+
+    def load(target: str) -> Any:
+        problem = project.problem_with(target)
+        refused.extend([problem] if problem is not None else [])
+        return _stand_in
+
+    try:
+        made(configured(entry), project.root, load)
+    except DefinitionError as error:
+        parameter = error.parameter if isinstance(error, ParameterError) else None
+        tell = report.at_key if isinstance(error, UnknownParameterError) else report.at_value
+        tell(_code_of(error), str(error), _place(entry, path, parameter))
+    for problem in refused:
+        report.at_value(problem.code, problem.message, path, problem.hint)
+
+
+def _stand_in(*arguments: Any, **named: Any) -> None:
+    """Stands where the code of a flow's author will be."""
+
+
+def _code_of(error: DefinitionError) -> str:
+    from flowengine.context_providers.parameters import MissingFileError, OutsideError
+
+    return {MissingFileError: "FE510", OutsideError: "FE503"}.get(cast(Any, type(error)), "FE412")
+
+
+def _place(entry: Any, path: KeyPath, parameter: str | None) -> KeyPath:
+    """Where a parameter stands in an entry of either notation; else the entry."""
+    if not isinstance(entry, Mapping):
+        return path
+    keys = cast("Mapping[str, Any]", entry)
+    inner: Any = next(iter(keys.values()), None)
+    if "type" not in keys and isinstance(inner, Mapping) and parameter in inner:
+        return (*path, next(iter(keys)), cast(str, parameter))
+    return (*path, cast(str, parameter)) if parameter in keys else path
+
+
+class NamedModel(NamedTuple):
+    """A model that a file names."""
+
+    model: str
+    """As it is written."""
+    path: KeyPath
+
+    @property
+    def node(self) -> str | None:
+        """The node that asks it; None where it is named for several."""
+        return ".".join(node_at(self.path)) or None
+
+
+def check_models(spec: FlowSpec, facts: ModelFacts) -> list[Diagnostic]:
+    """Every name that goes to no vendor, also in the flows that run as nodes."""
+    report = Report(spec)
+    for each in models_of(spec):
+        try:
+            facts.of(each.model)
+        except ModelConfigError as error:
+            report.at_value("FE511", str(error), each.path)
+    inner = (problem for each in spec.subflows.values() for problem in check_models(each, facts))
+    return list(dict.fromkeys([*report.found, *inner]))
+
+
+def vendors_of(spec: FlowSpec, facts: ModelFacts) -> dict[str, KnownModel]:
+    """Model as it is written → what is known of it, for those that go to a vendor; subflows' models included."""
+    found: dict[str, KnownModel] = {}
+    for each in models_of(spec):
+        try:
+            found[each.model] = facts.of(each.model)
+        except ModelConfigError:
+            continue
+    for each in spec.subflows.values():
+        found |= vendors_of(each, facts)
+    return found
+
+
+def models_of(spec: FlowSpec) -> Iterator[NamedModel]:
+    """Every model that the file names, with its place."""
+    holders: list[tuple[KeyPath, object]] = [(("defaults", "agent"), spec.defaults.agent)]
+    holders += [(("agents", name), agent) for name, agent in spec.agents.items()]
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
+        holders += [(path, node), ((*path, "agent"), getattr(node, "agent", None))]
+    for path, holder in holders:
+        if isinstance(holder, ModelSettings):
+            yield from _of_settings(holder, path)
+
+
+_JUDGES: Final = ("improve", "evaluate")
+_IN_PROVIDERS: Final = ("model", "embedding")
+
+
+def _of_settings(settings: ModelSettings, path: KeyPath) -> Iterator[NamedModel]:
+    if settings.model is not None:
+        yield NamedModel(settings.model, (*path, "model"))
+    for number, each in enumerate(settings.fallbacks or ()):
+        yield NamedModel(each, (*path, "fallbacks", number))
+    if not isinstance(settings, AgentSettings):
+        return
+    for key in _JUDGES:
+        judge = getattr(settings, key)
+        if judge is not None and judge.model is not None:
+            yield NamedModel(judge.model, (*path, key, "model"))
+    for number, entry in enumerate(settings.context or ()):
+        yield from _of_provider(entry, (*path, "context", number))
+
+
+def _of_provider(entry: Any, path: KeyPath) -> Iterator[NamedModel]:
+    """`{type: compressor, model: …}` and `{compressor: {model: …}}`."""
+    if not is_map(entry):
+        return
+    inner = {} if "type" in entry else {(*path, name): each for name, each in entry.items() if is_map(each)}
+    for place, settings in ({path: entry} if "type" in entry else inner).items():
+        for key in _IN_PROVIDERS:
+            if isinstance(settings.get(key), str):
+                yield NamedModel(settings[key], (*place, key))

@@ -1,0 +1,108 @@
+"""The order of the checks on a spec: names, structure, code, and then the runs that the graph allows.
+
+All of them look at every flow. What they would say because of another mistake (an edge that a wrong name hides, a key
+of a node that was left out) they keep to themselves: that is known from `Gaps`.
+"""
+
+from __future__ import annotations
+
+from flowengine.errors import Diagnostic
+from flowengine.flowfile.analysis.flow_levels import key_path
+from flowengine.flowfile.analysis.gaps import gaps_of, note_adrift
+from flowengine.flowfile.analysis.level_analysis import runs_of
+from flowengine.flowfile.analysis.references import reads_of
+from flowengine.flowfile.analysis.texts import Text, texts_of
+from flowengine.flowfile.checks.agent_sources import check_context, sources_of
+from flowengine.flowfile.checks.names import check_bodies, check_names
+from flowengine.flowfile.checks.permissions import check_calls, check_code, check_servers, code_of, servers_of
+from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.checks.results import check_engine_values, check_results, check_writers
+from flowengine.flowfile.checks.structure import check_structure, check_subflows, subflows_of
+from flowengine.flowfile.checks.warnings import (
+    check_unused,
+    warn_of_absent_values,
+    warn_of_dead_nodes,
+    warn_of_endless_loop,
+    warn_of_targets_behind_siblings,
+)
+from flowengine.flowfile.file_texts import Subflows
+from flowengine.flowfile.project.project import Project, project_of
+from flowengine.flowfile.schema.flow_file import FlowSpec
+
+__all__ = ["check"]
+
+# --- Checks of what can happen in a run, level by level
+
+
+def check_runs(spec: FlowSpec, report: Report, *, warnings: bool) -> None:
+    """Ambiguous values and unordered writers; with `warnings` also what is merely doubtful."""
+    if gaps_of(spec).everything:
+        return
+    every = runs_of(spec)
+    for runs in every.values():
+        check_results(spec, runs, report)
+        check_engine_values(spec, runs, report)
+        check_writers(spec, runs, report)
+    for runs in every.values() if warnings else ():
+        warn_of_absent_values(spec, runs, report)
+        warn_of_targets_behind_siblings(runs, report)
+        warn_of_dead_nodes(runs, report)
+        warn_of_endless_loop(spec, runs.level, report)
+
+
+def check(
+    spec: FlowSpec, project: Project | None, subflows: Subflows, *, whole: bool, warnings: bool
+) -> list[Diagnostic]:
+    """Everything that is wrong with what a spec means. `whole`: nothing of it was mended."""
+    report, beside = (
+        Report(spec),
+        Report(spec),
+    )  # Of the file itself, and of what lies beside it: no matter of the graph.
+    note_adrift(spec, gaps_of(spec))
+    _check_texts(spec, report)
+    check_structure(spec, report)
+    problems: list[Diagnostic] = []
+    if _needs_project(spec):
+        if project is None:
+            project, problems = project_of(spec.path)
+        check_code(spec, project, beside)
+        check_calls(spec, project, beside)
+        check_servers(spec, project, beside)
+        check_context(spec, project, beside)
+        check_subflows(spec, project, subflows, beside, whole=whole)
+    check_bodies(spec, report)
+    check_names(spec, () if project is None else project.allow_env, report)
+    check_runs(spec, report, warnings=warnings)
+    if warnings:
+        check_unused(spec, report)
+    return [*problems, *report.found, *beside.found]
+
+
+def _check_texts(spec: FlowSpec, report: Report) -> None:
+    for text, error in reads_of(spec).errors:
+        if text.kind == "expression" and text.text.lstrip().startswith("{{"):
+            inner = text.text.strip().removeprefix("{{").removesuffix("}}").strip()
+            report.in_text("FE301", "an expression stands without braces", text, 1, 1, f"; did you mean '{inner}'?")
+        else:
+            report.in_text("FE301", error.message, text, error.line, error.column)
+    too_much = reads_of(spec).too_much
+    if too_much is not None:
+        told = "with this node the texts of shared agents are looked up too often; name fewer values in them"
+        report.at_key("FE312", told, key_path(too_much))
+    for text in texts_of(spec):
+        if text.kind == "plain" and ("{{" in text.text or "{%" in text.text):
+            _refuse_braces(text, report)
+
+
+def _refuse_braces(text: Text, report: Report) -> None:
+    at = min(found for found in (text.text.find("{{"), text.text.find("{%")) if found >= 0)
+    line = text.text.count("\n", 0, at) + 1
+    column = at - text.text.rfind("\n", 0, at)
+    key = next(str(part) for part in reversed(text.path) if isinstance(part, str))
+    report.in_text("FE310", f"'{key}' is not rendered, so it takes no template", text, line, column)
+
+
+def _needs_project(spec: FlowSpec) -> bool:
+    if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
+        return True
+    return any(True for _ in (*code_of(spec), *servers_of(spec), *sources_of(spec), *subflows_of(spec)))

@@ -1,0 +1,282 @@
+"""Checks of every name that a template or an expression reads (rule 9 of the flow format)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from flowengine.flowfile.analysis.flow_levels import (
+    NodePath,
+    SpecLevel,
+    home_of,
+    key_path,
+    level_of,
+    levels_of,
+    places_of,
+)
+from flowengine.flowfile.analysis.gaps import gaps_of
+from flowengine.flowfile.analysis.inferred_shapes import (
+    NODE_FIELDS,
+    Shape,
+    input_shape,
+    node_shape,
+    over_shape,
+    shape_of,
+    unknown_field,
+)
+from flowengine.flowfile.analysis.references import Use, last_of, reads_of
+from flowengine.flowfile.analysis.texts import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND, Scope, holders_of, visible
+from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import LoopNodeSpec, MapNodeSpec
+
+__all__ = ["check_bodies", "check_names"]
+
+# --- Checks of what maps and loops say about their bodies
+
+
+def check_bodies(spec: FlowSpec, report: Report) -> None:
+    """Ids, items and variables that hide others; variables that nobody declared; results that nobody chose."""
+    gaps = gaps_of(spec)
+    touched = gaps.touched()
+    for level in levels_of(spec).values():
+        if level.holder is None:
+            continue
+        _check_ids(spec, level, report)
+        if isinstance(level.holder, MapNodeSpec):
+            _check_item(spec, level, level.holder, report)
+            _check_over(spec, level, level.holder, report)
+            if level.path not in touched | gaps.gives:
+                _check_result(spec, level, level.holder, report)
+        else:
+            _check_variables(spec, level, level.holder, report)
+            if level.path not in gaps.variables:
+                _check_carry(level, level.holder, report)
+
+
+def _check_ids(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
+    for name in level.nodes:
+        if home_of(spec, level.path[:-1], name) is not None:
+            text = f"a node outside is called '{name}' too, and the body could not read it; rename one of them"
+            report.at_key("FE220", text, key_path((*level.path, name)))
+
+
+def _check_item(spec: FlowSpec, level: SpecLevel, holder: MapNodeSpec, report: Report) -> None:
+    at = (*key_path(level.path), "as")
+    if holder.as_ in RESERVED:
+        report.at_value("FE220", f"'{holder.as_}' means something else in templates; call the item otherwise", at)
+    for outer in holders_of(spec, level.path)[1:]:
+        if isinstance(outer.holder, MapNodeSpec) and outer.holder.as_ == holder.as_:
+            text = f"'{holder.as_}' is the item of '{outer.path[-1]}', round this map; give this one another name"
+            report.at_key("FE220", text, at, " with `as`" if "as_" not in holder.model_fields_set else "")
+
+
+def _check_over(spec: FlowSpec, level: SpecLevel, holder: MapNodeSpec, report: Report) -> None:
+    shape = over_shape(spec, level.path[:-1], holder.over)
+    kind = shape.get("type") if shape is not None else None
+    if isinstance(kind, str) and kind != "array":
+        text = f"a map goes over a list, and '{holder.over.strip()}' is of type {kind}"
+        report.at_value("FE311", text, (*key_path(level.path), "over"))
+
+
+def _check_result(spec: FlowSpec, level: SpecLevel, holder: MapNodeSpec, report: Report) -> None:
+    last = last_of(spec, level.path)
+    if holder.result is None and len(last) > 1:
+        names = ", ".join(f"'{name}'" for name in last)
+        text = f"the body ends with several nodes ({names}); say with `result` what an item gives"
+        report.at_key("FE222", text, key_path(level.path), f": {{{{ nodes.{last[-1]}.output }}}}")
+
+
+def _check_variables(spec: FlowSpec, level: SpecLevel, holder: LoopNodeSpec, report: Report) -> None:
+    at = key_path(level.path)
+    for name in holder.initial:
+        if name in (*ROUND, *LOOP_OUTPUT):
+            report.at_key("FE220", f"'{name}' is the loop's own; call the variable otherwise", (*at, "initial", name))
+        for outer in holders_of(spec, level.path)[1:]:
+            if isinstance(outer.holder, LoopNodeSpec) and name in outer.holder.initial:
+                text = f"'{outer.path[-1]}', round this loop, has a variable '{name}' too; rename one of them"
+                report.at_key("FE220", text, (*at, "initial", name))
+
+
+def _check_carry(level: SpecLevel, holder: LoopNodeSpec, report: Report) -> None:
+    at = (*key_path(level.path), "carry")
+    for name in holder.carry:
+        if name not in holder.initial:
+            hint = report.nearest(name, holder.initial) or "; give it a first value in `initial`"
+            report.at_key("FE221", f"the first round has no variable '{name}'", (*at, name), hint)
+
+
+_ELSEWHERE: Final = {
+    "output": "only `set` sees it",
+    "result": "what comes after all nodes names one of them, nodes.<id>.output",
+    "item": "only the nodes of a map see it",
+    "each": "only the nodes of a map see it",
+    "round": "only the nodes of a loop see it",
+}
+
+
+def check_names(spec: FlowSpec, allow_env: Collection[str], report: Report) -> None:
+    """Unknown roots, inputs, state keys, nodes, fields and environment names."""
+    names, reads = _Names(spec, allow_env, report), reads_of(spec)
+    for path, uses in reads.of_node.items():
+        names.check(uses, path[:-1])
+    for level, uses in reads.at_end.items():
+        names.check(uses, level)
+    names.check(reads.of_nobody, ())
+
+
+class _Names:
+    def __init__(self, spec: FlowSpec, allow_env: Collection[str], report: Report) -> None:
+        self._spec = spec
+        self._gaps = gaps_of(spec)
+        self._allow_env = allow_env
+        self._report = report
+        self._level: NodePath = ()
+        self._visible: dict[tuple[NodePath, Scope], tuple[str, ...]] = {}
+        self._checked: set[tuple[int, NodePath]] = set()
+        self._ids: dict[NodePath, list[str]] = {}
+        self._items = {
+            level.holder.as_: f"only the nodes of '{level.path[-1]}' see it"
+            for level in levels_of(spec).values()
+            if isinstance(level.holder, MapNodeSpec)
+        }
+        self._below: dict[str, Callable[[Use, str, tuple[str, ...]], None]] = {
+            "inputs": self._input,
+            "shared_state": self._state,
+            "nodes": self._node,
+            "prev_outputs": self._earlier,
+            "env": self._environment,
+            "run": self._run,
+        }
+
+    def check(self, uses: list[Use], level: NodePath) -> None:
+        """What is read inside a level. What a shared agent reads is checked once a level."""
+        self._level = level
+        for use in uses:
+            if use.text.node is None:
+                if (id(use), level) in self._checked:
+                    continue
+                self._checked.add((id(use), level))
+            self._check(use)
+
+    def _check(self, use: Use) -> None:
+        root, *fields = use.reference.path
+        known = self._visible.get((self._level, use.text.scope))
+        if known is None:
+            known = visible(self._spec, self._level, use.text.scope)
+            self._visible[self._level, use.text.scope] = known
+        if root not in known:
+            self._refuse_root(use, root, known)
+        elif fields and root in self._below:
+            self._below[root](use, fields[0], tuple(fields[1:]))
+        elif fields:
+            self._fields(use, f"`{root}`", shape_of(self._spec, self._level, (root,)), tuple(fields))
+        elif root == "nodes":
+            self._report.at_use("FE308", "`nodes` needs a literal id: nodes.<id>.output", use)
+
+    def _refuse_root(self, use: Use, root: str, known: Collection[str]) -> None:
+        if root in self._gaps.words or self._has_unknown_item():
+            return
+        reason = self._item_here() if root == "item" else self._items.get(root)
+        reason = reason or _ELSEWHERE.get(root)
+        if reason is not None:
+            self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
+        else:
+            self._report.at_use("FE302", f"unknown name '{root}'", use, self._report.nearest(root, known))
+
+    def _has_unknown_item(self) -> bool:
+        """Whether the item of a map round this level may have any name."""
+        return any(each.path in self._gaps.variables for each in holders_of(self._spec, self._level))
+
+    def _item_here(self) -> str | None:
+        holders = (level.holder for level in holders_of(self._spec, self._level))
+        inner = next((each for each in holders if isinstance(each, MapNodeSpec)), None)
+        return None if inner is None else f"the item is called '{inner.as_}'"
+
+    def _input(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
+        declared = self._spec.inputs.get(name)
+        if declared is None and self._gaps.may_be("inputs", name):
+            return
+        if declared is None:
+            self._report.at_use("FE303", f"unknown input '{name}'", use, self._report.nearest(name, self._spec.inputs))
+        else:
+            self._fields(use, f"the input '{name}'", input_shape(declared), fields)
+
+    def _state(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
+        if (
+            name not in self._spec.shared_state
+            and name not in ENGINE_KEYS
+            and not self._gaps.may_be("shared_state", name)
+        ):
+            known = [*self._spec.shared_state, *ENGINE_KEYS]
+            self._report.at_use("FE304", f"shared state has no key '{name}'", use, self._report.nearest(name, known))
+
+    def _node(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
+        home = self._home(use, name)
+        if home is None:
+            return
+        if not fields:
+            text = f"name a field of the node: nodes.{name}.output (or result, status, error)"
+            self._report.at_use("FE306", text, use)
+        elif fields[0] not in NODE_FIELDS:
+            known = ", ".join(NODE_FIELDS)
+            text = f"a node has no field '{fields[0]}' (there are {known})"
+            self._report.at_use("FE306", text, use, self._closest(home, name, fields[0]))
+        else:
+            shape = node_shape(self._spec, home, name, fields[0])
+            self._fields(use, f"the {fields[0]} of '{name}'", shape, fields[1:])
+
+    def _home(self, use: Use, name: str) -> NodePath | None:
+        """The level of a node that is read; None, and a finding, where nobody here sees such a node."""
+        home = home_of(self._spec, self._level, name)
+        if home is None and not self._may_be_node(name):
+            inside = places_of(self._spec).get(name)
+            if inside is None:
+                self._report.at_use("FE305", f"unknown node '{name}'", use, self._report.nearest(name, self._seen()))
+            else:
+                hint = f"; what a body gives is read as nodes.{inside[0][0]}.output"
+                self._report.at_use("FE305", f"'{name}' is inside '{'.'.join(inside[0])}'", use, hint)
+        return home
+
+    def _may_be_node(self, name: str) -> bool:
+        levels = {self._level[:depth] for depth in range(len(self._level) + 1)}
+        return name in self._gaps.words or not levels.isdisjoint(self._gaps.bodies)
+
+    def _seen(self) -> list[str]:
+        """The ids of the nodes that are seen from this level."""
+        if self._level not in self._ids:
+            levels = (level_of(self._spec, self._level[:depth]) for depth in range(len(self._level) + 1))
+            self._ids[self._level] = [name for nodes in levels for name in nodes]
+        return self._ids[self._level]
+
+    def _closest(self, home: NodePath, name: str, field: str) -> str:
+        """A field that the output has is probably meant."""
+        shape = node_shape(self._spec, home, name, "output") or {}
+        inner: Collection[str] = shape.get("properties", ())
+        return f"; did you mean 'output.{field}'?" if field in inner else self._report.nearest(field, NODE_FIELDS)
+
+    def _earlier(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
+        home = self._home(use, name)
+        if home is not None:
+            self._fields(use, f"the output of '{name}'", node_shape(self._spec, home, name, "output"), fields)
+
+    def _environment(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
+        if name not in self._allow_env:
+            hint = self._report.nearest(name, self._allow_env) or "; list it in `allow_env` of the project file"
+            self._report.at_use("FE307", f"the environment variable '{name}' is not allowed", use, hint)
+
+    def _run(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
+        if name != "id":
+            self._report.at_use("FE306", f"`run` has no field '{name}'", use, "; did you mean 'run.id'?")
+
+    def _fields(self, use: Use, what: str, shape: Shape | None, fields: tuple[str, ...]) -> None:
+        unknown = unknown_field(shape, fields)
+        if unknown is None or unknown[0] in self._gaps.words:
+            return
+        field, known = unknown
+        if isinstance(known, str):
+            at = fields.index(field)
+            inner = "".join(f".{each}" for each in fields[:at])
+            self._report.at_use("FE306", f"{what}{inner} is {known}, it has no field '{field}'", use)
+        else:
+            self._report.at_use("FE306", f"{what} has no field '{field}'", use, self._report.nearest(field, known))

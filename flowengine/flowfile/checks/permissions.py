@@ -1,0 +1,215 @@
+"""Permission of MCP servers: a flow file names them, only the project file lets them be started or asked.
+
+A command is matched word by word, with its arguments and the environment that it gets, since these can make any
+program run anything; an address by scheme, host and the beginning of its path. Nothing is started or asked.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel
+
+from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of
+from flowengine.flowfile.analysis.gaps import gaps_of
+from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in
+from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.recovery import STAND_IN_CODE
+from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import AgentNodeSpec, ConditionNodeSpec, EvaluationNodeSpec, FunctionNodeSpec
+from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.version import install_hint, missing_modules
+
+__all__ = ["check_calls", "check_code", "check_servers", "code_of", "is_allowed", "servers_of"]
+
+# --- Checks of `with` against the function that `call` names, whose parameters are read from its file and never run
+
+
+def check_calls(spec: FlowSpec, project: Project, report: Report) -> None:
+    """Each argument that a function needs and is not given, or is given and does not take."""
+    unknown = gaps_of(spec).arguments
+    for path, node in nodes_of(spec):
+        if report.is_enough:
+            return
+        if isinstance(node, FunctionNodeSpec) and project.problem_with(node.call) is None:
+            said = code_name(node.call)
+            file = None if said is None else project.module_file(said.module)
+            taken = None if said is None or file is None else parameters_in(file, said.name)
+            if taken is not None and path not in unknown:
+                _check_arguments(node, taken, key_path(path), report)
+
+
+def _check_arguments(node: FunctionNodeSpec, taken: Parameters, path: KeyPath, report: Report) -> None:
+    if not node.with_:  # Such a function is given the context, where it takes anything.
+        missing = taken.required if len(taken.required) > 1 or taken.by_name_only else ()
+    else:
+        missing = tuple(name for name in taken.required if name not in node.with_ and name != "context")
+    misspelt = {report.nearest.of(name, taken.known) for name in node.with_ if name not in taken.known}
+    missing = [name for name in missing if taken.takes_any or name not in misspelt]
+    if missing:
+        names = ", ".join(f"'{name}'" for name in missing)
+        report.at_value("FE512", f"the function needs {names}: give it in 'with'", (*path, "call"))
+    if taken.takes_any:
+        return
+    for name in node.with_:
+        if name not in taken.known:
+            text = f"the function takes no argument '{name}'"
+            report.at_key("FE512", text, (*path, "with", name), report.nearest(name, taken.known))
+
+
+# --- Checks of `module:function` references
+
+
+def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
+    """Each reference to code that the project does not allow, or that is not there."""
+    for path, target in code_of(spec):
+        if report.is_enough:
+            return
+        if target != STAND_IN_CODE:
+            problem = project.problem_with(target)
+            if problem is not None:
+                report.at_value(problem.code, problem.message, path, problem.hint)
+            else:
+                _check_imports(target, path, project, report)
+
+
+def _check_imports(target: str, path: KeyPath, project: Project, report: Report) -> None:
+    said = code_name(target)
+    file = None if said is None else project.module_file(said.module)
+    if said is None or file is None:
+        return
+    for module in imports_in(file, said.name):
+        if not project.has_module(module):
+            known = (each.stem for each in file.parent.glob("*.py"))
+            text = f"'{target}' imports '{module}', and there is no such module"
+            report.at_value("FE505", text, path, report.nearest(module, list(known)))
+
+
+def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
+    """Every reference to code in the file."""
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
+        if isinstance(node, ConditionNodeSpec | EvaluationNodeSpec | FunctionNodeSpec) and node.call is not None:
+            yield (*path, "call"), node.call
+        if isinstance(node, AgentNodeSpec):
+            yield from _of_agent(node, path)
+        if isinstance(getattr(node, "agent", None), AgentSettings):
+            yield from _of_agent(cast("AgentNodeSpec", node).agent, (*path, "agent"))
+    for name, agent in spec.agents.items():
+        yield from _of_agent(agent, ("agents", name))
+    yield from _of_agent(spec.defaults.agent, ("defaults", "agent"))
+
+
+def _of_agent(agent: BaseModel | str | None, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if not isinstance(agent, AgentSettings):
+        return
+    if isinstance(agent.output, str):
+        yield (*path, "output"), agent.output
+    for number, target in enumerate(agent.tools or ()):
+        yield (*path, "tools", number), target
+    for number, target in enumerate(agent.contexts or ()):
+        yield (*path, "contexts", number), target
+    if agent.guardrails is not None:
+        for side in ("input", "output"):
+            for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):
+                yield (*path, "guardrails", side, number), target
+
+
+def check_servers(spec: FlowSpec, project: Project, report: Report) -> None:
+    """Each server that the project does not allow, and whether the library that asks servers is here."""
+    servers = list(servers_of(spec))
+    if servers and missing_modules("mcp"):
+        text = "the extra that asks MCP servers is not installed here"
+        report.at_value("FE908", text, servers[0][0], f"; {install_hint('mcp')}")
+    for path, server in servers:
+        if not is_allowed(server, project.allow_mcp):
+            file = project.file or project.root / "flowengine.toml"
+            entry = json.dumps(_entry(server), ensure_ascii=False)  # A string of TOML as well.
+            hint = f"; add {entry} to `allow_mcp` in {file}"
+            report.at_value("FE509", f"the MCP server '{server.name}' is not allowed", path, hint)
+
+
+def is_allowed(server: McpServerSpec, allowed: Sequence[str]) -> bool:
+    """Whether an entry of `allow_mcp` lets a server be used.
+
+    An entry is the beginning of a server's command line, with all of its environment in front as in a shell
+    (`TZ=UTC uvx mcp-server-time`; `TZ=*` for any value), or the beginning of its URL.
+
+    >>> time = McpServerSpec(name="time", command="uvx", args=("mcp-server-time", "--local-timezone", "UTC"))
+    >>> is_allowed(time, ["uvx mcp-server-time"]), is_allowed(time, ["uvx mcp-server"])
+    (True, False)
+    """
+    if server.url is not None:
+        address = _address(server.url)
+        return address is not None and any(_begins(address, _address(each)) for each in allowed)
+    return any(_runs(server, each) for each in allowed)
+
+
+def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:
+    """Every server in the file, with the place of its command or URL."""
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
+        if isinstance(node, AgentNodeSpec):
+            yield from _servers_of_agent(node, path)
+        yield from _servers_of_agent(getattr(node, "agent", None), (*path, "agent"))
+    for name, agent in spec.agents.items():
+        yield from _servers_of_agent(agent, ("agents", name))
+    yield from _servers_of_agent(spec.defaults.agent, ("defaults", "agent"))
+
+
+def _servers_of_agent(agent: object, path: KeyPath) -> Iterator[tuple[KeyPath, McpServerSpec]]:
+    if isinstance(agent, AgentSettings):
+        for number, server in enumerate(cast("tuple[McpServerSpec, ...]", agent.mcp_servers or ())):
+            yield (*path, "mcp_servers", number, "command" if server.url is None else "url"), server
+
+
+# --- commands
+
+
+def _runs(server: McpServerSpec, entry: str) -> bool:
+    try:
+        words = shlex.split(entry)
+    except ValueError:
+        return False
+    given = dict(server.env)
+    while words and "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        if value in ("*", given.get(name)):
+            given.pop(name, None)
+    line = [server.command, *server.args]
+    return bool(words) and not given and line[: len(words)] == words
+
+
+def _entry(server: McpServerSpec) -> str:
+    """What allows this server; the values of its environment may be secrets and are not told."""
+    if server.url is not None:
+        return _address(server.url) or server.url.partition("?")[0]
+    environment = [f"{name}=*" for name in server.env]
+    return " ".join([*environment, shlex.join([server.command or "", *server.args])])
+
+
+# --- addresses
+
+
+def _address(url: str) -> str | None:
+    """Scheme, host and path, without user and query, which may be secrets; None for what is no plain address."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return None
+    path = parts.path or "/"
+    if parts.scheme not in ("http", "https") or not host or {".", ".."} & {*unquote(path).split("/")}:
+        return None
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
+
+
+def _begins(address: str, allowed: str | None) -> bool:
+    """Whether an address is the allowed one or lies below it."""
+    return allowed is not None and (address == allowed or address.startswith(allowed.rstrip("/") + "/"))

@@ -1,0 +1,98 @@
+"""Where checks write their findings: a code, a message and a path, made into diagnostics with positions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from flowengine.errors import Diagnostic, did_you_mean
+from flowengine.flowfile.analysis.flow_levels import NodePath, node_at
+from flowengine.flowfile.analysis.references import Use
+from flowengine.flowfile.analysis.texts import Text
+from flowengine.flowfile.schema.fields import shortened
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.yaml.positions import KeyPath
+
+__all__ = ["Nearest", "Report"]
+
+# --- The nearest known name, for as long as that costs little
+
+_COMPARISONS: Final = 50_000
+_LONGEST: Final = 80
+
+
+class Nearest:
+    """The hints of one file.
+
+    >>> Nearest()("publsh", ["publish", "improve"])
+    "; did you mean 'publish'?"
+    """
+
+    def __init__(self) -> None:
+        self._left = _COMPARISONS
+
+    def __call__(self, name: str, known: Collection[str]) -> str:
+        self._left -= len(known)
+        return did_you_mean(name, known) if self._left >= 0 and len(name) <= _LONGEST else ""
+
+    def of(self, name: str, known: Collection[str]) -> str | None:
+        """The nearest name itself."""
+        hint = self(name, known)
+        return hint.split("'")[1] if hint else None
+
+
+_ENOUGH: Final = 200
+
+
+class Report:
+    """The findings of one spec, each told once."""
+
+    def __init__(self, spec: FlowSpec) -> None:
+        self.found: list[Diagnostic] = []
+        self.nearest = Nearest()
+        """The nearest known name, as a hint."""
+        self._source = spec.source
+        self._file = None if spec.path is None else str(spec.path)
+        self._told: set[Diagnostic] = set()
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether so much is wrong already that files and packages need not be looked through for more."""
+        return sum(each.severity == "error" for each in self.found[:_ENOUGH]) >= _ENOUGH
+
+    @property
+    def errors(self) -> set[str]:
+        """The codes of what is wrong."""
+        return {each.code for each in self.found if each.severity == "error"}
+
+    @property
+    def failed(self) -> bool:
+        return any(each.severity == "error" for each in self.found)
+
+    def at_key(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
+        """A finding about a key, or about what is missing below it."""
+        self._tell(code, message, self._source.key_position(path), node_at(path), hint)
+
+    def at_value(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
+        """A finding about a value."""
+        self._tell(code, message, self._source.position(path), node_at(path), hint)
+
+    def in_text(self, code: str, message: str, text: Text, line: int, column: int, hint: str = "") -> None:
+        """A finding inside of a text."""
+        place = self._source.inside(text.path, text.text, line, column)
+        self._tell(code, message, place, text.node or (), hint, self._source.file_of(text.path))
+
+    def at_use(self, code: str, message: str, use: Use, hint: str = "") -> None:
+        """A finding about a name that a text reads."""
+        self.in_text(code, message, use.text, use.reference.line, use.reference.column, hint)
+
+    def _tell(
+        self, code: str, message: str, place: tuple[int, int], node: NodePath, hint: str, file: Path | None = None
+    ) -> None:
+        severity = "warning" if code.startswith("FE9") else "error"
+        name = self._file if file is None else str(file)
+        each = Diagnostic(code, shortened(message), name, *place, ".".join(node) or None, hint, severity)
+        if each not in self._told:
+            self._told.add(each)
+            self.found.append(each)

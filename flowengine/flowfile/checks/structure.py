@@ -1,0 +1,198 @@
+"""Checks of nodes that run another flow file: the file, the circle that it may close, and the inputs that it gets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from flowengine.engine.graph import FALLBACK, ON_ERROR, cycles_of
+from flowengine.flowfile.analysis.flow_levels import (
+    Leads,
+    NodePath,
+    SpecLevel,
+    key_path,
+    levels_of,
+    nodes_of,
+    places_of,
+    routes_of,
+)
+from flowengine.flowfile.analysis.gaps import gaps_of
+from flowengine.flowfile.analysis.references import Cause, causes_of
+from flowengine.flowfile.analysis.shapes import fits
+from flowengine.flowfile.checks.report import Report
+from flowengine.flowfile.file_texts import Subflows
+from flowengine.flowfile.project.project import Project, ProjectProblem
+from flowengine.flowfile.recovery import STAND_IN_FLOW
+from flowengine.flowfile.schema.fields import found
+from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
+from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec, SubflowNodeSpec
+from flowengine.flowfile.yaml.positions import KeyPath
+
+__all__ = ["check_structure", "check_subflows", "subflows_of"]
+
+# --- Checks of names between nodes
+
+
+def check_structure(spec: FlowSpec, report: Report) -> None:
+    """Unknown targets, agents and state keys, labels, self references, cycles."""
+    _check_agents(spec, report)
+    _check_writes(spec, report)
+    for level in levels_of(spec).values():
+        _check_ends(spec, level, report)
+        _check_labels(spec, level, report)
+        _check_cycles(spec, level, report)
+
+
+def _check_ends(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
+    gaps = gaps_of(spec)
+    for cause in causes_of(spec, level.path):
+        (source, target, label), path, use = cause
+        if source == target:
+            _refuse_self(level, cause, report)
+        elif use is None:
+            other = source if label is None else target
+            # A fallback may be one of the labels that are not known.
+            if other not in level.nodes and (label != FALLBACK or (*level.path, source) not in gaps.labels):
+                _refuse_end(spec, level, other, path, report)
+
+
+def _refuse_self(level: SpecLevel, cause: Cause, report: Report) -> None:
+    use, name = cause.use, cause.edge.target
+    if use is None:
+        report.at_value("FE211", "a node cannot wait for itself or lead to itself", cause.path)
+    elif use.text.scope == "end" or len(use.text.node or ()) > len(level.path) + 1:
+        report.at_use("FE211", f"this is part of '{name}', whose own output is not there yet", use)
+    else:
+        report.at_use("FE211", f"the template of '{name}' reads the node's own output", use)
+
+
+def _refuse_end(spec: FlowSpec, level: SpecLevel, other: str, path: KeyPath, report: Report) -> None:
+    elsewhere, gaps = places_of(spec).get(other), gaps_of(spec)
+    if other in gaps.words or level.path in gaps.bodies:
+        return
+    if elsewhere is None:
+        report.at_value("FE203", f"unknown target '{other}'", path, report.nearest(other, level.nodes))
+        return
+    around = next((each for each in elsewhere if level.path[: len(each)] == each), None)
+    if around is not None:
+        text = f"'{other}' is outside of '{level.path[len(around)]}', and routes and `needs` stay on their level"
+        report.at_value("FE223", text, path, f"; let '{level.path[len(around)]}' lead to it, or need it")
+    else:
+        text = f"'{other}' is inside '{'.'.join(elsewhere[0])}', and routes and `needs` stay on their level"
+        report.at_value("FE223", text, path)
+
+
+def _check_agents(spec: FlowSpec, report: Report) -> None:
+    named: list[tuple[str, KeyPath]] = []
+    gaps = gaps_of(spec)
+    if isinstance(spec.defaults.agent, str):
+        named.append((spec.defaults.agent, ("defaults", "agent")))
+    for path, node in nodes_of(spec):
+        if isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec) and isinstance(node.agent, str):
+            named.append((node.agent, (*key_path(path), "agent")))
+    for agent, at in named:
+        if agent not in spec.agents and not gaps.may_be("agents", agent):
+            report.at_value("FE213", f"unknown agent '{agent}'", at, report.nearest(agent, spec.agents))
+
+
+def _check_labels(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
+    for name, node in level.nodes.items():
+        leads = routes_of(spec, name, level.path)
+        targets: dict[str, str | None] = {}
+        for each in leads:
+            if targets.get(each.label, each.target) != each.target and each.path[-1] != FALLBACK:
+                report.at_value("FE212", f"the label '{each.label}' leads to two places", each.path)
+            targets.setdefault(each.label, each.target)
+        if node.on_error.then is not None and ON_ERROR in targets:
+            at = next(each.path for each in leads if each.label == ON_ERROR)
+            report.at_key("FE212", f"the label '{ON_ERROR}' is the engine's where `on_error` leads to a node", at[:-1])
+        _check_fallback(leads, report)
+
+
+def _check_fallback(leads: list[Leads], report: Report) -> None:
+    """A fallback to a node is a label of its own, so no declared label may have its name."""
+    labels = Counter(each.label for each in leads)
+    own = next((each for each in leads if each.label == FALLBACK and each.path[-1] == FALLBACK), None)
+    if own is not None and labels[FALLBACK] > 1:
+        text = f"the label '{FALLBACK}' is the engine's where `fallback` leads to a node; rename it"
+        report.at_key("FE212", text, (*own.path[:-1], "routes", FALLBACK))
+
+
+def _check_writes(spec: FlowSpec, report: Report) -> None:
+    gaps = gaps_of(spec)
+    for path, node in nodes_of(spec):
+        for key in node.set:
+            if key not in spec.shared_state and not gaps.may_be("shared_state", key):
+                hint = report.nearest(key, spec.shared_state)
+                report.at_key("FE218", f"shared state has no key '{key}'", (*key_path(path), "set", key), hint)
+
+
+def _check_cycles(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
+    nodes = level.nodes
+    causes = {(cause.edge.source, cause.edge.target): cause for cause in reversed(causes_of(spec, level.path))}
+    edges = [(s, t) for s, t in causes if s != t and s in nodes and t in nodes]
+    for cycle in cycles_of(list(nodes), reversed(edges)):
+        message = f"the nodes form a cycle: {' → '.join(cycle)}"
+        cause = causes[cycle[-2], cycle[-1]]
+        if cause.use is None:
+            report.at_value("FE210", message, cause.path)
+        else:
+            report.at_use("FE210", message, cause.use)
+
+
+def subflows_of(spec: FlowSpec) -> Iterator[tuple[NodePath, SubflowNodeSpec]]:
+    """Every node that runs another file."""
+    for path, node in nodes_of(spec):
+        if isinstance(node, SubflowNodeSpec):
+            yield path, node
+
+
+def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report: Report, *, whole: bool) -> None:
+    """Opens the files, so that the spec knows them from here on. `whole`: nothing of the spec was mended."""
+    base = project.root if spec.path is None else spec.path.parent
+    opened: dict[str, FlowSpec | ProjectProblem | None] = {}
+    for path, node in subflows_of(spec):
+        if node.flow == STAND_IN_FLOW and not whole:
+            continue
+        if node.flow not in opened and report.is_enough:
+            continue
+        if node.flow not in opened:
+            opened[node.flow] = subflows.open(node.flow, base, project)
+        inner = opened[node.flow]
+        if isinstance(inner, ProjectProblem):
+            report.at_value(inner.code, inner.message, (*key_path(path), "flow"), inner.hint)
+        elif inner is not None:
+            _check_inputs(spec, path, node, inner, report)
+    spec.joined({flow: inner for flow, inner in opened.items() if isinstance(inner, FlowSpec)})
+
+
+def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: FlowSpec, report: Report) -> None:
+    at, gaps = key_path(path), gaps_of(spec)
+    for name, value in node.with_.items():
+        declared = inner.inputs.get(name)
+        if declared is None:
+            text = f"the flow '{inner.name}' has no input '{name}'"
+            report.at_key("FE228", text, (*at, "with", name), report.nearest(name, inner.inputs))
+        else:
+            problem = _misfit(declared, value)
+            if problem is not None:
+                text = f"the input '{name}' of '{inner.name}' is {problem}, found {found(value)}"
+                report.at_value("FE228", text, (*at, "with", name))
+    misspelt = {report.nearest.of(name, inner.inputs) for name in node.with_ if name not in inner.inputs}
+    required = (name for name, each in inner.inputs.items() if each.required)
+    missing = [name for name in required if name not in node.with_ and name not in misspelt]
+    if missing and path not in gaps.arguments:
+        names = ", ".join(f"'{name}'" for name in missing)
+        report.at_key("FE228", f"the flow '{inner.name}' needs {names}: give it in 'with'", (*at, "with"))
+
+
+def _misfit(declared: InputSpec, value: Any) -> str | None:
+    """What a plain value should be and is not; nothing is said of what a template may give."""
+    if isinstance(value, str) and ("{{" in value or "{%" in value):
+        return None
+    if declared.type is not None and not fits(value, declared.type):
+        return f"of type {declared.type}"
+    if declared.enum is not None and not isinstance(value, dict | list) and value not in declared.enum:
+        return f"one of {', '.join(map(found, declared.enum))}"
+    return None

@@ -1,0 +1,225 @@
+"""From the settings that hold for a node to the agents that do the work.
+
+An agent whose texts have no placeholder is made once; otherwise it is made anew from each run's context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.settings import Surroundings
+from flowengine.agents.tooling import ToolChoice
+from flowengine.context_providers.factory import ContextProviderFactory
+from flowengine.context_providers.long_term_memory import memory_source
+from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.context import EMPTY, Context
+from flowengine.core.locale import catalogue
+from flowengine.core.values import shown
+from flowengine.flowfile.analysis.node_settings import settings_of
+from flowengine.flowfile.compile.scope import is_static, template
+from flowengine.flowfile.project.project import Project, ProjectProblem
+from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve, MemorySpec
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
+from flowengine.nodes.agent import Templated
+from flowengine.nodes.node import Value
+from flowengine.skills.sandbox.sandbox import Sandbox
+from flowengine.skills.skill_store import SkillStore
+from flowengine.tools.tool import Tool
+from flowengine.tools.toolset import ToolSet
+from flowengine.typed_contexts.manager import ContextManager
+from flowengine.typed_contexts.typed import TypedContext
+
+__all__ = ["AgentMaker", "memory_of"]
+
+# --- What an agent of a flow draws on, made from the file
+
+
+def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvider]:
+    """The providers of `context`. Their paths are below the project's root, their code is what the project allows."""
+    return ContextProviderFactory.create_from_config(list(entries), root=project.root, load=project.import_object)
+
+
+def contexts_of(targets: Sequence[str], project: Project) -> list[TypedContext[Any] | ContextManager]:
+    """The typed contexts of `contexts`; of a class, one with the data that it begins with."""
+    return [_context(target, project.import_object(target)) for target in targets]
+
+
+def skills_of(folders: Sequence[str], project: Project) -> SkillStore:
+    """The skills of `skills`, whose folders are below the project's root."""
+    return SkillStore([project.resolve(each) for each in folders], hidden=False)
+
+
+def sandbox_of(project: Project) -> Sandbox:
+    """Where their scripts run. That they run unconfined is the project's to allow: flow files may be somebody's."""
+    return Sandbox(allow_unconfined=project.allow_unconfined_scripts, root=project.root)
+
+
+def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:
+    """The source of `memory`; without a context, one that stands for it where whose it is depends on the run."""
+    settings = memory.settings(project.memory)
+    if memory.scope_id is not None and not is_static(memory.scope_id):
+        settings["scope_id"] = "C:0" if context is None else str(template(memory.scope_id)(context))
+    store = settings.get("store")
+    if "store" in memory.model_fields_set or not isinstance(store, str):
+        return memory_source(settings, project.root)
+    return memory_source({**settings, "store": str(project.root / store)}, None)  # The project's choice, not a flow's.
+
+
+def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
+    if isinstance(found, type) and issubclass(found, TypedContext):
+        return cast("TypedContext[Any]", found())
+    if isinstance(found, TypedContext | ContextManager):
+        return cast("TypedContext[Any] | ContextManager", found)
+    raise ProjectProblem("FE508", f"'{target}' is no typed context: {shown(cast(object, found))}").error()
+
+
+A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
+
+_TEMPLATED: Final = ("generation_instructions", "system_message", "evaluation_instructions", "routing_instruction")
+_AS_THEY_ARE: Final = ("temperature", "max_tokens", "max_retries", "locale", "timeout")
+
+
+class AgentMaker:
+    """Makes the agents of one flow. `model` goes before every model that the file names."""
+
+    def __init__(self, spec: FlowSpec, project: Project, model: str | None, surroundings: Surroundings) -> None:
+        self._spec = spec
+        self._project = project
+        self._model = model
+        self._surroundings = surroundings
+        self._skills: dict[tuple[str, ...], SkillStore] = {}
+        """Folders → the store that all agents with these folders share."""
+
+    def generating(self, name: str, node: AgentNodeSpec) -> Agent | Templated[Agent]:
+        settings = settings_of(self._spec, node)
+        # A node that judges decides how: `improve` of its agent gives way to `evaluate` of the node.
+        judging = node.improve or node.evaluate or settings.improve or settings.evaluate
+        given = {
+            **self._calls(settings),
+            "generation_instructions": settings.instructions or "",
+            "system_message": settings.system_message,
+            "output_model": self._output(settings.output),
+            "history_size": settings.history_size,
+            **self._tooling(settings),
+            **self._sources(settings),
+            **self._guarding(settings.guardrails),
+            **self._judging(judging, settings.locale),
+            **_routing(settings.routing),
+        }
+        memory = settings.memory
+        late: dict[str, Value] = {}
+        if memory is not None:
+            given["memory"] = memory_of(memory, self._project)
+            if memory.scope_id is not None and not is_static(memory.scope_id):
+                late["memory"] = partial(memory_of, memory, self._project)
+        return _made(partial(Agent, name), given, late)
+
+    def routing(self, name: str, node: RoutingNodeSpec) -> RoutingAgent | Templated[RoutingAgent]:
+        given = {
+            **self._calls(settings_of(self._spec, node)),
+            "routing_instruction": node.instruction,
+            "routes": {label: route.description for label, route in node.routes.items()},
+            "fallback": node.fallback,
+            "min_confidence": node.min_confidence,
+        }
+        return _made(partial(RoutingAgent, name), given)
+
+    def judging(self, name: str, node: EvaluationNodeSpec) -> EvaluationAgent | Templated[EvaluationAgent]:
+        given = {
+            **self._calls(settings_of(self._spec, node)),
+            "evaluation_instructions": node.instructions,
+            "evaluation_criteria": dict(node.criteria) or None,
+            "pass_threshold": node.threshold,
+        }
+        return _made(partial(EvaluationAgent, name), given)
+
+    def _calls(self, settings: AgentSpec) -> dict[str, Any]:
+        given = {key: getattr(settings, key) for key in _AS_THEY_ARE} | {"surroundings": self._surroundings}
+        if self._model is not None:
+            return {**given, "model": self._model}
+        return {**given, "model": settings.model, "fallbacks": settings.fallbacks}
+
+    def _tooling(self, settings: AgentSpec) -> dict[str, Any]:
+        return {
+            "tools": [self._tool(each) for each in settings.tools or ()],
+            "mcp_servers": [each.server() for each in settings.mcp_servers or ()],
+            "max_tool_rounds": settings.max_tool_rounds,
+        }
+
+    def _tool(self, target: str) -> ToolChoice:
+        found = self._project.import_object(target)
+        return found if isinstance(found, Tool | ToolSet) else self._project.import_callable(target)
+
+    def _sources(self, settings: AgentSpec) -> dict[str, Any]:
+        given: dict[str, Any] = {"context_budget": settings.context_budget}
+        if settings.context or settings.contexts or settings.skills:
+            # Imported here: what brings texts into prompts is slow to import, and most flows name nothing of it.
+
+            given["context_providers"] = providers_of(settings.context or (), self._project)
+            given["contexts"] = contexts_of(settings.contexts or (), self._project)
+            if settings.skills:
+                if settings.skills not in self._skills:
+                    self._skills[settings.skills] = skills_of(settings.skills, self._project)
+                given["skills"] = self._skills[settings.skills]
+                given["skill_sandbox"] = sandbox_of(self._project)
+        return given
+
+    def _guarding(self, guardrails: Guardrails | None) -> dict[str, Any]:
+        if guardrails is None:
+            return {}
+        load = self._project.import_callable
+        return {
+            "input_guardrails": [load(each) for each in guardrails.input],
+            "output_guardrails": [load(each) for each in guardrails.output],
+        }
+
+    def _judging(self, judging: Evaluate | None, locale: str | None) -> dict[str, Any]:
+        if judging is None:
+            return {}
+        given = {
+            "evaluation_instructions": judging.instructions,
+            # The block alone asks for a judgement by the default criteria.
+            "evaluation_criteria": dict(judging.criteria) or catalogue(locale or "en").section("criteria"),
+            "evaluation_threshold": judging.threshold,
+            "evaluation_model": self._model or judging.model,
+        }
+        if isinstance(judging, Improve):
+            given |= {"orchestration_mode": True, "max_improvement_iterations": judging.max_iterations}
+        return given
+
+    def _output(self, output: str | Mapping[str, Any] | None) -> Any:
+        return self._project.import_object(output) if isinstance(output, str) else output
+
+
+def _routing(routing: AgentRouting | None) -> dict[str, Any]:
+    if routing is None:
+        return {}
+    return {
+        "routing_instruction": routing.instruction,
+        "routes": {label: route.description for label, route in routing.routes.items()},
+        "fallback": routing.fallback,
+    }
+
+
+def _made(make: Callable[..., A], settings: Mapping[str, Any], late: Mapping[str, Value] = EMPTY) -> A | Templated[A]:
+    """The agent, or where a text of it has placeholders, a function that makes it from the context.
+
+    `late`: settings that are worked out from each run's context.
+    """
+    given = {key: value for key, value in settings.items() if value is not None}
+    texts = {key: template(given[key]) for key in _TEMPLATED if key in given and not is_static(given[key])}
+    once = make(**given)  # A setting that is wrong is wrong now, not in the middle of a run.
+    if not texts and not late:
+        return once
+
+    def made(context: Context) -> A:
+        rendered = {key: str(text(context)) for key, text in texts.items()}
+        return make(**given | rendered | {key: value(context) for key, value in late.items()})
+
+    return Templated(once, made)

@@ -1,0 +1,192 @@
+"""FlowSpec → CompiledFlow: templates become callables, settings become nodes. YAML is not seen again after this."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+from flowengine.agents.settings import Surroundings
+from flowengine.core.budget import Budget
+from flowengine.engine.merging import StateKey
+from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, ProjectError
+from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, level_of
+from flowengine.flowfile.analysis.node_settings import retry_of, settings_of, timeout_of
+from flowengine.flowfile.analysis.references import edges_of
+from flowengine.flowfile.compile.agent_factory import AgentMaker
+from flowengine.flowfile.compile.kinds import Kinds
+from flowengine.flowfile.compile.scope import boolean, values
+from flowengine.flowfile.file_texts import DISK, FlowFiles
+from flowengine.flowfile.loader import load_flow
+from flowengine.flowfile.project.project import Project, find_project
+from flowengine.flowfile.run_bundle import packed
+from flowengine.flowfile.schema.flow_file import FlowSpec, LimitsSpec
+from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec, RetrySpec
+from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, NodeSpec, RoutingNodeSpec
+from flowengine.models.dotenv import read_environment
+from flowengine.models.wrappers.rate import Limiters, limiter_for
+from flowengine.nodes.compiled_flow import REQUIRED, CompiledFlow, InputField, assemble
+from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
+
+__all__ = ["build", "load_plan"]
+
+
+def load_plan(
+    path: str | PathLike[str],
+    *,
+    text: str | None = None,
+    model: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    project: Project | None = None,
+    files: FlowFiles = DISK,
+    limiters: Limiters = limiter_for,
+) -> CompiledFlow:
+    """The plan of a flow file, or of its text. `FlowError` holds every problem.
+
+    `environ` (None: the process's own) goes before the `.env` file of the project's root. `project`: instead of the
+    one that the file lies in; `files`: where the flows are that it runs as nodes; `limiters`: who keeps the limits of
+    the project's providers.
+    """
+    project = project or find_project(path)
+    environ = os.environ if environ is None else environ
+    spec = load_flow(path, text=text, project=project, files=files)
+    plan = build(spec, project, model=model, environ=read_environment(project.root, environ), limiters=limiters)
+    return replace(plan, baggage=packed(spec, project))
+
+
+def build(
+    spec: FlowSpec,
+    project: Project,
+    *,
+    model: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    limiters: Limiters = limiter_for,
+) -> CompiledFlow:
+    """The plan of a checked spec. Imports what `call:` and `output:` name; `FlowError` where that fails.
+
+    `environ`: where keys, addresses and the values of `allow_env` are looked up while the plan runs; None: in the
+    process's own environment. `limiters`: who keeps the limits of the project's providers.
+    """
+    environ = os.environ if environ is None else environ
+    around = Surroundings(
+        environ, project.providers, project.prices, limiters, default_provider=project.default_provider, stand_in=model
+    )
+
+    def subflow(inner: FlowSpec) -> CompiledFlow:
+        return build(inner, project, model=model, environ=environ, limiters=limiters)
+
+    def place_of(name: str) -> tuple[int, int]:
+        return spec.source.key_position(key_path(tuple(name.split("."))))
+
+    builder = _Builder(spec, project, model, around, subflow)
+    return assemble(
+        spec.name,
+        builder.nodes(()),
+        inputs={name: _input(each) for name, each in spec.inputs.items()},
+        state={name: StateKey(each.default, each.merge, each.type) for name, each in spec.shared_state.items()},
+        outputs={name: values(each) for name, each in spec.outputs.items()} if spec.outputs else None,
+        limits=_flow_limits(spec.limits),
+        description=spec.description,
+        allow_env=project.allow_env,
+        environ=environ,
+        path=None if spec.path is None else str(spec.path),
+        source=spec.text,
+        place_of=place_of,
+    )
+
+
+class _Builder:
+    """Makes the nodes of one flow, and collects what is wrong with what they import."""
+
+    def __init__(
+        self,
+        spec: FlowSpec,
+        project: Project,
+        model: str | None,
+        around: Surroundings,
+        subflow: Callable[[FlowSpec], CompiledFlow],
+    ) -> None:
+        self._spec = spec
+        self._model = model
+        agents = AgentMaker(spec, project, model, around)
+        self._kinds = Kinds(spec, project, agents, self.nodes, subflow)
+
+    def nodes(self, level: NodePath) -> dict[str, FlowNode]:
+        """The nodes of one level: the flow's own, or those inside the container at a path."""
+        reads: dict[str, list[str]] = {}
+        for source, target, route in edges_of(self._spec, level):
+            if route is None:
+                reads.setdefault(target, []).append(source)
+        made: dict[str, FlowNode] = {}
+        problems: list[Diagnostic] = []
+        for name, node in level_of(self._spec, level).items():
+            path = (*level, name)
+            try:
+                made[name] = self._kinds.make(path, node, self._common(node, reads.get(name, ())))
+            except FlowError as error:
+                problems += error.diagnostics
+            except DefinitionError as error:
+                problems.append(self._problem(path, error))
+        if problems:
+            raise FlowError(sorted(problems, key=lambda each: (each.line or 0, each.column or 0)))
+        return made
+
+    def _problem(self, path: NodePath, error: FlowEngineError) -> Diagnostic:
+        line, column = self._spec.position(key_path(path))
+        file = None if self._spec.path is None else str(self._spec.path)
+        name = ".".join(path)
+        if isinstance(error, ProjectError):
+            return Diagnostic(error.code or "FE507", error.message, file, line, column, node=name)
+        return Diagnostic("FE403", str(error), file, line, column, node=name)
+
+    def _common(self, node: NodeSpec, reads: Sequence[str]) -> dict[str, Any]:
+        """What every node may say."""
+        retry = retry_of(self._spec, node)
+        return {
+            "needs": node.needs,
+            "reads": reads,
+            "join": node.join,
+            "when": None if node.when is None else boolean(node.when),
+            "set": {key: values(each) for key, each in node.set.items()},
+            "retry": None if retry is None else _retry(retry),
+            "timeout": timeout_of(self._spec, node),
+            "on_error": node.on_error.then or node.on_error.action,
+            "effect": node.effect if isinstance(node, BoundedKeys) else "none",
+            "cache": isinstance(node, BoundedKeys) and node.cache,
+            "limits": _part_limits(node.limits) if isinstance(node, BoundedKeys) else None,
+            "description": node.description,
+            "fingerprint": lambda: self._fingerprint(node),
+        }
+
+    def _fingerprint(self, node: NodeSpec) -> str:
+        """The node's own definition with everything that it inherits; nodes inside it have one of their own."""
+        agent = None
+        if isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec):
+            agent = settings_of(self._spec, node).model_dump(mode="json", exclude_unset=True)
+        inherited = [self._model, agent, timeout_of(self._spec, node), repr(retry_of(self._spec, node))]
+        own = node.model_dump(mode="json", exclude_unset=True, exclude={"nodes", "limits"})
+        return json.dumps([own, *inherited], sort_keys=True, ensure_ascii=False)
+
+
+def _flow_limits(limits: LimitsSpec) -> RunLimits:
+    return RunLimits(limits.concurrency, limits.timeout, limits.on_failure, _bounds(limits), limits.on_limit)
+
+
+def _part_limits(limits: NodeLimitsSpec | None) -> NodeLimits | None:
+    return None if limits is None else NodeLimits(_bounds(limits), limits.timeout, limits.on_limit)
+
+
+def _bounds(limits: NodeLimitsSpec) -> Budget:
+    return Budget(limits.cost_usd, limits.tokens, limits.model_calls)
+
+
+def _retry(retry: RetrySpec) -> RetryPolicy:
+    return RetryPolicy(retry.attempts, retry.backoff, retry.initial, retry.max, retry.jitter, tuple(retry.on))
+
+
+def _input(each: Any) -> InputField:
+    default = REQUIRED if each.required else each.default
+    return InputField(each.type, default, each.enum, each.schema_, each.description)

@@ -1,0 +1,102 @@
+"""The names that templates and expressions know (rule 9), read from a node's context when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, cast
+
+from flowengine.core.context import Context
+from flowengine.core.values import copy_mutable
+from flowengine.templating.access import Missing
+from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
+from flowengine.templating.parse import parse_template
+
+__all__ = ["ContextScope", "Rendering", "boolean", "expression", "is_static", "template", "values"]
+
+Value = Callable[[Context], Any]
+
+
+class Rendering(Protocol):
+    """A value with templates in it; `output` is the node's own, in `set`."""
+
+    def __call__(self, context: Context, output: Any = ..., /) -> Any: ...
+
+
+class ContextScope:
+    """A context under the names of the format; `output` only where there is one (in `set`)."""
+
+    __slots__ = ("_context", "_output")
+
+    def __init__(self, context: Context, output: Any = Missing) -> None:
+        self._context = context.shared  # Templates change nothing; what they give is copied.
+        self._output = output
+
+    def __getitem__(self, name: str, /) -> Any:
+        read = _NAMES.get(name)
+        if read is not None:
+            return read(self._context)
+        if name == "output" and self._output is not Missing:
+            return self._output
+        return self._context.variables[name]
+
+
+def _or_missing(value: Any, name: str, reason: str) -> Any:
+    return Missing(name, reason, excused=True) if value is None else value
+
+
+_RESULT: Final = Missing("result", "no predecessor ran", excused=True)
+
+_NAMES: Final[Mapping[str, Callable[[Context], Any]]] = {
+    "inputs": lambda context: context.inputs,
+    "shared_state": lambda context: context.shared_state,
+    "nodes": lambda context: context.nodes,
+    "result": lambda context: context.result if context.has_result else _RESULT,
+    "routing_result": lambda context: _or_missing(context.routing_result, "routing_result", "nothing routed before"),
+    "evaluation_result": lambda context: _or_missing(
+        context.evaluation_result, "evaluation_result", "nothing was evaluated before"
+    ),
+    "prev_outputs": lambda context: context.prev_outputs,
+    "run": lambda context: {"id": context.run_id},
+    "env": lambda context: context.env,
+}
+
+
+def expression(source: str) -> Value:
+    """A bare expression as a function of the context."""
+    evaluate = compile_expression(source)
+    return lambda context: copy_mutable(evaluate(ContextScope(context)))
+
+
+def boolean(source: str) -> Callable[[Context], bool]:
+    """A bare expression that must give true or false."""
+    evaluate = compile_boolean(source)
+    return lambda context: evaluate(ContextScope(context))
+
+
+def template(source: str) -> Value:
+    """A template as a function of the context."""
+    render = compile_template(source)
+    return lambda context: copy_mutable(render(ContextScope(context)))
+
+
+def is_static(source: str) -> bool:
+    """Whether a template has no placeholder."""
+    return parse_template(source).is_static
+
+
+def values(tree: Any) -> Rendering:
+    """Any value with templates in its strings, however deep.
+
+    >>> values({"a": ["{{ output }}", 1]})(Context(), "x")
+    {'a': ['x', 1]}
+    """
+    if isinstance(tree, str):
+        render = compile_template(tree)
+        return lambda context, output=Missing, /: copy_mutable(render(ContextScope(context, output)))
+    if isinstance(tree, dict):
+        pairs = {key: values(each) for key, each in cast(dict[str, Any], tree).items()}
+        return lambda context, output=Missing, /: {key: each(context, output) for key, each in pairs.items()}
+    if isinstance(tree, list | tuple):
+        parts = [values(each) for each in cast(list[Any], tree)]
+        return lambda context, output=Missing, /: [each(context, output) for each in parts]
+    return lambda context, output=Missing, /: tree

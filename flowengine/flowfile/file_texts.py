@@ -1,0 +1,343 @@
+"""Texts of agents that stand in files of their own: `prompt: {file: prompts/triage.md}`.
+
+A file's text takes the place of the map that names it before the flow is looked at, so whatever reads a flow (checks,
+sizes, definitions of nodes, a worker) meets a text and no file. A line break at the end of the file is no part of it.
+It knows which keys may name a file; which files may be named is said by `flowengine.core.flow_paths`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from flowengine.core.flow_paths import is_withheld
+from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.flowfile.analysis.flow_levels import node_at
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.project.project import Project, ProjectProblem
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.yaml.parser import MAX_BYTES, decode, refuse_characters
+from flowengine.flowfile.yaml.positions import KeyPath, SourceText
+
+__all__ = [
+    "DISK",
+    "BroughtFiles",
+    "FlowFiles",
+    "Subflows",
+    "below",
+    "named_text_files",
+    "names_text_files",
+    "read_text_files",
+    "with_texts",
+]
+
+# --- Where the texts of flow files come from
+
+_LIKE: Final = {".yaml": "*.y*ml", ".yml": "*.y*ml"}
+"""Suffix → the files that may be meant by a name that is not there."""
+
+
+class FlowFiles(Protocol):
+    """The files that a flow may run as nodes, or take texts from."""
+
+    def unreadable(self, path: Path, shown: Path) -> ProjectProblem | None:
+        """Why a file is not even to be opened; `path` is where `shown` leads in the end."""
+        ...
+
+    def text(self, path: Path) -> str | Diagnostic:
+        """What a file holds, or why that is not known."""
+        ...
+
+
+class _Disk:
+    def unreadable(self, path: Path, shown: Path) -> ProjectProblem | None:
+        try:
+            if path.is_file():
+                return None
+            if path.exists():
+                return ProjectProblem("FE225", f"'{shown}' is no file")
+            names = (each.name for each in path.parent.glob(_LIKE.get(path.suffix, "*")))
+            near = [name for name in names if not is_withheld(name)]
+        except (OSError, ValueError) as error:
+            return ProjectProblem("FE225", f"'{shown}' cannot be read: {error}")
+        return ProjectProblem("FE225", f"there is no file '{shown}'", did_you_mean(path.name, near))
+
+    def text(self, path: Path) -> str | Diagnostic:
+        file = str(path)
+        try:
+            with path.open("rb") as opened:
+                data = opened.read(MAX_BYTES + 1)  # A device has no size, and no end.
+            return _too_large(max(path.stat().st_size, len(data)), file) or decode(data, file)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            return Diagnostic("FE101", f"cannot read the file: {reason}", file)
+
+
+DISK: Final[FlowFiles] = _Disk()
+
+
+class BroughtFiles:
+    """The files of a run, by their paths below `root`.
+
+    >>> BroughtFiles(Path("/project"), {"parts/a.yaml": "flowengine: v1"}).text(Path("/project/parts/../parts/a.yaml"))
+    'flowengine: v1'
+    """
+
+    def __init__(self, root: Path, texts: Mapping[str, str]) -> None:
+        self._root = root
+        self._texts = texts
+
+    def unreadable(self, path: Path, shown: Path) -> ProjectProblem | None:
+        name = below(self._root, shown)
+        if name in self._texts:
+            return None
+        return ProjectProblem("FE225", f"the run has brought no file '{name}'", did_you_mean(name, self._texts))
+
+    def text(self, path: Path) -> str | Diagnostic:
+        found = self._texts.get(below(self._root, path))
+        if found is None:
+            return Diagnostic("FE101", "the run has not brought the file", str(path))
+        data = found.encode("utf-8", "surrogatepass")
+        return _too_large(len(data), str(path)) or decode(data, str(path))
+
+
+def _too_large(size: int, file: str) -> Diagnostic | None:
+    if size <= MAX_BYTES:
+        return None
+    return Diagnostic("FE102", f"the file has {size:,} bytes; it may have {MAX_BYTES:,}", file, 1, 1)
+
+
+def below(root: Path, path: Path) -> str:
+    """How a file is called from a folder, with / on every system.
+
+    >>> below(Path("/project"), Path("/project/flows/../parts/a.yaml"))
+    'parts/a.yaml'
+    """
+    return Path(os.path.relpath(os.path.abspath(path), os.path.abspath(root))).as_posix()
+
+
+# --- The files that a flow runs as nodes
+
+MAX_DEPTH: Final = 16
+MAX_FILES: Final = 200
+
+Load: TypeAlias = "Callable[[Path, Project, Subflows], tuple[FlowSpec | None, Sequence[Diagnostic]]]"
+
+
+class Located(NamedTuple):
+    """A file that a flow names."""
+
+    path: Path
+    """Where it leads in the end."""
+    shown: Path
+    """As it is called in messages."""
+
+
+class _Opened(NamedTuple):
+    spec: FlowSpec | None
+    height: int
+    """Files below each other, itself included."""
+
+
+class Subflows:
+    """What one load has opened so far, and the files that it is in the midst of."""
+
+    def __init__(self, load: Load, first: Path | None, files: FlowFiles) -> None:
+        self.problems: list[Diagnostic] = []
+        self.files = files
+        self._load = load
+        self._opened: dict[Path, _Opened] = {}
+        self._open: list[Located] = []
+        """Files that are being loaded."""
+        self._heights = [0]
+        if first is not None:
+            self._open.append(Located(_real(first), first))
+
+    def open(self, flow: str, base: Path, project: Project) -> FlowSpec | ProjectProblem | None:
+        """The flow of a path that stands in a file of the folder `base`; None where it has problems of its own."""
+        place = located(flow, base, project)
+        if isinstance(place, ProjectProblem):
+            return place
+        path, shown = place
+        circle = self._circle(path, shown)
+        if circle is not None:
+            return ProjectProblem("FE226", f"the flows run each other without an end: {circle}")
+        if path not in self._opened:
+            problem = self.files.unreadable(path, shown) or self._too_many()
+            if problem is not None:
+                return problem
+            self._opened[path] = self._loaded(Located(path, shown), project)
+        opened = self._opened[path]
+        if len(self._open) - 1 + opened.height > MAX_DEPTH:
+            return ProjectProblem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and '{shown}' goes deeper")
+        self._heights[-1] = max(self._heights[-1], opened.height)
+        return opened.spec
+
+    def _loaded(self, file: Located, project: Project) -> _Opened:
+        self._open.append(file)
+        self._heights.append(0)
+        spec, problems = self._load(file.shown, project, self)
+        self.problems += problems
+        self._open.pop()
+        return _Opened(spec, self._heights.pop() + 1)
+
+    def _circle(self, path: Path, shown: Path) -> str | None:
+        """The files from one to itself, where this one is being loaded already."""
+        for number, each in enumerate(self._open):
+            if each.path == path:
+                return " → ".join(str(file.shown) for file in (*self._open[number:], Located(path, shown)))
+        return None
+
+    def _too_many(self) -> ProjectProblem | None:
+        if len(self._open) > MAX_DEPTH:
+            return ProjectProblem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and this is one more")
+        if len(self._opened) >= MAX_FILES:
+            return ProjectProblem("FE227", f"a flow may bring along {MAX_FILES} files, and this is one more")
+        return None
+
+
+def located(file: str, base: Path, project: Project) -> Located | ProjectProblem:
+    """The file of a path that stands in a flow of the folder `base`; a problem where a flow may not name it."""
+    if Path(file).is_absolute():
+        return ProjectProblem("FE503", f"the path '{file}' is not relative; it starts in the folder of this file")
+    try:
+        path = project.resolve(file, base)
+    except ProjectError as error:
+        return ProjectProblem("FE503", str(error))
+    shown = Path(os.path.normpath(base / file))
+    # `..` behind a link leads elsewhere than its letters say.
+    return Located(path, shown if _real(shown) == path else path)
+
+
+def _real(path: Path) -> Path:
+    """Where a path leads; what leads nowhere cannot be run by another file either."""
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):
+        return path
+
+
+_TEXTS: Final = frozenset({"prompt", "instructions", "instruction", "system_message"})
+_HOLDERS: Final = frozenset({"agent", "improve", "evaluate", "routing", "defaults"})
+_MAPS_OF_HOLDERS: Final = frozenset({"nodes", "agents"})
+
+STAND_IN_TEXT: Final = "-"
+"""The text of a file that cannot be read."""
+
+Read: TypeAlias = Callable[[str, KeyPath], str]
+
+
+class BroughtTexts(NamedTuple):
+    """A flow's data with the texts in place, and where they come from."""
+
+    data: dict[str, Any]
+    files: Mapping[Path, str]
+    """Each file that was read, by the name that is shown of it, and its text."""
+    places: Mapping[KeyPath, Path]
+    problems: list[Diagnostic]
+    lost: list[KeyPath]
+    """Places whose text is not known."""
+
+
+def with_texts(data: Mapping[str, Any], read: Read = lambda file, path: STAND_IN_TEXT) -> dict[str, Any]:
+    """A copy in which each map that names a text's file is what `read` gives for it.
+
+    >>> with_texts({"nodes": {"a": {"prompt": {"file": "a.md"}}}})
+    {'nodes': {'a': {'prompt': '-'}}}
+    """
+    return _filled(data, (), read)
+
+
+def names_text_files(data: Mapping[str, Any]) -> bool:
+    """Whether a text of the flow stands in a file of its own."""
+    return bool(named_text_files(data))
+
+
+def named_text_files(data: Mapping[str, Any]) -> list[str]:
+    """The files that texts of the flow stand in, as it names them."""
+    found: list[str] = []
+
+    def note(file: str, path: KeyPath) -> str:
+        found.append(file)
+        return STAND_IN_TEXT
+
+    with_texts(data, note)
+    return found
+
+
+def read_text_files(data: Mapping[str, Any], source: SourceText, project: Project, files: FlowFiles) -> BroughtTexts:
+    """The texts of all files that a flow names, each read once."""
+    reader = _Reader(source, project, files)
+    return BroughtTexts(with_texts(data, reader.read), reader.texts, reader.places, reader.problems, reader.lost)
+
+
+def _filled(value: Mapping[str, Any], path: KeyPath, read: Read) -> dict[str, Any]:
+    filled = dict(value)
+    for key, each in value.items():
+        at = (*path, key)
+        if not is_map(each):
+            continue
+        if key in _TEXTS and list(each) == ["file"] and isinstance(each["file"], str):
+            filled[key] = read(each["file"], at)
+        elif key in _HOLDERS:
+            filled[key] = _filled(each, at, read)
+        elif key in _MAPS_OF_HOLDERS:
+            filled[key] = {
+                name: _filled(inner, (*at, name), read) if is_map(inner) else inner for name, inner in each.items()
+            }
+    return filled
+
+
+class _Reader:
+    def __init__(self, source: SourceText, project: Project, files: FlowFiles) -> None:
+        self.texts: dict[Path, str] = {}
+        self.places: dict[KeyPath, Path] = {}
+        self.problems: list[Diagnostic] = []
+        self.lost: list[KeyPath] = []
+        self._source = source
+        self._project = project
+        self._files = files
+        self._base = project.root if source.path is None else source.path.parent
+        self._found: dict[str, tuple[Path, str] | ProjectProblem | Diagnostic] = {}
+        self._size = 0
+
+    def read(self, file: str, path: KeyPath) -> str:
+        if file not in self._found:
+            self._found[file] = self._opened(file)
+        found = self._found[file]
+        if isinstance(found, ProjectProblem):
+            self._tell(found, (*path, "file"))
+        elif isinstance(found, Diagnostic):
+            if found not in self.problems:
+                self.problems.append(found)
+        else:
+            shown, text = found
+            self._size += len(text)
+            if self._size <= MAX_BYTES:
+                self.texts[shown], self.places[path] = text, shown
+                return text
+            told = f"the texts that the flow takes from files have more than {MAX_BYTES:,} characters together"
+            self._tell(ProjectProblem("FE102", told), path)
+        self.lost.append(path)
+        return STAND_IN_TEXT
+
+    def _opened(self, file: str) -> tuple[Path, str] | ProjectProblem | Diagnostic:
+        place = located(file, self._base, self._project)
+        if isinstance(place, ProjectProblem):
+            return place
+        problem = self._files.unreadable(*place)
+        if problem is not None:
+            return problem._replace(code="FE229")
+        text = self._files.text(place.shown)
+        if isinstance(text, Diagnostic):
+            return text
+        text = text.replace("\r\n", "\n").removesuffix("\n")
+        return refuse_characters(text, str(place.shown)) or (place.shown, text)
+
+    def _tell(self, problem: ProjectProblem, path: KeyPath) -> None:
+        file = None if self._source.path is None else str(self._source.path)
+        node = ".".join(node_at(path)) or None
+        position = self._source.position(path)
+        self.problems.append(Diagnostic(problem.code, problem.message, file, *position, node, problem.hint))

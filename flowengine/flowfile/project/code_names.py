@@ -1,0 +1,182 @@
+"""`module:name`, as flows name code: what is said, what is private, and where an object was made. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import takewhile
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Final, NamedTuple
+
+from flowengine.core.user_code import plain_name
+
+__all__ = ["CodeName", "Parameters", "code_name", "home_of", "imports_in", "names_in", "parameters_in"]
+
+_TARGET: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
+
+
+class CodeName(NamedTuple):
+    module: str
+    name: str
+
+    @property
+    def is_private(self) -> bool:
+        """Whether a part of it begins with an underscore, which by Python's custom is for its module alone."""
+        return any(part.startswith("_") for part in (*self.module.split("."), self.name))
+
+
+def code_name(target: str) -> CodeName | None:
+    """The two parts; None for what is no such name.
+
+    >>> code_name("tools.search:find")
+    CodeName(module='tools.search', name='find')
+    >>> [code_name(each) for each in ("tools", "tools:find.__globals__", "../tools:find", "tools..x:find")]
+    [None, None, None, None]
+    """
+    found = _TARGET.fullmatch(target)
+    return None if found is None else CodeName(found[1], found[2])
+
+
+def home_of(found: object) -> str | None:
+    """The module in which a function or a class was defined; None where that is not to be told."""
+    home: Any = getattr(found, "__module__", None) if issubclass(type(found), _TELLING) else None
+    return plain_name(home) if isinstance(home, str) else None
+
+
+_TELLING: Final = (type, FunctionType, BuiltinFunctionType, MethodType, type(lru_cache(lambda: None)))
+"""Of everything else `__module__` is its class's, which says nothing of who made it."""
+
+
+# --- Which names a module's file binds and where they come from, read from its syntax tree; nothing of it is run
+
+
+def names_in(file: Path) -> Mapping[str, str | None] | None:
+    """The names that a module binds; None where that cannot be seen (it does not parse, `import *`).
+
+    Each with the module that it is imported from (`.near` for one beside it), or None where it is the module's own:
+    defined there, or listed in `__all__`.
+    """
+    try:
+        return _names(file, file.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+class Parameters(NamedTuple):
+    """What a function takes."""
+
+    required: tuple[str, ...]
+    """The parameters without a default, in their order."""
+    known: tuple[str, ...]
+    takes_any: bool
+    """Whether it also takes names that it does not list (`**named`)."""
+    by_name_only: bool
+    """Whether a required one can only be given by its name."""
+
+
+def parameters_in(file: Path, name: str) -> Parameters | None:
+    """The parameters of a function that a module defines; None where they cannot be seen (it is decorated, defined
+    twice or no function, or takes parameters without names)."""
+    try:
+        tree = _tree(file, file.stat().st_mtime_ns)
+    except OSError:
+        return None
+    bound = [each for each, _ in _bound([] if tree is None else tree.body)]
+    defined = [
+        each
+        for each in ([] if tree is None else tree.body)
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
+    ]
+    if len(defined) != 1 or bound.count(name) != 1 or defined[0].decorator_list or defined[0].args.posonlyargs:
+        return None
+    given = defined[0].args
+    plain = [each.arg for each in given.args]
+    by_name = {each.arg: default for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
+    needed = [each for each, default in by_name.items() if default is None]
+    required = (*plain[: len(plain) - len(given.defaults)], *needed)
+    return Parameters(required, (*plain, *by_name), given.kwarg is not None, bool(needed))
+
+
+def imports_in(file: Path, name: str) -> tuple[str, ...]:
+    """The modules that a function or class of a module's file is sure to import: at the module's top, and in the
+    function before anything branches. Imports inside of `try` and `if` are meant to be able to fail."""
+    try:
+        tree = _tree(file, file.stat().st_mtime_ns)
+    except OSError:
+        return ()
+    body = [] if tree is None else tree.body
+    certain = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
+    for each in body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name:
+            straight = takewhile(lambda step: isinstance(step, _STRAIGHT), each.body)
+            certain += [step for step in straight if isinstance(step, ast.Import | ast.ImportFrom)]
+    return tuple(dict.fromkeys(module for each in certain for module in _modules_of(each)))
+
+
+_STRAIGHT: Final = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Pass)
+
+
+def _modules_of(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Absolute names alone: what lies beside is the package's own matter."""
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif not statement.level and statement.module:
+        yield statement.module
+
+
+@lru_cache(maxsize=64)
+def _tree(file: Path, changed: int) -> ast.Module | None:
+    try:
+        return ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@lru_cache(maxsize=256)
+def _names(file: Path, changed: int) -> Mapping[str, str | None] | None:
+    tree = _tree(file, changed)
+    if tree is None:
+        return None
+    names: dict[str, str | None] = {}
+    for name, source in _bound(tree.body):
+        names[name] = names.get(name) or source  # Imported in one branch is imported.
+    if names.keys() & {"*", "__getattr__"}:
+        return None
+    return names | dict.fromkeys(names.keys() & set(_declared(tree.body)))
+
+
+def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, str | None]]:
+    """Names bound by the statements of a module, also inside `if`, `try`, `with` and loops."""
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield statement.name, None
+        elif isinstance(statement, ast.Import):
+            for alias in statement.names:
+                yield alias.asname or alias.name.partition(".")[0], alias.name
+        elif isinstance(statement, ast.ImportFrom):
+            source = "." * statement.level + (statement.module or "")
+            yield from ((alias.asname or alias.name, source) for alias in statement.names)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            yield from ((each.id, None) for each in _names_of(statement) if isinstance(each.ctx, ast.Store))
+        else:
+            for name in ("body", "orelse", "finalbody"):
+                yield from _bound(getattr(statement, name, []))
+            for handler in getattr(statement, "handlers", []):
+                yield from _bound(handler.body)
+
+
+def _names_of(statement: ast.stmt) -> Iterator[ast.Name]:
+    return (each for each in ast.walk(statement) if isinstance(each, ast.Name))
+
+
+def _declared(body: list[ast.stmt]) -> Iterator[str]:
+    """What `__all__` lists as text."""
+    for statement in body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets):
+                found = ast.walk(statement.value) if statement.value is not None else ()
+                yield from (str(each.value) for each in found if isinstance(each, ast.Constant))

@@ -1,0 +1,313 @@
+"""The project file, and what it allows: code that flows may call, environment that they may read, MCP servers,
+scripts without a sandbox.
+
+`[tool.flowengine]` in the nearest pyproject.toml that has it, else flowengine.toml; its folder is the
+root, and paths in flows stay under it. Without one, the flow's folder is the root, and only modules in
+it may be called. `problem_with` looks at code without running it; `import_object` and `import_callable` run it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.core.flow_paths import RefusedPathError, resolve_path
+from flowengine.core.user_code import describe_error, plain_name
+from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
+from flowengine.flowfile.project.imports import load_module
+from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
+from flowengine.models.dotenv import is_planted
+from flowengine.models.pricing import Price
+from flowengine.models.vendors import ProviderSettings
+
+__all__ = ["Project", "ProjectProblem", "find_project", "project_of"]
+
+
+class ProjectProblem(NamedTuple):
+    """Why a reference to code cannot be used."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+    def error(self) -> ProjectError:
+        return ProjectError(f"{self.message}{self.hint}", self.code)
+
+
+@dataclass(frozen=True)
+class Project:
+    """What a project file says."""
+
+    root: Path
+    """Paths in flows stay under this folder."""
+    file: Path | None = None
+    """The project file; None where there is none."""
+    allow_calls: tuple[str, ...] = ()
+    """Modules that may be called, with everything below them."""
+    allow_env: tuple[str, ...] = ()
+    """Environment variables that flows may read."""
+    allow_mcp: tuple[str, ...] = ()
+    """MCP servers that flows may use: beginnings of command lines and of URLs."""
+    allow_unconfined_scripts: bool = False
+    """Whether scripts of skills run where there is no sandbox, with the rights of the process."""
+    pythonpath: tuple[Path, ...] = ()
+    """Folders where modules are looked for, before the installed ones."""
+    store: str | None = None
+    """Where runs are recorded."""
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+    """Provider → its address and limits."""
+    default_provider: str | None = None
+    """Where models go whose names no table knows."""
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    """Model → what it costs."""
+    memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of memory."""
+
+    def resolve(self, path: str | os.PathLike[str], base: Path | None = None) -> Path:
+        """A path of a flow, from `base` (the root, if not given); `ProjectError` where a flow may not name it."""
+        try:
+            return resolve_path(path, self.root, base)
+        except RefusedPathError as error:
+            raise ProjectError(str(error)) from None
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        """Where the project's modules lie."""
+        return self.pythonpath or (self.root,)
+
+    def module_file(self, module: str) -> Path | None:
+        """The file of a module that lies in the project; None where it is an installed one, or is not there."""
+        relative = Path(*module.split("."))
+        for folder in self._folders:
+            for candidate in (folder / relative / "__init__.py", folder / relative.with_suffix(".py")):
+                if candidate.is_file():
+                    return candidate
+        return None
+
+    def has_module(self, module: str) -> bool:
+        """Whether a module of the project finds a module by its name: beside itself or among the installed ones."""
+        first = module.partition(".")[0]
+        folders = self.pythonpath or (self.root,)
+        return (
+            self.module_file(first) is not None
+            or any((each / first).is_dir() for each in folders)
+            or (_is_installed(first))
+        )
+
+    def problem_with(self, target: str) -> ProjectProblem | None:
+        """Why `module:name` cannot be used, as far as that is seen without running code; None: nothing found."""
+        said = code_name(target)
+        if said is None:
+            return _no_name(target)
+        refused = self.refusal(said)
+        if refused is not None:
+            return refused
+        file = self.module_file(said.module)
+        if file is None:
+            return None if self.file is not None and _is_installed(said.module) else self._not_found(said.module)
+        names = names_in(file)
+        if names is None:
+            return None
+        if said.name not in names:
+            hint = did_you_mean(said.name, names)
+            return ProjectProblem("FE506", f"the module '{said.module}' defines no '{said.name}'", hint)
+        source = names[said.name]
+        return None if source is None or self._is_ours(source) else _borrowed(said, source)
+
+    def refusal(self, said: CodeName) -> ProjectProblem | None:
+        """Why code of that name may not be used, whatever it is; None: it may."""
+        module = said.module
+        if self.file is None and self.module_file(module) is None:
+            return self._not_found(module)
+        if self.file is not None and not self._is_allowed(module):
+            hint = did_you_mean(module, self.allow_calls) or f"; list it in `allow_calls` of {self.file.name}"
+            return ProjectProblem("FE504", f"the module '{module}' is not allowed", hint)
+        if said.is_private and (said.name.startswith("_") or module not in self.allow_calls):
+            return ProjectProblem("FE504", f"'{module}:{said.name}' is private: parts of it begin with an underscore")
+        return None
+
+    def _is_allowed(self, module: str) -> bool:
+        return any(module == allowed or module.startswith(allowed + ".") for allowed in self.allow_calls)
+
+    def _is_ours(self, module: str) -> bool:
+        """Whether what comes from a module may be handed on by one that may be called."""
+        return module.startswith(".") or self._is_allowed(module) or self.module_file(module) is not None
+
+    def import_callable(self, target: str) -> Callable[..., Any]:
+        """The function or class of `module:name`; `ProjectError` says what is in the way."""
+        found = self.import_object(target)
+        if not callable(found):
+            raise ProjectProblem("FE508", f"'{target}' is {type(found).__name__}, which cannot be called").error()
+        return found
+
+    def import_object(self, target: str) -> Any:
+        """Whatever `module:name` is. Imports the module; `ProjectError` says what is in the way."""
+        said = code_name(target)
+        refused = _no_name(target) if said is None else self.refusal(said)
+        if said is None or refused is not None:
+            raise cast(ProjectProblem, refused).error()
+        module = self._module(said.module)
+        try:
+            found = getattr(module, said.name)
+        except AttributeError:
+            hint = did_you_mean(said.name, vars(module))
+            raise ProjectProblem(
+                "FE506", f"the module '{said.module}' defines no '{said.name}'", hint
+            ).error() from None
+        source = self._foreign_source(said, module, found)
+        if source is not None:
+            raise _borrowed(said, source).error()
+        return found
+
+    def _foreign_source(self, said: CodeName, module: ModuleType, found: object) -> str | None:
+        """Where a module has an object from, if it has no right to hand it on; None: it has."""
+        if isinstance(found, ModuleType):
+            return plain_name(found.__name__)
+        file = self.module_file(said.module)
+        names = None if file is None else names_in(file)
+        source = None if names is None else names.get(said.name, said.module)
+        if source is not None and not self._is_ours(source):
+            return source
+        if (names is not None and source is None) or said.name in getattr(module, "__all__", ()):
+            return None
+        home = home_of(found)
+        return None if home is None or home == said.module or self._is_ours(home) else home
+
+    def _module(self, name: str) -> ModuleType:
+        file = self.module_file(name)
+        if file is None and not _is_installed(name):
+            raise self._not_found(name).error()
+        try:
+            return importlib.import_module(name) if file is None else load_module(name, self._folders)
+        except Exception as error:  # Foreign code: whatever it raises is its module's failure.
+            text = f"the module '{name}' cannot be imported: {describe_error(error)}"
+            raise ProjectProblem("FE507", text).error() from error
+
+    def _not_found(self, module: str) -> ProjectProblem:
+        where = self._folders
+        known = [each.stem for folder in where for each in folder.glob("*.py")] if "." not in module else []
+        places = ", ".join(str(each) for each in where)
+        also = "; without a project file only modules there may be called" if self.file is None else ""
+        return ProjectProblem(
+            "FE505", f"there is no module '{module}' in {places}", did_you_mean(module, known) or also
+        )
+
+
+def _no_name(target: str) -> ProjectProblem:
+    return ProjectProblem("FE409", f"expected 'module:function', found {target!r:.80}")
+
+
+def _borrowed(said: CodeName, source: str) -> ProjectProblem:
+    text = f"the module '{said.module}' only imports '{said.name}', from '{source}', which may not be called"
+    return ProjectProblem("FE504", text, f"; define a function in '{said.module}', or list it in its `__all__`")
+
+
+def find_project(path: str | os.PathLike[str] | None = None) -> Project:
+    """The project of a flow file or a folder; `ProjectError` lists what is wrong with its file."""
+    project, problems = project_of(None if path is None else Path(path))
+    if problems:
+        raise ProjectError("\n".join(str(each) for each in problems))
+    return project
+
+
+def project_of(path: Path | None) -> tuple[Project, list[Diagnostic]]:
+    """The project of a flow file (or a folder, or the current one) and what is wrong with its file.
+
+    A file that somebody else may have put there, as into /tmp, is passed over.
+    """
+    start = (path or Path()).absolute()
+    folder = start if start.is_dir() else start.parent
+    for each in (folder, *folder.parents):
+        for file in (each / "pyproject.toml", each / "flowengine.toml"):
+            if file.is_file() and not is_planted(file):
+                settings, problems = _settings(file)
+                if settings is not None or problems:
+                    return _project(file, settings or {}, problems)
+    return Project(folder), []
+
+
+def _settings(file: Path) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
+    """FlowEngine's part of a TOML file; None where the file has none."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        return None, [Diagnostic("FE501", f"cannot read the project file: {error}", str(file))]
+    if file.name == "flowengine.toml":
+        inner: Any = content.get("tool", {}).get("flowengine") if is_map(content.get("tool")) else None
+        return (inner if is_map(inner) else content), []
+    tool: Any = content.get("tool")
+    own: Any = tool.get("flowengine") if is_map(tool) else None
+    if own is not None and not is_map(own):
+        return None, [Diagnostic("FE502", "[tool.flowengine] is a table", str(file))]
+    return own, []
+
+
+_LIST: Final = "a list of strings"
+_EXPECTED: Final = {
+    "allow_calls": _LIST,
+    "allow_env": _LIST,
+    "allow_mcp": _LIST,
+    "allow_unconfined_scripts": "true or false",
+    "pythonpath": _LIST,
+    "store": "a string",
+    "default_provider": "a string",
+    "providers": "a table",
+    "prices": "a table",
+    "memory": "a table",
+}
+_FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    _LIST: lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),  # pyright: ignore[reportUnknownVariableType] - a list of a TOML file
+    "a string": lambda value: isinstance(value, str),
+    "true or false": lambda value: isinstance(value, bool),
+    "a table": is_map,
+}
+
+
+def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]) -> tuple[Project, list[Diagnostic]]:
+    sound: dict[str, Any] = {}
+    for key, value in settings.items():
+        expected = _EXPECTED.get(key)
+        if expected is None:
+            problems.append(Diagnostic("FE502", f"unknown key '{key}'", str(file), hint=did_you_mean(key, _EXPECTED)))
+        elif not _FITS[expected](value):
+            problems.append(Diagnostic("FE502", f"'{key}' is {expected}", str(file)))
+        else:
+            sound[key] = tuple(value) if expected is _LIST else value
+
+    def tell(message: str, hint: str) -> None:
+        problems.append(Diagnostic("FE502", message, str(file), hint=hint))
+
+    sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
+    sound["providers"] = read_providers(sound.get("providers", {}), tell)
+    sound["prices"] = read_prices(sound.get("prices", {}), tell)
+    sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
+    return Project(file.parent, file, **sound), problems
+
+
+def _inside(file: Path, given: Iterable[str], problems: list[Diagnostic]) -> tuple[Path, ...]:
+    """The folders of `pythonpath`; those outside of the root are problems."""
+    folders: list[Path] = []
+    for each in given:
+        folder = (file.parent / each).resolve()
+        if folder.is_relative_to(file.parent.resolve()):
+            folders.append(folder)
+        else:
+            problems.append(Diagnostic("FE503", f"'{each}' in `pythonpath` leaves the project's root", str(file)))
+    return tuple(folders)
+
+
+def _is_installed(module: str) -> bool:
+    """Whether Python finds the module. Packages above it are not imported: only the first name is looked for."""
+    try:
+        return find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False

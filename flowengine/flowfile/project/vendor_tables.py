@@ -1,0 +1,130 @@
+"""The table `providers` of a project file: for each vendor its address and its limits, checked.
+
+Which vendors there are is the model column's to say; nothing is opened or asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any, Final
+
+from flowengine.errors import did_you_mean
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.models.pricing import Price
+from flowengine.models.vendors import ALIASES, OTHERS, VENDORS, ProviderSettings, RateLimits
+
+__all__ = ["read_default_provider", "read_prices", "read_providers"]
+
+# --- The table `prices` of a project file
+
+Tell = Callable[[str, str], None]
+"""Takes what is wrong, and the hint that goes with it."""
+
+_NEEDED: Final = ("input", "output")
+_KEYS: Final = (*_NEEDED, "per_call")
+
+
+def read_prices(table: Mapping[str, Any], tell: Tell) -> dict[str, Price]:
+    """Model, as flows write it, → its price."""
+    found: dict[str, Price] = {}
+    for model, given in table.items():
+        if not is_map(given):
+            tell(f"'{model}' in `prices` is a table with 'input' and 'output', in USD for a million tokens", "")
+        elif _is_sound(model, given, tell):
+            found[model] = Price(**{key: float(value) for key, value in given.items()})
+    return found
+
+
+def _is_sound(model: str, given: Mapping[str, Any], tell: Tell) -> bool:
+    sound = True
+    for key in dict.fromkeys((*_NEEDED, *given)):
+        if key not in _KEYS:
+            tell(f"unknown key '{key}' of the price of '{model}'", did_you_mean(key, _KEYS))
+        elif key not in given:
+            tell(f"the price of '{model}' lacks '{key}'", "")
+        elif not _is_amount(given[key]):
+            tell(f"'{key}' of the price of '{model}' is a number of at least 0", "")
+        else:
+            continue
+        sound = False
+    return sound
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0
+
+
+"""Takes what is wrong, and the hint that goes with it."""
+
+_LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "max_parallel")
+_PROVIDER_KEYS: Final = ("base_url", *_LIMITS)
+_HINT: Final = f"; it takes {', '.join(_PROVIDER_KEYS)}"
+_NAMES: Final = [name for name in (*VENDORS, *OTHERS, *ALIASES) if name != "offline"]
+"""The stand-in asks nobody, so there is nothing to say of it."""
+
+
+def read_providers(table: Mapping[str, Any], tell: Tell) -> dict[str, ProviderSettings]:
+    """Provider → its settings, under its own name where the file has another spelling of it."""
+    found: dict[str, ProviderSettings] = {}
+    for name, given in table.items():
+        provider = ALIASES.get(name, name)
+        if name not in _NAMES:
+            tell(f"unknown provider '{name}' in `providers`", _nearest(name))
+        elif not is_map(given):
+            tell(f"'{name}' in `providers` is a table", "")
+        elif provider in found:
+            tell(f"'{name}' in `providers` is '{provider}' in another spelling; keep one of them", "")
+        else:
+            found[provider] = _provider(name, given, tell)
+    return found
+
+
+def read_default_provider(name: str | None, tell: Tell) -> str | None:
+    """The provider of that name, under its own; None where there is none."""
+    if name is None or name in _NAMES:
+        return name and ALIASES.get(name, name)
+    tell(f"unknown provider '{name}' in `default_provider`", _nearest(name))
+    return None
+
+
+def _provider(name: str, given: Mapping[str, Any], tell: Tell) -> ProviderSettings:
+    for key in given:
+        if key not in _PROVIDER_KEYS:
+            tell(f"unknown key '{key}' of provider '{name}'", did_you_mean(key, _PROVIDER_KEYS) or _HINT)
+    limits = dict(_limits(name, given, tell))
+    base = given.get("base_url")
+    if base is not None and not _is_address(base):
+        tell(f"'base_url' of provider '{name}' is an address that starts with http:// or https://", "")
+        base = None
+    return ProviderSettings(base, RateLimits(**limits) if limits else None)
+
+
+def _nearest(name: str) -> str:
+    """The vendor that a name is a misspelling of, else all that there are: a server of one's own is one of them, too.
+
+    >>> _nearest("opnai")
+    "; did you mean 'openai'?"
+    """
+    close = get_close_matches(name, _NAMES, n=1, cutoff=0.75)
+    return f"; did you mean '{close[0]}'?" if close else _KNOWN
+
+
+_KNOWN: Final = (
+    f"; it names a vendor, one of {', '.join(_NAMES)}. A server of your own that speaks as OpenAI does is "
+    f"hosted_vllm, with its address as `base_url`"
+)
+
+
+def _limits(name: str, given: Mapping[str, Any], tell: Tell) -> Iterator[tuple[str, int]]:
+    for key in _LIMITS:
+        value = given.get(key)
+        if type(value) is int and value >= 1:
+            yield key, value
+        elif value is not None:
+            tell(f"'{key}' of provider '{name}' is a whole number of at least 1", "")
+
+
+def _is_address(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(("http://", "https://"))

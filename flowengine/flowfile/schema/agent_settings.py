@@ -1,0 +1,297 @@
+"""What a flow file may say about an agent: its own settings, judging, improving and inner routing.
+
+Data only: it knows neither the `Agent` class nor any default that the class has; a setting that was
+not given is None here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+
+from flowengine.context_providers.builtin_names import OURS
+from flowengine.errors import DefinitionError
+from flowengine.flowfile.analysis.shapes import check_json_schema, is_map
+from flowengine.flowfile.schema.fields import (
+    UNRENDERED,
+    CodePath,
+    Duration,
+    Identifier,
+    Keys,
+    ListOf,
+    Maybe,
+    NodeId,
+    Plain,
+    Prompt,
+    Routes,
+    Score,
+    Template,
+    found,
+    refuse,
+)
+
+if TYPE_CHECKING:
+    from flowengine.tools.mcp.server_settings import McpServer
+
+__all__ = [
+    "AgentRef",
+    "AgentRouting",
+    "AgentSpec",
+    "Evaluate",
+    "Guardrails",
+    "Improve",
+    "JsonSchema",
+    "McpServerSpec",
+    "MemorySpec",
+    "ModelSettings",
+    "OutputShape",
+]
+
+
+def _sound(schema: Any) -> Any:
+    if not is_map(schema):
+        return schema
+    for path, problem in check_json_schema(schema):
+        raise refuse("FE406", problem, path=path)
+    return schema
+
+
+JsonSchema = Annotated[dict[str, Any], BeforeValidator(_sound)]
+"""A JSON Schema."""
+
+
+def _name_or_map(value: Any) -> str:
+    return "<name>" if isinstance(value, str) else "<map>"
+
+
+OutputShape = Annotated[
+    Annotated[CodePath, Tag("<name>")] | Annotated[JsonSchema, Tag("<map>")], Discriminator(_name_or_map)
+]
+"""A JSON Schema, or the pydantic model `module:Class`."""
+
+
+class Guardrails(Keys):
+    """Checks round a generation. Each is a function `(value) -> bool`."""
+
+    input: ListOf[CodePath] = ()
+    """May refuse the user input before the call."""
+    output: ListOf[CodePath] = ()
+    """May refuse the content after it."""
+
+
+class Evaluate(Keys):
+    """One evaluation of the generation; nothing is improved."""
+
+    instructions: Maybe[Prompt] = None
+    """How to judge. Without instructions and criteria: accuracy, relevance and completeness."""
+    criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
+    """Criterion → what it asks for."""
+    threshold: Maybe[Score] = None
+    """The score from which on the generation passes."""
+    model: Maybe[Plain] = None
+    """The model that judges; else the agent's own."""
+
+
+class Improve(Evaluate):
+    """Orchestration mode: evaluate, and improve until it passes."""
+
+    max_iterations: Maybe[Annotated[int, Field(ge=1, le=100)]] = None
+    """Generations after the first, at most."""
+
+
+class AgentRouting(Keys):
+    """A choice that the agent makes after its generation."""
+
+    instruction: Prompt
+    """How to choose."""
+    routes: Routes
+    """Label → node, or {to, description}."""
+    fallback: Maybe[NodeId] = None
+    """A label, or the id of a node: taken where the answer is none of the routes."""
+
+    @model_validator(mode="after")
+    def _chooses(self) -> AgentRouting:
+        if not self.routes:
+            raise refuse("FE214", "there is nothing to choose from: give at least one route", at="routes")
+        return self
+
+
+class McpServerSpec(Keys):
+    """A server of tools that speaks the Model Context Protocol: a command that is started, or a URL.
+
+    It runs while the node runs. The command is run as it stands and the variables named are sent to the
+    URL, so the project file has to allow the server (`allow_mcp`).
+    """
+
+    name: Identifier
+    """The model calls its tools `<name>_<tool>`."""
+    command: Maybe[Plain] = None
+    """The program, which speaks over its standard input and output."""
+    args: ListOf[Plain] = ()
+    """Its arguments."""
+    env: dict[str, Plain] = Field(default_factory=dict[str, str])
+    """Environment of the program beside PATH, HOME and LANG. No secrets: the file is no place for them."""
+    url: Maybe[Plain] = None
+    """Address of a server that speaks streamable HTTP."""
+    headers_env: dict[str, Plain] = Field(default_factory=dict[str, str])
+    """Header → the environment variable that holds its value; it reaches the server and no prompt."""
+    allow: Maybe[ListOf[Plain]] = None
+    """Names of the server's tools to offer; left out: all."""
+    timeout: Maybe[Duration] = None
+    """Of one call."""
+    start_timeout: Maybe[Duration] = None
+    """From the start of the server to its list of tools."""
+
+    def server(self) -> McpServer:
+        """The server as agents take it."""
+        # Imported here: the event loop's library comes with it, and most flows name no server.
+        from flowengine.tools.mcp.server_settings import McpServer
+
+        return McpServer(**{key: getattr(self, key) for key in self.model_fields_set})
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> McpServerSpec:
+        try:
+            self.server()
+        except DefinitionError as error:
+            raise refuse("FE411", str(error)) from error
+        return self
+
+
+def _told_apart(servers: tuple[McpServerSpec, ...] | None) -> tuple[McpServerSpec, ...] | None:
+    names = [each.name for each in servers or ()]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise refuse("FE411", f"two MCP servers are named '{name}'; rename one of them", at=(number, "name"))
+    return servers
+
+
+def _provider_entry(value: Any) -> Any:
+    if isinstance(value, str) or (is_map(value) and value):
+        return value
+    raise refuse("FE401", f"expected a provider such as {{conversation: {{max_items: 5}}}}, found {found(value)}")
+
+
+ProviderEntry = Annotated[
+    Any,
+    BeforeValidator(_provider_entry),
+    UNRENDERED,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "examples": list(OURS)},
+                {
+                    "type": "object",
+                    "properties": {name: {"type": ["object", "null"]} for name in OURS},
+                    "minProperties": 1,
+                },
+            ]
+        }
+    ),
+]
+"""A context provider: `{name: {parameter: value}}`, `{type: name, parameter: value}`, or its name."""
+
+
+class MemorySpec(Keys):
+    """Long-term memory: what was said before and is near to the prompt. The project file may set the rest.
+
+    What a run adds is kept once the run has succeeded.
+    """
+
+    store: Maybe[Plain] = None
+    """The SQLite file that holds it, below the project's root."""
+    scope: Maybe[Literal["workspace", "channel", "thread"]] = None
+    """Whose it is."""
+    scope_id: Maybe[Template] = None
+    """Which workspace, channel or thread; of a thread `channel:ts`."""
+    limit: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
+    """Exchanges that enter a prompt at most."""
+    threshold: Maybe[Score] = None
+    """How near they must be to the prompt, 0.0–1.0; where none is, those about as near as the nearest one enter."""
+    max_tokens: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Of one exchange; a longer one is shortened."""
+    budget: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Tokens of all exchanges that enter a prompt; the nearest one enters in any case."""
+    neighbours: Maybe[bool] = None
+    """Whether what was said right before and right after the nearest exchanges enters too, where it fits."""
+
+    def settings(self, project: Mapping[str, Any]) -> dict[str, Any]:
+        """All settings, with those of the project file where the flow says nothing."""
+        return {**project, **{name: getattr(self, name) for name in self.model_fields_set}}
+
+
+class ModelSettings(Keys):
+    """Which model is asked, and how."""
+
+    model: Maybe[Plain] = None
+    """`gpt-4o-mini`, `provider/model`, `offline`, …"""
+    temperature: Maybe[Annotated[float, Field(ge=0, le=2)]] = None
+    """0.0–2.0."""
+    max_tokens: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Length of the answer, at most."""
+    max_retries: Maybe[Annotated[int, Field(ge=0, le=100)]] = None
+    """Further tries after a transient failure, or after an answer that does not fit its shape."""
+    fallbacks: Maybe[ListOf[Plain]] = None
+    """Models that are asked, in this order, where the first one fails for good."""
+    locale: Maybe[Literal["en", "ja", "zh"]] = None
+    """Language of the prompts' fixed parts."""
+
+
+class AgentSettings(ModelSettings):
+    """Everything that makes an agent, but for what one node asks of it."""
+
+    instructions: Maybe[Prompt] = None
+    """What the agent is told to do."""
+    system_message: Maybe[Prompt] = None
+    """Who the agent is; it comes before the instructions."""
+    output: Maybe[OutputShape] = None
+    """Shape of a structured output: a JSON Schema, or `module:Class`."""
+    tools: Maybe[ListOf[CodePath]] = None
+    """Functions that the model may call while it generates; also a `Tool` or a `ToolSet` of a module."""
+    mcp_servers: Maybe[Annotated[ListOf[McpServerSpec], AfterValidator(_told_apart)]] = None
+    """Servers whose tools the model may call while it generates."""
+    max_tool_rounds: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
+    """How often it may ask for tools in one generation; after that it answers with what it has."""
+    context: Maybe[ListOf[ProviderEntry]] = None
+    """What stands under `Context:` in the prompt: context providers, in this order."""
+    contexts: Maybe[ListOf[CodePath]] = None
+    """Typed contexts: data with tools that work on it, `module:object` or `module:Class`."""
+    memory: Maybe[MemorySpec] = None
+    """What was said before, in other runs too, and is near to the prompt."""
+    skills: Maybe[ListOf[Plain]] = None
+    """Folders of skills, below the project's root. Their names are in the prompt; the model loads what it needs."""
+    context_budget: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Tokens that a prompt may have; left out: what the model's window leaves beside its answer."""
+    guardrails: Maybe[Guardrails] = None
+    """Checks that may refuse the input or the output."""
+    history_size: Maybe[Annotated[int, Field(ge=0, le=1000)]] = None
+    """Earlier exchanges of the session that enter the prompt."""
+    improve: Maybe[Improve] = None
+    """Evaluate the generation and improve it until it passes."""
+    evaluate: Maybe[Evaluate] = None
+    """Evaluate the generation once."""
+    routing: Maybe[AgentRouting] = None
+    """Choose where to go after the generation."""
+
+    @model_validator(mode="after")
+    def _judges_once(self) -> AgentSettings:
+        if self.improve is not None and self.evaluate is not None:
+            raise refuse("FE209", "'improve' evaluates already; remove 'evaluate'", at="evaluate")
+        return self
+
+
+class AgentSpec(AgentSettings):
+    """An agent's settings, shared by the nodes that name it."""
+
+    description: str = ""
+    """For readers."""
+    timeout: Maybe[Duration] = None
+    """Of one model call."""
+
+
+AgentRef = Annotated[
+    Annotated[Identifier, Tag("<name>")] | Annotated[AgentSpec, Tag("<map>")], Discriminator(_name_or_map)
+]
+"""An entry of `agents`, or an agent's settings in place."""

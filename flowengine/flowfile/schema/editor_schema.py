@@ -1,0 +1,157 @@
+"""The JSON Schema of flow files, for editors: completion, hover texts, and most errors while typing.
+
+Made from the same models that load a flow; the docstrings under their fields are its descriptions. What
+the loader accepts is valid here. Names of nodes, templates and cycles are the loader's alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.schema import agent_settings as schema_agent
+from flowengine.flowfile.schema import fields
+from flowengine.flowfile.schema import flow_file as schema
+from flowengine.flowfile.schema import keys as schema_keys
+from flowengine.flowfile.schema import node_types as schema_containers
+from flowengine.flowfile.schema import node_types as schema_nodes
+from flowengine.flowfile.schema.fields import ID_PATTERN, Keys
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import NODE_TYPES
+
+__all__ = ["json_schema"]
+
+_DIALECT: Final = "http://json-schema.org/draft-07/schema#"
+"""What editors know best."""
+_NOTES: Final = {"^x-": True}
+_BY_NAME: Final = ("properties", "patternProperties")
+"""Keywords whose keys are the author's names, not JSON Schema's."""
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema as plain data."""
+    raw = FlowSpec.model_json_schema(by_alias=True)
+    definitions = cast("dict[str, Any]", raw.pop("$defs"))
+    definitions["FlowSpec"] = dict(raw)
+    models = {model.__name__: model for model in _models()}
+    for name, definition in definitions.items():
+        if name in models:
+            _describe(definition, models[name])
+    definitions["Node"] = _node()
+    for name in ("FlowSpec", "MapNodeSpec", "LoopNodeSpec"):
+        definitions[name]["properties"]["nodes"]["patternProperties"] = {ID_PATTERN: {"$ref": "#/$defs/Node"}}
+    definitions["ApprovalNodeSpec"]["dependencies"] = {"expires": ["on_expire"], "on_expire": ["expires"]}
+    definitions["Route"] = {"anyOf": [{"type": "string"}, definitions["Route"]]}
+    definitions["OnErrorSpec"] = _on_error(definitions["OnErrorSpec"])
+    tidy = {name: _tidy(definition) for name, definition in definitions.items()}
+    for name, model in NODE_TYPES.items():
+        tidy[model.__name__] = {"title": name, **tidy[model.__name__]}  # What editors call it.
+    return {"$schema": _DIALECT, "title": "FlowEngine flow, version 1", **tidy.pop("FlowSpec"), "definitions": tidy}
+
+
+def _models() -> Iterable[type[BaseModel]]:
+    for module in _MODULES:
+        for each in vars(module).values():
+            if isinstance(each, type) and issubclass(each, Keys):
+                yield each
+
+
+_MODULES: Final[tuple[ModuleType, ...]] = (
+    fields, schema_agent, schema_keys, schema_containers, schema_nodes, schema,
+)  # fmt: skip
+
+
+def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
+    """The model's docstrings as descriptions, and room for the author's notes."""
+    definition["description"] = inspect.getdoc(model)
+    definition["patternProperties"] = _NOTES
+    docs: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        docs |= _docs_of(each.__module__).get(each.__name__, {})
+    for name, field in model.model_fields.items():
+        definition["properties"][field.alias or name]["description"] = docs[name]
+    if model in NODE_TYPES.values():
+        definition["properties"]["type"]["description"] = definition["description"]
+
+
+@cache
+def _docs_of(module: str) -> Mapping[str, dict[str, str]]:
+    """Class → field → the docstring under it."""
+    if not module.startswith("flowengine."):
+        return {}
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: _docs_in(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _docs_in(node: ast.ClassDef) -> dict[str, str]:
+    docs: dict[str, str] = {}
+    for field, text in zip(node.body, node.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            value = text.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                docs[field.target.id] = inspect.cleandoc(value.value)
+    return docs
+
+
+def _node() -> dict[str, Any]:
+    """A node: by its `type` one of the kinds; without one an agent."""
+    kinds: list[dict[str, Any]] = []
+    for name, model in NODE_TYPES.items():
+        named: dict[str, Any] = {"type": "object", "properties": {"type": {"const": name}}}
+        if name != "agent":
+            named["required"] = ["type"]
+        kinds.append({"if": named, "then": {"$ref": f"#/$defs/{model.__name__}"}})
+    types = {
+        "enum": list(NODE_TYPES),
+        "enumDescriptions": [inspect.getdoc(model) for model in NODE_TYPES.values()],
+        "description": "Kind of the node; left out: agent.",
+    }
+    return {"type": "object", "properties": {"type": types}, "allOf": kinds}
+
+
+def _on_error(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """As it is written: a word, or where to go."""
+    then = {"type": "object", "required": ["then"], "additionalProperties": False}
+    described = {"then": {"type": "string", "description": definition["properties"]["then"]["description"]}}
+    return {"anyOf": [{"enum": ["fail", "skip"]}, then | {"properties": described}]}
+
+
+def _tidy(value: Any) -> Any:
+    """As editors like it: no titles, no null as a second type, defaults as they are written, room for notes."""
+    if isinstance(value, list):
+        return [_tidy(each) for each in cast("list[Any]", value)]
+    if not is_map(value):
+        return value
+    branches = value.get("anyOf")
+    if isinstance(branches, list) and {"type": "null"} in branches:
+        left = [each for each in cast("list[Any]", branches) if each != {"type": "null"}]
+        rest = {key: each for key, each in value.items() if key != "anyOf"}
+        return _tidy({**(left[0] if len(left) == 1 else {"anyOf": left}), **rest})
+    if value.get("patternProperties", {}).keys() == {ID_PATTERN}:
+        value = {**value, "patternProperties": {**value["patternProperties"], **_NOTES}, "additionalProperties": False}
+    tidy: dict[str, Any] = {}
+    for key, each in value.items():
+        if (key == "title" and isinstance(each, str)) or (key == "default" and not _is_written(value, each)):
+            continue
+        if key == "$ref":
+            tidy[key] = each.replace("#/$defs/", "#/definitions/")
+        elif key in _BY_NAME:
+            tidy[key] = {name: _tidy(inner) for name, inner in each.items()}
+        else:
+            tidy[key] = _tidy(each)
+    if "`" in tidy.get("description", ""):
+        tidy["markdownDescription"] = tidy["description"]  # Else editors show the marks.
+    return tidy
+
+
+def _is_written(described: Mapping[str, Any], default: Any) -> bool:
+    """Whether a default is what an author could write; durations and parts are not."""
+    return isinstance(default, bool | str) or (isinstance(default, int | float) and described.get("type") != "string")

@@ -1,0 +1,277 @@
+"""The kinds of value that a flow file's keys take: durations, scores, names, templates, routes.
+
+Each kind is an annotated type: it checks, brings the value into one shape, and describes itself for
+the JSON Schema. A value that does not fit raises a `PydanticCustomError` whose type is one of our
+codes. It knows no node and no file.
+
+`Template`, `Expression` and `Plain` mark texts by what becomes of them; the checks and the builder
+read these marks (`text_fields`) instead of lists of field names.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from flowengine.flowfile.analysis.shapes import is_map
+
+__all__ = [
+    "ID_PATTERN",
+    "UNRENDERED",
+    "CodePath",
+    "Duration",
+    "Expression",
+    "Identifier",
+    "Keys",
+    "ListOf",
+    "Maybe",
+    "NodeId",
+    "Plain",
+    "Prompt",
+    "Rendered",
+    "Route",
+    "Routes",
+    "Score",
+    "Target",
+    "Template",
+    "TextKind",
+    "Values",
+    "found",
+    "refuse",
+    "seconds",
+    "shortened",
+    "text_fields",
+]
+
+T = TypeVar("T")
+
+
+def refuse(code: str, message: str, **context: Any) -> PydanticCustomError:
+    """A problem with one of our codes; `at` in the context is the key (or path of keys) that it belongs to."""
+    return PydanticCustomError(cast(Any, code), "{text}", {"text": message, **context})
+
+
+def found(value: Any) -> str:
+    """A value as messages show it.
+
+    >>> found("abc"), found(True), found(None), found([1])
+    ("'abc'", 'true', 'nothing', 'a list')
+    """
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "a map"
+    shown = f"'{value}'" if isinstance(value, str) else str(value)
+    return shown if len(shown) <= 60 else f"{shown[:56]}…'"
+
+
+def shortened(text: str, most: int = 400) -> str:
+    """A message that stays readable whatever name is in it."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+class Keys(BaseModel):
+    """A map whose keys are known. Keys that begin with `x-` are the author's notes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_notes(cls, data: Any) -> Any:
+        return without_notes(data)
+
+
+def without_notes(data: Any) -> Any:
+    """A map without the keys that are free."""
+    if is_map(data):
+        for key in data:
+            if key.startswith("x-"):
+                return {key: value for key, value in data.items() if not key.startswith("x-")}
+    return cast(Any, data)
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise refuse("FE408", "the key has no value; give one, or remove the key")
+    return value
+
+
+Maybe = Annotated[T | None, BeforeValidator(_given)]
+"""May be left out, but not left empty."""
+
+ListOf = Annotated[tuple[T, ...], Strict(False)]
+"""A list in the file, a tuple here."""
+
+# --- names -------------------------------------------------------------------------------------------
+
+ID_PATTERN: Final = r"^[a-z][a-z0-9_]*$"
+Identifier = Annotated[str, Field(pattern=ID_PATTERN)]
+"""A name that the author gives."""
+NodeId = Annotated[str, Field()]
+"""A name of a node, given elsewhere; the checks say whether it exists."""
+CodePath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")]
+"""`module:function` or `module:Class`."""
+
+
+def _nowhere(value: Any) -> Any:
+    return None if value == {} else value
+
+
+Target = Annotated[
+    NodeId | None,
+    BeforeValidator(_nowhere),
+    BeforeValidator(_given),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "maxProperties": 0}]}),
+]
+"""A node's name, or `{}` for nowhere (None here)."""
+
+# --- texts, and what becomes of them -----------------------------------------------------------------
+
+TextKind = Literal["template", "expression", "plain", "values"]
+
+
+class _Text(NamedTuple):
+    kind: TextKind
+
+
+def _in_place(value: Any) -> Any:
+    if is_map(value):
+        raise refuse("FE401", f"expected a text, or {{file: path}} alone, found {found(value)}")
+    return value
+
+
+Template = Annotated[str, _Text("template")]
+"""Rendered once, when the node runs; a lone `{{ x }}` keeps its type."""
+Prompt = Annotated[
+    str,
+    _Text("template"),
+    BeforeValidator(_in_place),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"file": {"type": "string"}},
+                    "required": ["file"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+"""A template, in place or in a file of its own, `{file: path}`, whose text the loader has put in its place."""
+Expression = Annotated[str, _Text("expression")]
+"""A bare expression, without braces."""
+Plain = Annotated[str, _Text("plain")]
+"""Never rendered; braces in it are refused."""
+UNRENDERED: Final = _Text("plain")
+"""Marks any value, in which no string is rendered and braces are refused."""
+Values = Annotated[dict[Identifier, Any], BeforeValidator(without_notes), _Text("values")]
+"""Name → any value; every string in it, however deep, is a template."""
+Rendered = Annotated[Any, _Text("values")]
+"""Any value; every string in it is a template."""
+
+
+@cache
+def text_fields(model: type[BaseModel]) -> tuple[tuple[str, str, TextKind | None], ...]:
+    """A model's fields that hold texts: (attribute, key in the file, kind); no kind: models that may hold some."""
+    marks: list[tuple[str, str, TextKind | None]] = []
+    for name, field in model.model_fields.items():
+        kinds: list[TextKind] = [
+            each.kind for each in _marks(field.annotation, field.metadata) if isinstance(each, _Text)
+        ]
+        if kinds:
+            marks.append((name, field.alias or name, kinds[0]))
+        elif _holds_models(field.annotation):
+            marks.append((name, field.alias or name, None))
+    return tuple(marks)
+
+
+def _holds_models(annotation: Any) -> bool:
+    parts: tuple[Any, ...] = getattr(annotation, "__args__", ())
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return True
+    return any(_holds_models(part) for part in parts)
+
+
+def _marks(annotation: Any, metadata: list[Any]) -> list[Any]:
+    """The metadata of a field, `Maybe[…]` and lists looked through."""
+    collected = list(metadata)
+    for part in getattr(annotation, "__args__", ()):
+        collected += _marks(part, list(getattr(part, "__metadata__", ())))
+    return collected
+
+
+# --- numbers -----------------------------------------------------------------------------------------
+
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h)")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(value: Any) -> Any:
+    """A duration of the file in seconds.
+
+    >>> seconds("500ms"), seconds("2h")
+    (0.5, 7200.0)
+    """
+    if isinstance(value, float):
+        raise refuse("FE405", f"expected a duration such as 30s, found {found(value)}")
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise refuse("FE405", f"expected a duration such as 30s, found {value}", hint=f"; did you mean '{value}s'?")
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise refuse("FE405", f"expected a duration such as 500ms, 30s, 10m or 2h, found {found(value)}")
+    return round(float(match[1]) * _UNITS[match[2]], 6)
+
+
+Duration = Annotated[
+    float,
+    Field(gt=0),
+    BeforeValidator(seconds),
+    WithJsonSchema({"type": "string", "pattern": r"^\d{1,9}(\.\d{1,3})?(ms|s|m|h)$", "examples": ["500ms", "30s"]}),
+]
+"""`500ms 30s 10m 2h`; seconds here."""
+
+
+def _share(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 1 < value <= 100:
+        proposed = f"{value / 100:g}"
+        raise refuse("FE404", f"scores go from 0.0 to 1.0, found {value}", hint=f"; did you mean {proposed}?")
+    return value
+
+
+Score = Annotated[float, Field(ge=0, le=1), BeforeValidator(_share)]
+"""0.0–1.0."""
+
+# --- routes ------------------------------------------------------------------------------------------
+
+
+class Route(Keys):
+    """Where one label leads."""
+
+    to: Maybe[NodeId] = None
+    """The node that runs when this label is taken. Without it the label leads nowhere."""
+    description: Plain = ""
+    """What the label means, for the model that chooses."""
+
+
+def _as_route(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"to": value}
+    if not is_map(value):
+        raise refuse("FE401", f"expected a node's id, or a map such as {{to: id}}, found {found(value)}")
+    return value
+
+
+AsRoute = Annotated[Route, BeforeValidator(_as_route)]
+Routes = dict[str, AsRoute]
+"""Label → where it leads."""

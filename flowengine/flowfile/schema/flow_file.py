@@ -1,0 +1,216 @@
+"""The whole flow file as frozen data: `FlowSpec` and the parts of its top level.
+
+One set of models is the source of the loader, of the JSON Schema that editors use, and of the
+reference. Structure only: whether a name that is used exists is for the checks.
+
+Source: the flow format, version 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+
+from flowengine.flowfile.analysis.shapes import fits
+from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema
+from flowengine.flowfile.schema.fields import Duration, Identifier, Keys, Maybe, Rendered, found, refuse, without_notes
+from flowengine.flowfile.schema.keys import NodeLimitsSpec, RetrySpec
+from flowengine.flowfile.schema.node_types import NodeSpec
+from flowengine.flowfile.yaml.positions import SourceText
+
+__all__ = ["Defaults", "FlowSpec", "InputSpec", "LimitsSpec", "StateSpec"]
+
+T = TypeVar("T")
+
+JsonType = Literal["string", "number", "integer", "boolean", "array", "object"]
+MergeRule = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
+
+
+class InputSpec(Keys):
+    """One input of the flow. Without a default it is required."""
+
+    type: Maybe[JsonType] = None
+    """Its JSON type."""
+    default: Any = None
+    """The value where none is given; its being there makes the input optional."""
+    enum: Maybe[list[Any]] = None
+    """The values that are allowed."""
+    description: str = ""
+    """For readers and for forms."""
+    schema_: Maybe[JsonSchema] = Field(default=None, alias="schema")
+    """A JSON Schema, instead of `type` and `enum`."""
+
+    @property
+    def required(self) -> bool:
+        """Whether a run must be given this input."""
+        return "default" not in self.model_fields_set
+
+    @model_validator(mode="after")
+    def _one_description_of_shape(self) -> InputSpec:
+        if self.schema_ is not None:
+            for key in ("type", "enum"):
+                if getattr(self, key) is not None:
+                    raise refuse("FE209", f"'schema' says it all; remove '{key}'", at=key)
+        elif self.type is None:
+            raise refuse("FE202", "an input needs 'type' or 'schema'")
+        if self.type is not None and self.default is not None and not fits(self.default, self.type):
+            raise refuse("FE407", f"the default {found(self.default)} is not of type {self.type}", at="default")
+        if self.enum is not None and self.default is not None and self.default not in self.enum:
+            raise refuse("FE407", f"the default {found(self.default)} is not one of 'enum'", at="default")
+        return self
+
+
+_MERGES = {
+    "append": ("array",),
+    "union": ("array",),
+    "sum": ("number", "integer"),
+    "max": ("number", "integer", "string"),
+    "min": ("number", "integer", "string"),
+    "update": ("object",),
+}
+
+
+class StateSpec(Keys):
+    """One key of shared state."""
+
+    type: Maybe[JsonType] = None
+    """JSON type of its values; left out: any."""
+    default: Any = None
+    """The value before anybody wrote it."""
+    merge: MergeRule = "error"
+    """How the writes of nodes without an order meet; `error` refuses them."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StateSpec:
+        if self.type is not None and self.default is not None and not fits(self.default, self.type):
+            raise refuse("FE407", f"the default {found(self.default)} is not of type {self.type}", at="default")
+        allowed = _MERGES.get(self.merge)
+        if allowed is None:
+            return self
+        if self.type is not None and self.type not in allowed:
+            raise refuse("FE410", f"'{self.merge}' goes with {' or '.join(allowed)}, not with {self.type}", at="merge")
+        if self.default is not None and not any(fits(self.default, each) for each in allowed):
+            raise refuse(
+                "FE407", f"'{self.merge}' starts at {' or '.join(allowed)}, not at {found(self.default)}", at="default"
+            )
+        return self
+
+
+class Defaults(Keys):
+    """For agent, routing, evaluation and function nodes that do not say it themselves."""
+
+    agent: Maybe[AgentRef] = None
+    """An entry of `agents`, or an agent in place."""
+    retry: Maybe[RetrySpec] = None
+    """Run a node again when it fails."""
+    timeout: Maybe[Duration] = None
+    """Time for one attempt of a node."""
+
+
+class LimitsSpec(NodeLimitsSpec):
+    """Bounds of a run."""
+
+    timeout: Maybe[Duration] = None
+    """Time for the run."""
+    concurrency: Maybe[Annotated[int, Field(ge=1, le=10_000)]] = None
+    """Nodes in flight at once, at most, and so many plain functions; left out: no bound, and 256 plain functions."""
+    on_failure: Literal["drain", "cancel"] = "drain"
+    """After a failure, nodes in flight finish (`drain`) or are stopped (`cancel`)."""
+
+
+_Map = BeforeValidator(without_notes)
+
+
+def _as_input(value: Any) -> Any:
+    if isinstance(value, str) and value in get_args(JsonType):
+        raise refuse("FE401", f"expected a map, found {found(value)}", hint=f"; did you mean {{type: {value}}}?")
+    return value
+
+
+Inputs = Annotated[dict[Identifier, Annotated[InputSpec, BeforeValidator(_as_input)]], _Map]
+States = Annotated[dict[Identifier, StateSpec], _Map]
+Agents = Annotated[dict[Identifier, AgentSpec], _Map]
+Nodes = Annotated[dict[Identifier, NodeSpec], _Map]
+Outputs = Annotated[dict[Identifier, Rendered], _Map]
+
+
+class FlowSpec(Keys):
+    """A flow file."""
+
+    flowengine: Literal["v1"]
+    """Version of the format."""
+    name: Identifier
+    """The flow's name."""
+    description: str = ""
+    """For readers."""
+    inputs: Inputs = Field(default_factory=dict[str, InputSpec])
+    """What a run is given."""
+    shared_state: States = Field(default_factory=dict[str, StateSpec])
+    """Keys that nodes may write."""
+    agents: Agents = Field(default_factory=dict[str, AgentSpec])
+    """Agents that several nodes share."""
+    defaults: Defaults = Defaults()
+    """For nodes that do not say it themselves."""
+    limits: LimitsSpec = LimitsSpec()
+    """Bounds of a run."""
+    nodes: Nodes
+    """The nodes, by id."""
+    outputs: Outputs = Field(default_factory=dict[str, Any])
+    """What a run gives back: name → template; sees every node."""
+
+    _subflows: dict[str, FlowSpec] = PrivateAttr(default_factory=dict[str, Any])
+    _worked_out: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
+    _source: SourceText = PrivateAttr(default_factory=lambda: SourceText("", None, None))
+
+    @model_validator(mode="after")
+    def _has_nodes(self) -> FlowSpec:
+        if not self.nodes:
+            raise refuse("FE208", "a flow needs at least one node", at="nodes")
+        return self
+
+    @property
+    def path(self) -> Path | None:
+        """The file, as it was given; None for a flow that came as text."""
+        return self._source.path
+
+    @property
+    def text(self) -> str:
+        """The file's text."""
+        return self._source.text
+
+    @property
+    def source(self) -> SourceText:
+        """The text with the place of every key and value."""
+        return self._source
+
+    @property
+    def subflows(self) -> Mapping[str, FlowSpec]:
+        """The flows that this one runs as nodes, loaded and checked with it: path as the file gives it → the flow."""
+        return self._subflows
+
+    def remembered(self, name: str, make: Callable[[FlowSpec], T]) -> T:
+        """What was worked out about this spec under a name; a spec never changes, so it stays true."""
+        known = self._worked_out  # Once: pydantic takes its time with private attributes.
+        if name not in known:
+            known[name] = make(self)
+        return known[name]
+
+    def placed(self, source: SourceText) -> FlowSpec:
+        """This spec, knowing where its parts stand."""
+        self._source = source
+        return self
+
+    def joined(self, subflows: Mapping[str, FlowSpec]) -> FlowSpec:
+        """This spec, knowing the flows that it runs as nodes."""
+        self._subflows = dict(subflows)
+        return self
+
+    def position(self, path: str | tuple[str | int, ...]) -> tuple[int, int]:
+        """Line and column of the value at a path such as `nodes.pick.routes.x`, or of the nearest part round it.
+
+        A tuple serves where a label has a dot in it.
+        """
+        return self._source.position(path)

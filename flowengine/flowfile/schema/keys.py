@@ -1,0 +1,115 @@
+"""The keys that nodes of several types share: order, conditions, failures, repetition, bounds.
+
+Which keys a type has follows from what it is made of here: every node has `NodeKeys`; what takes time
+and money has `BoundedKeys`; and what can simply be done again has `WorkKeys`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.schema.fields import Duration, Expression, Keys, ListOf, Maybe, NodeId, Values, found, refuse
+
+__all__ = ["BoundedKeys", "Effect", "NodeKeys", "NodeLimitsSpec", "OnErrorSpec", "RetrySpec", "WorkKeys"]
+
+Effect = Literal["none", "idempotent", "external"]
+
+
+class RetrySpec(Keys):
+    """The node runs again when it fails."""
+
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    """Runs of the node, the first included."""
+    backoff: Literal["fixed", "exponential"] = "exponential"
+    """How the wait between two attempts grows."""
+    initial: Duration = 1.0
+    """The first wait."""
+    max: Duration = 60.0
+    """The longest wait."""
+    jitter: bool = True
+    """Shorten each wait at random, so that many nodes do not come back at once."""
+    on: ListOf[Literal["invalid_output", "error"]] = ("invalid_output", "error")
+    """What is worth another attempt: an output that does not fit its shape, any other failure."""
+
+
+class OnErrorSpec(Keys):
+    """What a failure of the node means for the run."""
+
+    action: Literal["fail", "skip", "then"]
+    """The run fails; the node counts as skipped; another node handles the failure."""
+    then: Maybe[NodeId] = None
+    """The node that handles the failure."""
+
+
+def _as_on_error(value: Any) -> Any:
+    if value in ("fail", "skip"):
+        return {"action": value}
+    if is_map(value) and set(value) == {"then"}:
+        return {"action": "then", "then": value["then"]}
+    raise refuse("FE402", f"expected 'fail', 'skip' or {{then: <node id>}}, found {found(value)}")
+
+
+OnError = Annotated[OnErrorSpec, BeforeValidator(_as_on_error)]
+
+
+class NodeLimitsSpec(Keys):
+    """Bounds of one part of a run: a node, or everything inside a map, a loop or a subflow."""
+
+    timeout: Maybe[Duration] = None
+    """Time for this part, with all its attempts."""
+    cost_usd: Maybe[Annotated[float, Field(gt=0)]] = None
+    """Cost of its model calls together, in dollars."""
+    tokens: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Tokens of its model calls together."""
+    model_calls: Maybe[Annotated[int, Field(ge=1)]] = None
+    """Its model calls."""
+    on_limit: Literal["fail", "pause", "partial"] = "fail"
+    """What happens at a limit."""
+
+
+class NodeKeys(Keys):
+    """What every node may say."""
+
+    description: str = ""
+    """For readers and pictures."""
+    needs: ListOf[NodeId] = ()
+    """Nodes that this one waits for, beside those that its templates name."""
+    when: Maybe[Expression] = None
+    """The node is skipped where this is false."""
+    join: Literal["some", "all", "always"] = "some"
+    """`some`: no predecessor failed and one succeeded; `all`: every one succeeded; `always`: whatever happened."""
+    set: Values = Field(default_factory=dict[str, Any])
+    """State key → template; sees this node's `output`."""
+    on_error: OnError = OnErrorSpec(action="fail")
+    """What a failure means: `fail`, `skip`, or `{then: <node id>}`."""
+
+
+class BoundedKeys(NodeKeys):
+    """What a node may say that takes time and money."""
+
+    timeout: Maybe[Duration] = None
+    """Time for one attempt. On asyncio, code that ignores its cancellation is left behind 5 s later (rule 4)."""
+    effect: Effect = "none"
+    """What it does outside: nothing; what may be done twice; what nobody may do twice without being asked."""
+    cache: bool = False
+    """Take the output from an earlier run that had the same definition and the same inputs."""
+    limits: Maybe[NodeLimitsSpec] = None
+    """Bounds of this part of the run."""
+
+    @model_validator(mode="after")
+    def _is_done_once(self) -> BoundedKeys:
+        if self.effect == "external":
+            for key in ("retry", "cache"):
+                if getattr(self, key, None):
+                    raise refuse("FE209", f"what has an external effect is done once, so it takes no '{key}'", at=key)
+        return self
+
+
+class WorkKeys(BoundedKeys):
+    """What a node may say that can be run again by itself."""
+
+    retry: Maybe[RetrySpec] = None
+    """Run the node again when it fails."""

@@ -1,0 +1,255 @@
+"""What pydantic says about a file, in our words: a code, a place, what was found and what was expected.
+
+It checks nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import UnionType
+from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, Tag, ValidationError
+
+from flowengine.errors import Diagnostic
+from flowengine.flowfile.analysis.flow_levels import node_at
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.checks.report import Nearest
+from flowengine.flowfile.schema.fields import found, shortened
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_types import NODE_TYPES
+from flowengine.flowfile.yaml.positions import SourceText
+
+__all__ = ["Problem", "problems_of"]
+
+
+class Problem(NamedTuple):
+    """One problem and the path of the value that has it."""
+
+    diagnostic: Diagnostic
+    path: tuple[str | int, ...]
+    lacks: str | None = None
+    """The key that is missing at the path."""
+
+
+class _Said(NamedTuple):
+    """One error of pydantic, its location without the names of union branches."""
+
+    kind: str
+    path: tuple[str | int, ...]
+    location: tuple[str | int, ...]
+    value: Any
+    context: Mapping[str, Any]
+
+
+class _Words(NamedTuple):
+    """A diagnostic before it has a place."""
+
+    code: str
+    message: str
+    hint: str = ""
+    at_key: bool = False
+    lacks: str | None = None
+    inside: tuple[str | int, ...] = ()
+    """The part of the value that is meant."""
+
+
+def problems_of(error: ValidationError, source: SourceText) -> list[Problem]:
+    """Everything that an error of pydantic holds."""
+    nearest = Nearest()
+    found = [_problem(_said(each), source, nearest) for each in cast("list[Any]", error.errors(include_url=False))]
+    proposed = {(each.path[:-1], each.diagnostic.hint) for each in found if each.diagnostic.code == "FE201"}
+    return [each for each in found if (each.path, f"; did you mean '{each.lacks}'?") not in proposed]
+
+
+def _said(error: Mapping[str, Any]) -> _Said:
+    location: tuple[str | int, ...] = error["loc"]
+    path = tuple(part for part in location if not _is_tag(part) and part != "[key]")
+    context: Mapping[str, Any] = error.get("ctx") or {}
+    if "at" in context:
+        at: str | tuple[str | int, ...] = context["at"]
+        path = (*path, *((at,) if isinstance(at, str) else at))
+    return _Said(error["type"], path, location, error["input"], context)
+
+
+def _is_tag(part: str | int) -> bool:
+    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
+
+
+def _problem(said: _Said, source: SourceText, nearest: Nearest) -> Problem:
+    words = _words(said, nearest)
+    path = (*said.path[:-1],) if said.kind == "missing" else said.path
+    at_key = words.at_key or said.location[-1:] == ("[key]",)
+    place_of = source.key_position if at_key else source.position
+    line, column = place_of((*path, *words.inside))
+    file = None if source.path is None else str(source.path)
+    node = ".".join(node_at(path)) or None
+    found_at = Diagnostic(words.code, shortened(words.message), file, line, column, node, words.hint)
+    return Problem(found_at, path, words.lacks)
+
+
+def _words(said: _Said, nearest: Nearest) -> _Words:
+    if said.kind.startswith("FE"):
+        text = str(said.context["text"])
+        at_key = "at" in said.context or said.kind in ("FE202", "FE408")
+        return _Words(said.kind, text, str(said.context.get("hint", "")), at_key, inside=said.context.get("path", ()))
+    if said.kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _branch(said, nearest)
+    if said.kind != "missing" and said.value is None:
+        return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
+    translate = _KINDS.get(said.kind)
+    if translate is not None:
+        return translate(said, nearest)
+    expected = _EXPECTED.get(said.kind, "another value")
+    hint = ""
+    if said.kind == "string_type" and isinstance(said.value, bool | int | float):
+        hint = f'; put it in quotes: "{found(said.value)}"'
+    return _Words("FE401", f"expected {expected}, found {found(said.value)}", hint)
+
+
+_EXPECTED: Final = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a map",
+}
+
+
+def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
+    key = str(said.location[-1])
+    if key == "<<":
+        return _Words("FE201", "unknown key '<<'", "; merge keys are not YAML 1.2: use `defaults` or `agents`", True)
+    if key in _MISPLACED.get(said.location[-2:-1], {}):
+        kind = str(said.location[-2]).strip("<>")
+        return _Words("FE201", f"'{kind}' takes no '{key}'", _MISPLACED[said.location[-2:-1]][key], True)
+    return _Words("FE201", f"unknown key '{key}'", nearest(key, _keys_at(said.location[:-1])), True)
+
+
+_INSIDE: Final = {"retry": "; put it on the nodes inside, which are what can be repeated"}
+_WAITING: Final = {"timeout": "; how long it waits is `expires`", "retry": "; nothing of it can fail for a while"}
+_MISPLACED: Final[Mapping[tuple[str | int, ...], Mapping[str, str]]] = {
+    ("<map>",): _INSIDE,
+    ("<loop>",): _INSIDE,
+    ("<subflow>",): _INSIDE,
+    ("<approval>",): _WAITING,
+}
+"""Kind of a node → keys that other kinds have, and what to write instead."""
+
+
+def _missing_key(said: _Said, nearest: Nearest) -> _Words:
+    key = str(said.path[-1])
+    return _Words("FE202", f"the key '{key}' is missing", at_key=True, lacks=key)
+
+
+def _not_a_word(said: _Said, nearest: Nearest) -> _Words:
+    if said.path == ("flowengine",):
+        return _Words("FE207", f"this version reads format v1, found {found(said.value)}")
+    words: str = said.context["expected"]
+    known = [each.strip("'") for each in words.replace(" or ", ", ").split(", ")]
+    hint = nearest(said.value, known) if isinstance(said.value, str) else ""
+    return _Words("FE402", f"expected {words}, found {found(said.value)}", hint)
+
+
+def _not_a_name(said: _Said, nearest: Nearest) -> _Words:
+    if ":" in said.context["pattern"]:
+        return _Words("FE409", f"expected 'module:function', found {found(said.value)}", _colon(said.value))
+    text = f"{found(said.value)} is not a valid name: small letters, digits and _, a letter first"
+    return _Words("FE206", text, _as_name(str(said.value)))
+
+
+def _colon(value: Any) -> str:
+    module, dot, name = str(value).rpartition(".")
+    return f"; did you mean '{module}:{name}'?" if dot and ":" not in str(value) else ""
+
+
+def _as_name(value: str) -> str:
+    proposed = "".join(each if each.isascii() and each.isalnum() else "_" for each in value.lower()).lstrip(
+        "_0123456789"
+    )
+    return f"; did you mean '{proposed}'?" if proposed else ""
+
+
+def _out_of_range(said: _Said, nearest: Nearest) -> _Words:
+    bounds = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    expected = " and ".join(f"{bounds[key]} {value:g}" for key, value in said.context.items() if key in bounds)
+    return _Words("FE403", f"expected {expected}, found {found(said.value)}")
+
+
+def _too_short(said: _Said, nearest: Nearest) -> _Words:
+    return _Words("FE403", "the value is empty")
+
+
+_KINDS: Final[dict[str, Callable[[_Said, Nearest], _Words]]] = {
+    "extra_forbidden": _unknown_key,
+    "missing": _missing_key,
+    "literal_error": _not_a_word,
+    "string_pattern_mismatch": _not_a_name,
+    "greater_than": _out_of_range,
+    "greater_than_equal": _out_of_range,
+    "less_than": _out_of_range,
+    "less_than_equal": _out_of_range,
+    "string_too_short": _too_short,
+    "too_short": _too_short,
+}
+
+
+def _branch(said: _Said, nearest: Nearest) -> _Words:
+    """A value that fits none of a union's branches; for nodes, an unknown type."""
+    if said.value is None:
+        return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
+    if not is_map(said.value) or said.path[-2:-1] != ("nodes",):
+        return _Words("FE401", f"expected a map, found {found(said.value)}")
+    kind = said.value.get("type")
+    hint = nearest(kind, NODE_TYPES) if isinstance(kind, str) else ""
+    return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
+
+
+# --- the models behind a location --------------------------------------------------------------------
+
+
+def _keys_at(location: Sequence[str | int]) -> list[str]:
+    """The keys that a map at this location may have."""
+    starts = [at for at in range(0, len(location) - 2, 3) if location[at] == "nodes" and _is_tag(location[at + 2])]
+    if starts:  # Wherever a node stands: every node of a type has the same keys.
+        location = ("nodes", "", *location[starts[-1] + 2 :])
+    return _keys_of(tuple(location))
+
+
+@lru_cache(maxsize=256)
+def _keys_of(location: tuple[str | int, ...]) -> list[str]:
+    at: list[tuple[str | None, Any]] = [(None, FlowSpec)]
+    for part in location:
+        if _is_tag(part) and any(tag == part for tag, _ in at):
+            at = [each for each in at if each[0] == part]
+        else:
+            at = [option for _, kind in at for option in _inner(kind, part)]
+    models = [kind for _, kind in at if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return [field.alias or name for model in models for name, field in model.model_fields.items()]
+
+
+def _inner(kind: Any, part: str | int) -> list[tuple[str | None, Any]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            if part == (field.alias or name):
+                return _options(field.annotation)
+        return []
+    arguments = get_args(kind)
+    return _options(arguments[-1 if get_origin(kind) is dict else 0]) if arguments else []
+
+
+def _options(annotation: Any, tag: str | None = None) -> list[tuple[str | None, Any]]:
+    """The branches of a type, each with its tag."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *marks = get_args(annotation)
+        return _options(inner, next((each.tag for each in marks if isinstance(each, Tag)), tag))
+    if origin in (Union, UnionType):
+        return [option for each in get_args(annotation) for option in _options(each, tag)]
+    return [(tag, annotation)]

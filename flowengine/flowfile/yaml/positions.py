@@ -1,0 +1,201 @@
+"""Where things stand in a flow file: paths of values, and characters inside of them, to line and column.
+
+A template's error is known by its line and column in the text that YAML made of the file. How that
+text came about (a block, folded lines, quotes with escapes) is replayed here, once for a text that has
+an error in it, and never for one that has none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from flowengine.flowfile.yaml.parser import Place
+
+__all__ = ["SourceText", "origins"]
+
+KeyPath = tuple[str | int, ...]
+
+
+class SourceText:
+    """A file's text, its path as the user gave it, and the place of every value."""
+
+    def __init__(self, text: str, path: Path | None, place: Place | None) -> None:
+        self.text = text
+        self.texts: Mapping[Path, str] = {}
+        """The files that texts of it were taken from: path as it is shown → text."""
+        self._taken: Mapping[KeyPath, Path] = {}
+        self.path = path
+        self.place = place
+        self._origins: dict[int, list[int]] = {}
+        self._lines: list[int] = []
+
+    def take(self, texts: Mapping[Path, str], places: Mapping[KeyPath, Path]) -> None:
+        """Know which values are texts of other files."""
+        self.texts, self._taken = texts, places
+
+    def file_of(self, path: KeyPath) -> Path | None:
+        """The file that the characters of a text stand in."""
+        return self._taken.get(path, self.path)
+
+    def find(self, path: str | KeyPath) -> Place | None:
+        """The place of the value at a path, or of the nearest part round it."""
+        parts = tuple(path.split(".")) if isinstance(path, str) else path
+        at = self.place
+        for part in parts:
+            inner = _child(at, part)
+            if inner is None:
+                break
+            at = inner
+        return at
+
+    def call(self, path: KeyPath, name: str) -> None:
+        """From here on what stands at a path is found under another name too."""
+        holder, place = self.find(path[:-1]), self.find(path)
+        if holder is not None and place is not None and isinstance(holder.children, dict):
+            holder.children.setdefault(name, place)
+
+    def position(self, path: str | KeyPath) -> tuple[int, int]:
+        """Line and column of a value."""
+        place = self.find(path)
+        return (1, 1) if place is None else (place.line, place.column)
+
+    def key_position(self, path: str | KeyPath) -> tuple[int, int]:
+        """Line and column of a value's key; of the value where it has none."""
+        place = self.find(path)
+        if place is None:
+            return 1, 1
+        return place.key or (place.line, place.column)
+
+    def inside(self, path: str | KeyPath, text: str, line: int, column: int) -> tuple[int, int]:
+        """Line and column, in the file, of a line and column of the text that the value at a path holds."""
+        if path in self._taken:
+            return line, column
+        place = self.find(path)
+        if place is None:
+            return 1, 1
+        if place.style is None and "\n" not in text and place.end - place.start == len(text):
+            return place.line, place.column + min(column - 1, len(text)) if line == 1 else place.column
+        found = self._origins.get(place.start)
+        if found is None:
+            found = self._origins[place.start] = origins(self.text, place, text)
+        if not found:
+            return place.line, place.column
+        return self._at(found[min(_offset(text, line, column), len(found) - 1)])
+
+    def _at(self, offset: int) -> tuple[int, int]:
+        if not self._lines:
+            self._lines = [0, *(at + 1 for at, char in enumerate(self.text) if char == "\n")]
+        line = bisect_right(self._lines, offset)
+        return line, offset - self._lines[line - 1] + 1
+
+
+def _child(place: Place | None, part: str | int) -> Place | None:
+    if place is None or place.children is None:
+        return None
+    if isinstance(place.children, dict):
+        return place.children.get(str(part))
+    if isinstance(part, str):
+        if not part.isdecimal():
+            return None
+        part = int(part)
+    return place.children[part] if part < len(place.children) else None
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    start = 0
+    for _ in range(line - 1):
+        found = text.find("\n", start)
+        if found < 0:
+            return len(text)
+        start = found + 1
+    return min(start + column - 1, len(text))
+
+
+def origins(source: str, place: Place, text: str) -> list[int]:
+    """For each character of a scalar's text, and for its end, the offset in the source that it came from.
+
+    Empty where the replay does not arrive at the text (then the scalar's start has to do).
+    """
+    if place.style in ("|", ">"):
+        return _block(source, place, text)
+    return _flow(source, place, text)
+
+
+def _block(source: str, place: Place, text: str) -> list[int]:
+    """Blocks: each line of the source is a run of the text; between two runs there are blanks and breaks."""
+    found: list[int] = []
+    at = source.find("\n", place.start) + 1
+    indent: int | None = None
+    reached = 0
+    while 0 < at < place.end and reached < len(text):
+        stop = source.find("\n", at)
+        stop = len(source) if stop < 0 else stop
+        line = source[at:stop].rstrip("\r")
+        if line.strip(" "):
+            if indent is None:
+                indent = _indent(line, text)
+            content = line[indent:]
+            start = reached
+            while not text.startswith(content, start) and text[start : start + 1] in (" ", "\n"):
+                start += 1
+            if not text.startswith(content, start):
+                return []
+            found += [at] * (start - reached)
+            found += range(at + indent, at + indent + len(content))
+            reached = start + len(content)
+        at = stop + 1
+    found += [found[-1] + 1 if found else place.start] * (len(text) + 1 - len(found))
+    return found
+
+
+def _indent(line: str, text: str) -> int:
+    """A block's indentation: what its first line that is not blank has more than the text's."""
+    first = text.lstrip("\n").split("\n", 1)[0]
+    bare = line.lstrip(" ")
+    return len(line) - len(bare) - (len(first) - len(first.lstrip(" ")))
+
+
+_LENGTHS: Final = {"x": 4, "u": 6, "U": 10}
+
+
+def _flow(source: str, place: Place, text: str) -> list[int]:
+    """Plain and quoted texts: escapes are one character, a run of blanks with breaks in it is folded."""
+    found: list[int] = []
+    quoted = place.style in ("'", '"')
+    at, end = (place.start + 1, place.end - 1) if quoted else (place.start, place.end)
+    while at < end and len(found) < len(text):
+        char = source[at]
+        if char == "\\" and place.style == '"':
+            at = _escape(source, at, found)
+        elif char in " \t\r\n":
+            at = _blanks(source, at, end, found)
+        else:
+            found.append(at)
+            at += 2 if place.style == "'" and char == "'" else 1
+    if len(found) != len(text):
+        return []
+    return [*found, end]
+
+
+def _escape(source: str, at: int, found: list[int]) -> int:
+    after = source[at + 1]
+    if after in "\r\n":
+        at += 2 if source[at + 1 : at + 3] != "\r\n" else 3
+        while source[at] in " \t\r\n":
+            found += [at] if source[at] == "\n" else []
+            at += 1
+        return at
+    found.append(at)
+    return at + _LENGTHS.get(after, 2)
+
+
+def _blanks(source: str, at: int, end: int, found: list[int]) -> int:
+    stop = at
+    while stop < end and source[stop] in " \t\r\n":
+        stop += 1
+    breaks = source.count("\n", at, stop)
+    found += [at] * max(1, breaks - 1) if breaks else range(at, stop)
+    return stop

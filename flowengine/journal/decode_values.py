@@ -1,0 +1,223 @@
+"""Trees of JSON as the values they were made from: the reading half of `flowengine.journal.encode_values`.
+
+It trusts nothing of what it reads: whatever is wrong is a `JournalError`. Users' classes are found among
+those already loaded and filled without calling their constructors or validators, so that a value comes back
+as it was, and so that a file cannot make code run.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, Flag
+from inspect import getattr_static
+from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
+from types import MemberDescriptorType
+from typing import Any, Final, cast
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
+from pydantic_core import TzInfo
+
+from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.values import frozen_dict, frozen_list
+from flowengine.errors import JournalError, StoreCorruptError
+from flowengine.journal.encode_values import TUPLES
+from flowengine.journal.value_types import check_fields, find_class, is_only_looking
+
+__all__ = ["unpack"]
+
+_ATOMS: Final[frozenset[type[Any]]] = frozenset({type(None), bool, int, float, str})
+
+
+def unpack(tree: Any) -> Any:
+    """The value that `pack` made the tree from; lists and dicts come back frozen."""
+    kind = tree.__class__
+    if kind in _ATOMS:
+        return tree
+    if kind is list:
+        return frozen_list([each if type(each) in _ATOMS else unpack(each) for each in tree])
+    if len(tree) == 1:
+        ((tag, content),) = tree.items()
+        if tag[:1] == "$":
+            return _read_tag(tag, content)
+    return frozen_dict({key: each if type(each) in _ATOMS else unpack(each) for key, each in tree.items()})
+
+
+def _read_tag(tag: str, content: Any) -> Any:
+    reader = _READERS.get(tag)
+    if reader is None:
+        raise StoreCorruptError(f"'{tag}' is no known sort of value")
+    return reader(unpack(content))
+
+
+def _spread(make: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda parts: make(*parts)
+
+
+def _read_text(encoded: str) -> str:
+    return b64decode(encoded, validate=True).decode("utf-8", "surrogatepass")
+
+
+def _read_datetime(plain: str, fold: int = 0, zone: Any = None) -> datetime:
+    return datetime.fromisoformat(plain).replace(tzinfo=zone, fold=fold)
+
+
+def _read_time(plain: str, fold: int = 0, zone: Any = None) -> time:
+    return time.fromisoformat(plain).replace(tzinfo=zone, fold=fold)
+
+
+_PATHS: Final[dict[str, type[PurePath]]] = {
+    kind.__name__: kind for kind in (PurePosixPath, PureWindowsPath, PosixPath, WindowsPath)
+}
+
+
+def _read_path(kind: str, path: str) -> PurePath:
+    try:
+        return _PATHS[kind](path)
+    except NotImplementedError as error:  # a WindowsPath elsewhere, or the other way round
+        raise JournalError(f"a {kind} was recorded, which this operating system cannot make: {path}") from error
+
+
+def _our_model(kind: type[BaseModel]) -> Callable[[Any], Any]:
+    names = tuple(kind.model_fields)
+
+    def read(parts: Any) -> Any:
+        check_fields(kind, parts)
+        return _fill_model(kind, dict(zip(names, parts, strict=True)))
+
+    return read
+
+
+def _our_tuple(kind: type[Any]) -> Callable[[Any], Any]:
+    def read(parts: Any) -> Any:
+        made = kind(*parts)
+        check_fields(kind, made)
+        return made
+
+    return read
+
+
+# --- instances of users' classes ------------------------------------------------------------------
+
+
+def _instance(read: Callable[..., Any]) -> Callable[[Any], Any]:
+    """An instance, or for those who only look what it held."""
+
+    def reading(parts: Any) -> Any:
+        try:
+            return read(*parts)
+        except JournalError:
+            if is_only_looking():
+                return parts[1]
+            raise
+
+    return reading
+
+
+def _read_enum(name: str, member: str | int) -> Enum:
+    kind = find_class(name, Enum)
+    if isinstance(member, str):
+        found = kind.__members__.get(member)
+    else:
+        found = kind(member) if issubclass(kind, Flag) else None
+    if found is None:
+        raise JournalError(f"member {member!r} of '{name}' was recorded, and '{name}' has no such member now")
+    return found
+
+
+def _read_model(name: str, state: Any, extra: Any = None, private: Any = None, was_set: Any = None) -> BaseModel:
+    kind = find_class(name, BaseModel)
+    _check_fields(name, kind, set(kind.model_fields), state)
+    if not set(private or ()) <= set(kind.__private_attributes__):
+        raise JournalError(f"'{name}' was recorded with private attributes that it does not declare")
+    return _fill_model(kind, dict(state), extra, private, was_set)
+
+
+def _fill_model(
+    kind: type[BaseModel], state: dict[str, Any], extra: Any = None, private: Any = None, was_set: Any = None
+) -> BaseModel:
+    """As unpickling does it: the four attributes that make up a pydantic instance."""
+    made = object.__new__(kind)
+    put = object.__setattr__
+    is_root = kind.__pydantic_root_model__  # which has neither of the two, but on the class
+    keeps_private = bool(kind.__private_attributes__)
+    put(made, "__dict__", state)
+    put(made, "__pydantic_fields_set__", set(kind.model_fields) if was_set is None else set(was_set))
+    if not is_root:
+        put(made, "__pydantic_extra__", dict(extra or {}) if kind.model_config.get("extra") == "allow" else None)
+    if keeps_private or not is_root:
+        put(made, "__pydantic_private__", dict(private or {}) if keeps_private else None)
+    return made
+
+
+def _read_named(name: str, values: Any) -> Any:
+    kind = cast("Any", find_class(name, tuple))
+    names: tuple[str, ...] = getattr(kind, "_fields", ())
+    if len(names) != len(values):
+        raise JournalError(f"'{name}' was recorded with {len(values)} fields and has {len(names)} now")
+    return cast("Any", tuple).__new__(kind, values)
+
+
+def _read_dataclass(name: str, state: Any) -> Any:
+    kind = find_class(name, object)
+    if not is_dataclass(kind) or kind.__new__ is not object.__new__:
+        raise JournalError(f"a dataclass '{name}' was recorded, and '{name}' is none now")
+    _check_fields(name, kind, {each.name for each in fields(kind)}, state)
+    made = object.__new__(kind)
+    for field, value in state.items():
+        if isinstance(getattr_static(kind, field, None), MemberDescriptorType):  # A slot.
+            object.__setattr__(made, field, value)
+        else:  # Past whatever the class does when an attribute is set.
+            vars(made)[field] = value
+    return made
+
+
+def _check_fields(name: str, kind: type[Any], expected: set[str], state: Any) -> None:
+    """All fields are there, and nothing that the class has otherwise: a property, a method, a class of its own.
+
+    What an instance had beside its fields (`__post_init__` may set anything) comes back as it was.
+    """
+    missing = sorted(expected - set(cast("dict[str, Any]", state)))
+    if missing:
+        raise JournalError(
+            f"'{name}' was recorded without its field '{missing[0]}': "
+            f"the class has changed since; restore the definition that the run was made with"
+        )
+    for each in state:
+        if not isinstance(each, str) or (each not in expected and getattr_static(kind, each, None) is not None):
+            raise JournalError(
+                f"'{name}' was recorded with {each!r:.80}, which is no field of it: "
+                f"restore the definition that the run was made with"
+            )
+
+
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "$int": lambda digits: int(digits, 16),
+    "$text": _read_text,
+    "$dict": frozen_dict,
+    "$tuple": tuple,
+    "$set": set,
+    "$frozenset": frozenset,
+    "$bytes": lambda encoded: b64decode(encoded, validate=True),
+    "$datetime": _spread(_read_datetime),
+    "$time": _spread(_read_time),
+    "$date": date.fromisoformat,
+    "$timedelta": _spread(timedelta),
+    "$timezone": _spread(timezone),
+    "$zone": ZoneInfo,
+    "$offset": lambda seconds: TzInfo(int(seconds)),
+    "$decimal": Decimal,
+    "$uuid": lambda digits: UUID(hex=digits),
+    "$path": _spread(_read_path),
+    "$enum": _instance(_read_enum),
+    "$model": _instance(_read_model),
+    "$named": _instance(_read_named),
+    "$dataclass": _instance(_read_dataclass),
+    **{f"${kind.__name__}": _our_model(kind) for kind in (LLMResult, RoutingResult, EvaluationResult)},
+    **{f"${name}": _our_tuple(kind) for name, kind in TUPLES.items()},
+}

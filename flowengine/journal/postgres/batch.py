@@ -1,0 +1,165 @@
+"""What journals collect for PostgreSQL, and the one statement that writes it for many runs at once.
+
+The statement is a transaction: each run's row is changed where its epoch is still the writer's, and only the
+events of those runs are put in. So a writer whose run was taken over writes nothing of it, and the runs beside
+it do not notice. It may be done twice, as after a broken connection. Pure; nothing here has a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final, NamedTuple
+
+from flowengine.engine.events import RunStarted
+from flowengine.errors import JournalError
+from flowengine.journal.run_lookup import encode_labels, labels_of
+
+__all__ = ["CHECK", "LATE", "WRITE", "BatchEntry", "Begin", "Hold", "columns_of", "late_columns_of"]
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """A run as its writer knows it."""
+
+    run_id: str
+    number: int
+    epoch: int
+    """Grows with each writer."""
+    failure: JournalError | None = None
+    """Why nothing more is written of this run."""
+    written: int = 0
+    """Its length in the store, as far as this writer knows."""
+    confirmed: float = -inf
+    """When it was last written as ours, until somebody has relied on it."""
+
+
+class Begin(NamedTuple):
+    """What the row of a new run says."""
+
+    flow: str
+    started: float
+    path: str | None
+    labels: str | None = None
+
+    @classmethod
+    def of(cls, event: RunStarted) -> Begin:
+        return cls(storable(event.flow) or "", event.at, storable(event.path), encode_labels(labels_of(event)))
+
+
+class BatchEntry(NamedTuple):
+    """One step of a run: an event, or that its writer lets go of it."""
+
+    hold: Hold
+    length: int
+    """Of the run, this event included."""
+    body: str | None
+    status: str | None = None
+    """The run's from now on; None: as before."""
+    finished: float | None = None
+    owns: bool = True
+    """Whether the run has a writer from now on."""
+    begin: Begin | None = None
+    is_paid: bool = False
+    """Whether it is kept even where the run is another's by now."""
+
+
+def storable(text: str | None) -> str | None:
+    """File names may hold bytes that are no text; the event keeps them, the list of runs shows `?`."""
+    return None if text is None else text.encode(errors="replace").decode().replace("\0", "?")
+
+
+WRITE: Final = b"""
+WITH begun AS (
+    INSERT INTO flowengine.run AS run
+        (number, run_id, flow, status, started, finished, path, owner, owner_name, epoch, length, labels)
+    SELECT number, run_id, flow, status, started, finished, path,
+        CASE WHEN owns THEN %s::bigint END, %s::text, epoch, length, labels::jsonb
+    FROM unnest(
+        %s::bigint[], %s::bigint[], %s::int[], %s::text[], %s::float8[], %s::bool[],
+        %s::text[], %s::text[], %s::float8[], %s::text[], %s::text[]
+    ) AS new (number, epoch, length, status, finished, owns, run_id, flow, started, path, labels)
+    ON CONFLICT (run_id) DO UPDATE SET length = excluded.length WHERE run.number = excluded.number
+    RETURNING number
+), kept AS (
+    UPDATE flowengine.run SET
+        length = new.length,
+        status = coalesce(new.status, run.status),
+        finished = CASE WHEN new.status IS NULL THEN run.finished ELSE new.finished END,
+        owner = CASE WHEN new.owns THEN %s::bigint END
+    FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::text[], %s::float8[], %s::bool[])
+        AS new (number, epoch, length, status, finished, owns)
+    WHERE run.number = new.number AND run.epoch = new.epoch
+    RETURNING run.number
+), ours AS (
+    SELECT number FROM begun UNION ALL SELECT number FROM kept
+), put AS (
+    INSERT INTO flowengine.event
+    SELECT new.* FROM unnest(%s::bigint[], %s::int[], %b::text[]) AS new (number, position, body)
+    JOIN ours USING (number)
+    ON CONFLICT DO NOTHING
+)
+SELECT number FROM ours
+"""
+"""Gives the numbers of the runs that were written."""
+
+
+LATE: Final = b"""
+INSERT INTO flowengine.late SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::text[])
+ON CONFLICT DO NOTHING
+"""
+CHECK: Final = b"SELECT number, epoch FROM flowengine.run WHERE number = ANY(%s)"
+
+
+@dataclass(slots=True)
+class _Run:
+    """All entries of one run, taken together."""
+
+    hold: Hold
+    length: int = 0
+    status: str | None = None
+    finished: float | None = None
+    owns: bool = True
+    begin: Begin | None = None
+
+    def row(self) -> tuple[Any, ...]:
+        return self.hold.number, self.hold.epoch, self.length, self.status, self.finished, self.owns
+
+    def new_row(self, begin: Begin) -> tuple[Any, ...]:
+        number, epoch, length, status, finished, owns = self.row()
+        return number, epoch, length, status or "running", finished, owns, self.hold.run_id, *begin
+
+
+def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[list[Any], list[tuple[Hold, bool]]]:
+    """The values of `WRITE`, and the runs that it is to write: whether each begins there."""
+    runs: dict[int, _Run] = {}
+    events: list[tuple[Any, ...]] = []
+    for entry in entries:
+        run = runs.get(entry.hold.number)
+        if run is None:
+            run = runs[entry.hold.number] = _Run(entry.hold)
+        run.length, run.owns, run.begin = entry.length, entry.owns, run.begin or entry.begin
+        if entry.status is not None:
+            run.status, run.finished = entry.status, entry.finished
+        if entry.body is not None:
+            events.append((entry.hold.number, entry.length - 1, entry.body))
+    begun = [run.new_row(run.begin) for run in runs.values() if run.begin is not None]
+    kept = [run.row() for run in runs.values() if run.begin is None]
+    values = [key, owner, *_turned(begun, 11), key, *_turned(kept, 6), *_turned(events, 3)]
+    return values, [(run.hold, run.begin is not None) for run in runs.values()]
+
+
+def late_columns_of(entries: Iterable[BatchEntry]) -> list[list[Any]]:
+    """The values of `LATE`: of entries that cannot be written any more, those that are kept all the same."""
+    rows = [(*_identity(entry.hold), entry.length - 1, entry.body) for entry in entries if entry.is_paid]
+    return _turned(rows, 4)
+
+
+def _identity(hold: Hold) -> tuple[int, int]:
+    return hold.number, hold.epoch
+
+
+def _turned(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
+    """Rows as columns."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]

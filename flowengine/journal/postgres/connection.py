@@ -1,0 +1,148 @@
+"""One connection to a PostgreSQL server: opened, checked, made anew when it broke, and its errors in our words.
+
+The connection has a key, a random number whose advisory lock it holds for as long as its session lives. The
+server lets go of the lock when the session ends, however it ends: so whoever finds the lock of a writer free
+knows that the writer is dead, or cut off. (A pooler that gives each transaction another session breaks that.)
+
+It knows no events and none of the tables. Nothing that it says holds a password.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
+from flowengine.journal.sqlite.database import Durability
+from flowengine.storage.postgres_errors import parameters_of, reason
+
+__all__ = ["Database", "Row"]
+
+Row = tuple[Any, ...]
+Connection = psycopg.Connection[Row]
+T = TypeVar("T")
+
+_SETTINGS: Final[dict[str, Any]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 30_000,
+    "client_encoding": "UTF8",
+    "application_name": "flowengine",
+}
+"""Unless the URL says otherwise: a server that is gone is noticed within half a minute."""
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+
+_SYNCHRONOUS: Final[dict[Durability, str]] = {"full": "on", "process": "off", "memory": "off"}
+
+
+class Database:
+    """Used by one thread at a time; `run` sees to that. `prepare` is called with each new connection."""
+
+    def __init__(
+        self,
+        url: str,
+        durability: Durability,
+        prepare: Callable[[Connection, str], None],
+        *,
+        patience: float = 10.0,
+        role: str = "process",
+    ) -> None:
+        self._parameters = parameters_of(url, "the store")
+        self.name = _shown(self._parameters)
+        """The server and the database, for messages."""
+        self.key = random.SystemRandom().getrandbits(62)
+        self.owner = f"{role} {os.getpid()} on {socket.gethostname()}"
+        self._durability: Durability = durability
+        self._prepare = prepare
+        self.patience = patience
+        """Seconds for which a server that went away, or is full, is waited for; also of those who wait already."""
+        self._lock = RLock()
+        self._connection: Connection | None = self._guarded(self._connected)
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """What `work` makes of the connection. It is done anew where the connection broke meanwhile, or the disk was
+        full, as soon as that is over: so it has to be a transaction that may be done twice."""
+        with self._lock:
+            begun, pause = time.monotonic(), _FIRST_PAUSE
+            while True:
+                connection = self._connection
+                if connection is None:
+                    raise StoreUnavailableError(f"the store {self.name} is closed")
+                try:
+                    if connection.closed:
+                        connection = self._connection = self._connected()
+                    return work(connection)
+                except (psycopg.Error, UnicodeError) as error:
+                    if not _passes(error, connection) or time.monotonic() - begun > self.patience:
+                        raise self._told(error) from error
+                if pause > _FIRST_PAUSE:  # The first time at once: most often only the connection was lost.
+                    time.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    def query(self, statement: str, *values: Any) -> list[Row]:
+        """The rows of one statement, a transaction of its own."""
+        return self.run(lambda connection: connection.execute(statement.encode(), values).fetchall())
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _connected(self) -> Connection:
+        connection = psycopg.connect(**(_SETTINGS | self._parameters), autocommit=True)
+        try:
+            connection.execute("SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'")
+            connection.execute("SELECT pg_advisory_lock(%s)", (self.key,))
+            self._prepare(connection, self.name)
+            connection.execute(f"SET synchronous_commit = {_SYNCHRONOUS[self._durability]}".encode())
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except (psycopg.Error, UnicodeError) as error:
+            raise self._told(error) from error
+
+    def _told(self, error: psycopg.Error | UnicodeError) -> JournalError:
+        said = " ".join(str(error).split())
+        password = str(self._parameters.get("password", ""))
+        if password:
+            said = said.replace(password, "***")
+        if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)):
+            return StoreCorruptError(f"{self.name} lacks a part of its tables ({said}): restore it from a copy")
+        return StoreUnavailableError(f"{self.name} {_reason(error, said)} ({said})")
+
+
+def _passes(error: Exception, connection: Connection) -> bool:
+    """Whether it is worth waiting. Whoever waits asks ever less often, and not in step with others."""
+    is_away = connection.closed and isinstance(error, psycopg.OperationalError)
+    return is_away or isinstance(error, psycopg.errors.DiskFull)
+
+
+def _shown(parameters: dict[str, Any]) -> str:
+    """
+    >>> _shown({"user": "ann", "password": "x", "host": "db", "port": "5433", "dbname": "runs"})
+    'postgresql://ann@db:5433/runs'
+    """
+    user = f"{parameters['user']}@" if "user" in parameters else ""
+    port = f":{parameters['port']}" if "port" in parameters else ""
+    return f"postgresql://{user}{parameters.get('host', '')}{port}/{parameters.get('dbname', '')}"
+
+
+def _reason(error: Exception, said: str) -> str:
+    if isinstance(error, UnicodeError):
+        return "cannot hold such text"
+    return reason(said, "flowengine")

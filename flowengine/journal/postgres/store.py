@@ -1,0 +1,366 @@
+"""Runs in a PostgreSQL database: for many machines, each of which may go on with what another left.
+
+    full     a commit is on the server's disk
+    process  a commit is with the server: it survives the death of this process, and of the server's all but the
+             latest ones
+    memory   `commit` waits for nothing: events are written by `flush`, and at the end
+
+A process has one connection to the server, shared by its event loops; commits are awaited in threads. A run
+has one writer at a time: whoever opens it raises its epoch, and nothing is written with an older one. Who is
+dead has let go (see `postgres_connection`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from flowengine.core.records import ModelCall, ToolCall
+from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinished, RunResumed, RunStarted
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
+from flowengine.journal.approvals import forget_answers
+from flowengine.journal.codec import decode, encode
+from flowengine.journal.postgres.batch import BatchEntry, Begin, Hold
+from flowengine.journal.postgres.connection import Connection, Database
+from flowengine.journal.postgres.migrations import check_version, migrate
+from flowengine.journal.postgres.tables import Beginnings, PostgresTables
+from flowengine.journal.postgres.writer import Commits, PostgresWriter
+from flowengine.journal.run_lookup import no_such_run, resolve
+from flowengine.journal.sqlite.database import Durability
+
+__all__ = ["PostgresJournal", "PostgresStore"]
+
+T = TypeVar("T")
+
+
+class PostgresJournal:
+    """The record of one run; made by `PostgresStore.create` and `open`, for one event loop."""
+
+    flush_interval: float | None = 0.1
+
+    def __init__(
+        self,
+        hold: Hold,
+        length: int,
+        commits: Commits,
+        tables: PostgresTables,
+        waits: bool,
+        release: Callable[[], None],
+        first: str | None = None,
+    ) -> None:
+        """`first`: the text of the first event, where it is known already."""
+        self._hold = hold
+        hold.written = length
+        self._length = length
+        self._is_ours = length > 0
+        """Whether the run's row names us as its writer."""
+        self._commits = commits
+        self._writer = commits.writer
+        self._tables = tables
+        self._waits = waits
+        self._release: Callable[[], None] | None = release
+        self._first = first
+        self.is_careful = False
+        """Whether it is written which node is run before it is: for a run whose writers keep dying."""
+        self.listener: Callable[[Event], None] | None = None
+        """Hears what is appended."""
+
+    @property
+    def epoch(self) -> int:
+        """Which of the run's writers this is, counted."""
+        return self._hold.epoch
+
+    def append(self, event: Event, /) -> None:
+        body = encode(event)
+        is_paid = isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, ToolCall)
+        if not (is_paid and isinstance(self._hold.failure, SupersededError)):  # That is stored; `commit` tells.
+            self._refuse()
+        begin, status, finished = None, None, None
+        if self._length == 0:
+            if not isinstance(event, RunStarted):
+                raise JournalError(f"the first event of a run is a RunStarted, not a {type(event).__name__}")
+            begin, self._is_ours = Begin.of(event), True
+        elif isinstance(event, RunFinished):
+            status, finished, self._is_ours = event.status, event.at, False
+        elif isinstance(event, RunResumed):
+            status, self._is_ours = "running", True
+        self._length += 1
+        self._writer.entries.append(
+            BatchEntry(self._hold, self._length, body, status, finished, self._is_ours, begin, is_paid)
+        )
+        if self.is_careful and type(event) is NodeStarted:
+            self._writer.write()
+        if self.listener is not None:
+            self.listener(event)
+
+    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
+        return self._commits.share(self._hold) if self._waits else None
+
+    async def fence(self) -> None:
+        """Raise `SupersededError` where another process goes on with the run: asked before anything is begun."""
+        await self._commits.check(self._hold)
+
+    def flush(self) -> None:
+        self._writer.refuse(self._hold)
+        if self._writer.entries:
+            self._writer.write_soon()
+
+    def read(self, after: int = 0, /) -> Sequence[Event]:
+        if after >= self._length:
+            return []
+        if self._length == 1 and self._first is not None:
+            return [decode(self._first)]
+        self._writer.write()
+        self._writer.refuse(self._hold)
+        return self._tables.events(self._hold.run_id, self._hold.number, after)
+
+    async def read_beside(self) -> Sequence[Event]:
+        """As `read`, beside the event loop where the server has to be asked."""
+        return self.read() if self._length == 1 and self._first else await anyio.to_thread.run_sync(self.read)
+
+    async def close(self) -> None:
+        release, self._release = self._release, None
+        if release is None:
+            return
+        try:
+            if self._is_ours and self._hold.failure is None:
+                self._writer.entries.append(BatchEntry(self._hold, self._length, None, owns=False))
+            elif self._hold.written == self._length:
+                self._writer.refuse(self._hold)
+                return
+            with anyio.CancelScope(shield=True):
+                await self._commits.share(self._hold)
+        finally:
+            release()
+
+    def _refuse(self) -> None:
+        if self._release is None:
+            raise StoreUnavailableError(f"the journal of run '{self._hold.run_id}' is closed")
+        self._writer.refuse(self._hold)
+
+
+class PostgresStore:
+    """Many runs in the schema `flowengine` of a database; the tables are made by whoever comes first.
+
+    `patience`: seconds for which a server that went away is waited for before the runs stop. `role`: what kind of
+    process this is, for those who find a run in its hands.
+    """
+
+    def __init__(
+        self, url: str, durability: Durability = "process", *, patience: float = 10.0, role: str = "process"
+    ) -> None:
+        self.url = url
+        self.durability: Durability = durability
+        self.role = role
+        self._patience = patience
+        self.is_leaving = False
+        """Whether others are to go on with all runs."""
+        self._lock = threading.Lock()
+        self._parts: dict[int, tuple[PostgresWriter, PostgresTables]] = {}
+        """By process: a forked child has no use for its parent's."""
+        self._commits: dict[tuple[int, PostgresWriter], Commits] = {}
+        """By thread."""
+        self._open: dict[tuple[int, str], object] = {}
+        """Runs that are written here, by process."""
+
+    def create(self, run_id: str, /) -> PostgresJournal:
+        release = self._reserve(run_id)
+        try:
+            writer, tables = self._current()
+            number = tables.free_number(run_id)
+            if number is None:
+                raise JournalError(f"run '{run_id}' exists already in {writer.database.name}; open it to continue it")
+            return self._journal(Hold(run_id, number, 1), 0, writer, tables, release)
+        except BaseException:
+            release()
+            raise
+
+    def begin(self, starts: Sequence[RunStarted], beside: Callable[[Connection, Beginnings], None]) -> None:
+        """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
+        is written. Nobody writes them then."""
+        self._tables.begin(starts, beside)
+
+    def open(self, run_id: str, /) -> PostgresJournal:
+        release = self._reserve(run_id)
+        try:
+            writer, tables = self._current()
+            taken = tables.take_over(run_id)
+            if taken is None:
+                raise self._no_such_run(run_id)
+            return self._journal(Hold(run_id, taken.number, taken.epoch), taken.length, writer, tables, release)
+        except BaseException:
+            release()
+            raise
+
+    async def take(self, run_id: str) -> PostgresJournal:
+        """As `open`, beside the event loop, and in one statement with others who do so now."""
+        release = self._reserve(run_id)
+        try:
+            writer, tables = self._current()
+            taken = await self._commits_of(writer).take(run_id)
+            hold = Hold(run_id, taken.number, taken.epoch)
+            return self._journal(hold, taken.length, writer, tables, release, taken.first)
+        except KeyError:
+            release()
+            raise self._no_such_run(run_id) from None
+        except BaseException:
+            release()
+            raise
+
+    def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
+        writer, tables = self._current()
+        writer.settle()
+        number = tables.number(run_id)
+        if number is None:
+            raise self._no_such_run(run_id)
+        return tables.events(run_id, number, after)
+
+    def list(self) -> Sequence[RunInfo]:
+        writer, tables = self._current()
+        writer.settle()
+        return tables.runs()
+
+    def abandoned(self) -> Collection[str]:
+        return self._tables.abandoned()
+
+    def query(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        """What the database says, for those who have tables of their own in it."""
+        return self._current()[0].database.query(statement, *values)
+
+    def transact(self, work: Callable[[Connection], T]) -> T:
+        """What `work` does with the connection, as one transaction; it is done anew where the connection broke."""
+
+        def transaction(connection: Connection) -> T:
+            with connection.transaction():
+                return work(connection)
+
+        return self._current()[0].database.run(transaction)
+
+    def check_version(self) -> None:
+        """Raise `StoreVersionError` where the store is a newer FlowEngine's, also since it was opened."""
+        database = self._current()[0].database
+        database.run(lambda connection: check_version(connection, database.name))
+
+    def status_of(self, run_id: str) -> str | None:
+        """What the list of runs says of one; None where there is none."""
+        return self._tables.status(run_id)
+
+    def start_of(self, run_id: str) -> RunStarted:
+        """The first event of a run."""
+        found = self._tables.start_of(run_id)
+        if found is None:
+            raise self._no_such_run(run_id)
+        return found
+
+    def remove(self, run_id: str, /) -> None:
+        release = self._reserve(run_id)
+        try:
+            if not self._tables.remove(run_id):
+                raise self._no_such_run(run_id)
+            forget_answers(self, run_id)
+        finally:
+            release()
+
+    def wait_for(self, seconds: float) -> None:
+        """From now on, a server that went away is waited for so long."""
+        with self._lock:
+            self._patience = seconds
+            for writer, _ in self._parts.values():
+                writer.database.patience = seconds
+
+    def hand_back(self) -> None:
+        """Let nothing more begin here, no node and no call; what is on its way ends, and is written."""
+        with self._lock:
+            self.is_leaving = True
+            for writer, _ in self._parts.values():
+                writer.is_leaving = True
+
+    def held(self, role: str, run_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
+        """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
+        return self._tables.held(role, run_ids)
+
+    def take_from(self, run_id: str, epoch: int) -> None:
+        """Whoever writes the run in that epoch is superseded: for those who know that it is dead or hangs."""
+        self._tables.take_from(run_id, epoch)
+
+    def is_settled(self, seconds: float) -> bool:
+        """Whether the server is up for so long."""
+        return self._tables.is_settled(seconds)
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        return self._tables.recall(kind, key)
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+        self._tables.revise(kind, key, change)
+
+    def find(self, reference: str, /) -> str:
+        writer, tables = self._current()
+        writer.settle()
+        return resolve(reference, tables.run_ids(), writer.database.name)
+
+    def close(self) -> None:
+        """Write what the open journals still hold, and let go of the server and of the runs."""
+        with self._lock:
+            writer, _ = self._parts.pop(os.getpid(), (None, None))
+            self._parts.clear()
+            self._commits.clear()
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            self._open.clear()
+
+    @property
+    def _tables(self) -> PostgresTables:
+        return self._current()[1]
+
+    def _current(self) -> tuple[PostgresWriter, PostgresTables]:
+        """This process's own; new ones where the last have failed."""
+        process = os.getpid()
+        with self._lock:
+            parts = self._parts.get(process)
+            if parts is None or parts[0].failure is not None:
+                database = Database(self.url, self.durability, migrate, patience=self._patience, role=self.role)
+                parts = self._parts[process] = PostgresWriter(database), PostgresTables(database)
+                parts[0].is_leaving = self.is_leaving
+            return parts
+
+    def _journal(
+        self,
+        hold: Hold,
+        length: int,
+        writer: PostgresWriter,
+        tables: PostgresTables,
+        release: Callable[[], None],
+        first: str | None = None,
+    ) -> PostgresJournal:
+        waits = self.durability != "memory"
+        return PostgresJournal(hold, length, self._commits_of(writer), tables, waits, release, first)
+
+    def _commits_of(self, writer: PostgresWriter) -> Commits:
+        """Those of this thread's event loop."""
+        return self._commits.setdefault((threading.get_ident(), writer), Commits(writer))
+
+    def _no_such_run(self, run_id: str) -> RunNotFoundError:
+        writer, tables = self._current()
+        return no_such_run(run_id, tables.run_ids(), writer.database.name)
+
+    def _reserve(self, run_id: str) -> Callable[[], None]:
+        """Be the only one in this process that writes the run, until what is returned is called."""
+        key, mine = (os.getpid(), run_id), object()
+        if self._open.setdefault(key, mine) is not mine:
+            raise RunBusyError(
+                f"run '{run_id}' is being written by this process; wait until it ends, or stop it",
+                f"process {os.getpid()}",
+            )
+
+        def release() -> None:
+            self._open.pop(key, None)
+
+        return release

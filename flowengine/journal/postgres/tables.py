@@ -1,0 +1,289 @@
+"""What is asked of the tables in PostgreSQL: runs, events, owners, and what is kept beside.
+
+It knows SQL and the codec. Events are written by `postgres_writer` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import Event, RunStarted
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import JournalError, RunBusyError, StoreCorruptError
+from flowengine.journal.codec import decode, decode_value, encode, encode_value
+from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of
+from flowengine.journal.postgres.connection import Connection, Database
+
+__all__ = ["Beginnings", "PostgresTables", "Taken"]
+
+_FULL: Final = 8_000_000
+"""Characters after which a statement takes no further run."""
+
+_ADOPT: Final = b"""
+WITH run AS (
+    SELECT number, length FROM flowengine.run WHERE run_id = %s AND status <> 'succeeded'
+), late AS (
+    DELETE FROM flowengine.late USING run WHERE late.number = run.number RETURNING late.*
+), put AS (
+    INSERT INTO flowengine.event
+    SELECT number, length - 1 + row_number() OVER (ORDER BY epoch, position), body FROM late JOIN run USING (number)
+    RETURNING number
+)
+UPDATE flowengine.run AS held SET length = held.length + (SELECT count(*) FROM put)
+FROM run WHERE held.number = run.number
+"""
+"""What came late joins the run's events."""
+
+
+_TAKE: Final = b"""
+WITH taken AS (
+    UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1
+    WHERE run_id = ANY(%s) AND owner IS NULL
+    AND NOT EXISTS (SELECT FROM flowengine.late WHERE late.number = run.number)
+    RETURNING run_id, number, epoch, length
+)
+SELECT run_id, number, epoch, length, body FROM taken JOIN flowengine.event USING (number) WHERE position = 0
+"""
+"""Runs that are free, with nothing beside them that came late; all others are taken over one by one."""
+
+
+class Beginnings(NamedTuple):
+    """What became of runs that were to begin."""
+
+    new: Sequence[str]
+    """Ids of those that were not there."""
+    known: Mapping[str, RunStarted]
+    """Those that were there already, as they began."""
+
+
+class Taken(NamedTuple):
+    """A run that has a new writer."""
+
+    number: int
+    epoch: int
+    length: int
+    first: str | None = None
+    """The text of its first event, where it was read with it."""
+
+
+class PostgresTables:
+    """The tables over one connection."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._query = database.query
+
+    def free_number(self, run_id: str) -> int | None:
+        """The number of a new run; None where there is a run of that id."""
+        statement = """
+            SELECT CASE WHEN EXISTS (SELECT FROM flowengine.run WHERE run_id = %s) THEN NULL
+            ELSE nextval('flowengine.run_number') END
+        """
+        return self._query(statement, run_id)[0][0]
+
+    def number(self, run_id: str) -> int | None:
+        for (number,) in self._query("SELECT number FROM flowengine.run WHERE run_id = %s", run_id):
+            return number
+        return None
+
+    def begin(self, starts: Sequence[RunStarted], beside: Callable[[Connection, Beginnings], None]) -> None:
+        """Write the runs that are not there yet, in one transaction with what `beside` does; where it raises, nothing
+        is written. Nobody writes them then."""
+        texts = [encode(each) for each in starts]
+        self._database.run(partial(self._begin, list(zip(starts, texts, strict=True)), beside))
+
+    def start_of(self, run_id: str) -> RunStarted | None:
+        """The first event of a run; None where there is no such run."""
+        return self._database.run(partial(self._first_of, [run_id])).get(run_id)
+
+    def status(self, run_id: str) -> str | None:
+        for (status,) in self._query("SELECT status FROM flowengine.run WHERE run_id = %s", run_id):
+            return status
+        return None
+
+    def take_over(self, run_id: str) -> Taken | None:
+        """The run with us as its writer; None where there is none, an error where its writer lives."""
+        return self._database.run(partial(self._take_over, run_id))
+
+    def take(self, run_ids: Sequence[str]) -> dict[str, Taken]:
+        """Those of the runs that could be taken at once, in one statement, with us as their writer."""
+        values = (self._database.key, self._database.owner, list(run_ids))
+        rows = self._database.run(lambda connection: connection.execute(_TAKE, values).fetchall())
+        return {run_id: Taken(*rest) for run_id, *rest in rows}
+
+    def remove(self, run_id: str) -> bool:
+        """Delete a run with its events; whether there was one. An error where its writer lives."""
+        return self._database.run(partial(self._remove, run_id))
+
+    def held(self, role: str, run_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
+        """Of those of the runs that somebody in that role writes, the epoch, and whether his connection lives."""
+        query = """
+            SELECT run_id, epoch, NOT pg_try_advisory_xact_lock_shared(owner) FROM flowengine.run
+            WHERE run_id = ANY(%s) AND owner IS NOT NULL AND starts_with(owner_name, %s)
+        """
+        rows = self._query(query, list(run_ids), f"{role} ")
+        return {run_id: (epoch, is_alive) for run_id, epoch, is_alive in rows}
+
+    def take_from(self, run_id: str, epoch: int) -> None:
+        """The run is nobody's, where it still has the writer of that epoch."""
+        query = "UPDATE flowengine.run SET owner = NULL, epoch = epoch + 1 WHERE run_id = %s AND epoch = %s RETURNING 1"
+        self._query(query, run_id, epoch)
+
+    def is_settled(self, seconds: float) -> bool:
+        """Whether the server is up for so long."""
+        return self._query("SELECT now() - pg_postmaster_start_time() >= make_interval(secs => %s)", seconds)[0][0]
+
+    def events(self, run_id: str, number: int, after: int) -> list[Event]:
+        """The run's events from `after` on; a gap, or what is no event, is a `StoreCorruptError`."""
+        name = self._database.name
+        query = "SELECT position, body FROM flowengine.event WHERE number = %s AND position >= %s ORDER BY position"
+        events: list[Event] = []
+        for position, body in self._query(query, number, after):
+            if position != after + len(events):
+                raise StoreCorruptError(f"{name} is damaged: events of run '{run_id}' are missing")
+            try:
+                events.append(decode(body))
+            except JournalError as error:
+                raise type(error)(f"{name}, run '{run_id}', event {position}: {error}") from error
+        if after == 0 and not (events and isinstance(events[0], RunStarted)):
+            raise StoreCorruptError(f"{name} is damaged: run '{run_id}' has no beginning")
+        return events
+
+    def runs(self) -> list[RunInfo]:
+        """All runs, the newest first; no event is read."""
+        rows = self._query("""
+            SELECT run_id, flow, status, started, finished, length, path, labels
+            FROM flowengine.run ORDER BY started DESC, number DESC
+        """)
+        return [RunInfo(*row[:7], labels=row[7] or EMPTY) for row in rows]
+
+    def abandoned(self) -> Sequence[str]:
+        """Runs that are running, and whose writer's lock nobody holds."""
+        rows = self._query("""
+            SELECT run_id FROM flowengine.run WHERE status = 'running' AND NOT EXISTS (
+                SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                AND (classid::bigint << 32 | objid::bigint) = owner
+            )
+        """)
+        return [run_id for (run_id,) in rows]
+
+    def run_ids(self) -> Sequence[str]:
+        """All runs, the newest first."""
+        rows = self._query("SELECT run_id FROM flowengine.run ORDER BY started DESC, number DESC")
+        return [run_id for (run_id,) in rows]
+
+    def recall(self, kind: str, key: str) -> Any:
+        """What is kept beside the runs under a key; None where nothing is."""
+        for (value,) in self._query("SELECT value FROM flowengine.beside WHERE kind = %s AND key = %s", kind, key):
+            return decode_value(value)
+        return None
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
+        """One transaction: nobody comes between what is read and what is written."""
+        self._database.run(partial(self._revise, kind, key, change))
+
+    def _revise(self, kind: str, key: str, change: Callable[[Any], Any], connection: Connection) -> None:
+        execute = connection.execute
+        with connection.transaction():
+            execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"flowengine {kind} {key}",))
+            value = change(self.recall(kind, key))
+            if value is None:
+                execute("DELETE FROM flowengine.beside WHERE kind = %s AND key = %s", (kind, key))
+                return
+            execute(
+                "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
+                "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
+                (kind, key, encode_value(value)),
+            )
+
+    def _begin(
+        self,
+        starts: Sequence[tuple[RunStarted, str]],
+        beside: Callable[[Connection, Beginnings], None],
+        connection: Connection,
+    ) -> None:
+        with connection.transaction():
+            connection.execute("SET LOCAL synchronous_commit = on")  # Nobody else has these runs.
+            query = "SELECT nextval('flowengine.run_number') FROM generate_series(1, %s)"
+            numbers = [number for (number,) in connection.execute(query, (len(starts),)).fetchall()]
+            entries = [
+                BatchEntry(Hold(start.run_id, number, 1), 1, text, owns=False, begin=Begin.of(start))
+                for number, (start, text) in zip(numbers, starts, strict=True)
+            ]
+            written: set[int] = set()
+            for batch in _batches(entries):
+                values, _ = columns_of(batch, self._database.key, self._database.owner)
+                written.update(number for (number,) in connection.execute(WRITE, values).fetchall())
+            new = [entry.hold.run_id for entry in entries if entry.hold.number in written]
+            others = [entry.hold.run_id for entry in entries if entry.hold.number not in written]
+            beside(connection, Beginnings(new, self._first_of(others, connection)))
+
+    def _first_of(self, run_ids: Sequence[str], connection: Connection) -> dict[str, RunStarted]:
+        """The first events of runs that are there."""
+        if not run_ids:
+            return {}
+        query = (
+            "SELECT run_id, body FROM flowengine.run JOIN flowengine.event USING (number) "
+            "WHERE run_id = ANY(%s) AND position = 0"
+        )
+        found = {run_id: decode(body) for run_id, body in connection.execute(query, (run_ids,)).fetchall()}
+        return {run_id: event for run_id, event in found.items() if isinstance(event, RunStarted)}
+
+    def _take_over(self, run_id: str, connection: Connection) -> Taken | None:
+        with connection.transaction():
+            if not self._is_free(run_id, connection):
+                return None
+            connection.execute(_ADOPT, (run_id,))
+            taken = connection.execute(
+                "UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1 WHERE run_id = %s "
+                "RETURNING number, epoch, length",
+                (self._database.key, self._database.owner, run_id),
+            ).fetchall()
+        return Taken(*taken[0])
+
+    def _remove(self, run_id: str, connection: Connection) -> bool:
+        with connection.transaction():
+            if not self._is_free(run_id, connection):
+                return False
+            connection.execute(
+                "WITH gone AS (DELETE FROM flowengine.run WHERE run_id = %s RETURNING number), "
+                "late AS (DELETE FROM flowengine.late USING gone WHERE late.number = gone.number) "
+                "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
+                (run_id,),
+            )
+        return True
+
+    def _is_free(self, run_id: str, connection: Connection) -> bool:
+        """Whether there is the run, whose row is locked then; an error where its writer lives.
+
+        The lock is tried as a shared one, so that who asks is not taken for an owner by another who does.
+        """
+        query = "SELECT owner, owner_name FROM flowengine.run WHERE run_id = %s FOR UPDATE"
+        for owner, name in connection.execute(query, (run_id,)).fetchall():
+            if owner is None or owner == self._database.key:
+                return True
+            tried = connection.execute("SELECT pg_try_advisory_xact_lock_shared(%s)", (owner,)).fetchall()
+            if tried != [(True,)]:
+                raise RunBusyError(
+                    f"run '{run_id}' is being written by {name}; wait until it ends, or stop that process", name
+                )
+            return True
+        return False
+
+
+def _batches(entries: Sequence[BatchEntry]) -> Iterator[list[BatchEntry]]:
+    """The entries, as many together as one statement takes."""
+    batch: list[BatchEntry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.body or "")
+        if size >= _FULL:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

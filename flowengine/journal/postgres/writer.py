@@ -1,0 +1,264 @@
+"""Entries on their way to PostgreSQL: collected by the event loops, written by threads beside them.
+
+One writer serves all runs of a process over one connection. `Commits`, one for each event loop, lets whatever
+finishes at the same time share a commit. The entries are a queue of which each writing takes what is there, in
+order, so that no matter which thread writes, a run's events arrive as they were appended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from threading import RLock
+from time import monotonic
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import checkpoint
+
+from flowengine.errors import JournalError, StoreUnavailableError, SupersededError
+from flowengine.journal.postgres.batch import CHECK, LATE, WRITE, BatchEntry, Hold, columns_of, late_columns_of
+from flowengine.journal.postgres.connection import Connection, Database, Row
+from flowengine.journal.postgres.tables import PostgresTables, Taken
+
+__all__ = ["Commits", "HandedBackError", "PostgresWriter"]
+
+T = TypeVar("T")
+
+_FULL: Final = 8_000_000
+"""Characters after which a statement takes no further entry."""
+_FRESH: Final = 0.05
+"""Seconds; a question to a server that is busy takes as long."""
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """Somebody's wish to be a run's writer."""
+
+    run_id: str
+    taken: Taken | None = None
+    failure: JournalError | None = None
+
+
+class HandedBackError(SupersededError):
+    """Nothing more begins in this process, though the run is still its own."""
+
+
+class PostgresWriter:
+    """Journals add to `entries`; `write` empties them."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.entries: deque[BatchEntry] = deque()
+        self.questions: deque[Hold] = deque()
+        """Runs that `check` is to look after."""
+        self.takings: deque[Taking] = deque()
+        self.failure: JournalError | None = None
+        """Why this writer writes no more."""
+        self.is_leaving = False
+        """Whether others are to go on with all runs."""
+        self._lock = RLock()
+        self._beside: ThreadPoolExecutor | None = None
+        self._soon: Future[None] | None = None
+
+    def refuse(self, hold: Hold) -> None:
+        """Raise where the run, or anything, is written no more."""
+        failure = hold.failure or self.failure
+        if failure is not None:
+            again = type(failure)(str(failure))
+            again.__cause__ = failure
+            raise again
+
+    def write(self) -> None:
+        """Commit all that was collected; it waits for the server. A run that was taken over has its `failure`."""
+        with self._lock:
+            while self.entries and self.failure is None:
+                batch = self._taken()
+                try:
+                    self._write(batch)
+                except BaseException as error:
+                    self._stop(error)
+                    raise
+
+    def check(self) -> None:
+        """Find out which of the runs that were asked about are others' by now."""
+        asked = _emptied(self.questions)
+        numbers = [hold.number for hold in asked]
+        epochs = dict(self.database.run(lambda connection: connection.execute(CHECK, (numbers,)).fetchall()))
+        for hold in asked:
+            if epochs.get(hold.number, hold.epoch) != hold.epoch:
+                hold.failure = hold.failure or _not_ours(hold, False, self.database.name)
+
+    def take(self) -> None:
+        """Become the writer of the runs that were asked for."""
+        asked = _emptied(self.takings)
+        tables = PostgresTables(self.database)
+        try:
+            taken = tables.take([each.run_id for each in asked])
+        except JournalError as error:
+            for each in asked:
+                each.failure = type(error)(str(error))
+            return
+        for each in asked:
+            try:
+                each.taken = taken.get(each.run_id) or tables.take_over(each.run_id)
+            except JournalError as error:
+                each.failure = error
+
+    def write_soon(self) -> None:
+        """`write` beside the caller, who waits for nothing."""
+        if self._soon is not None and not self._soon.done():
+            return
+        if self._beside is None:
+            self._beside = ThreadPoolExecutor(1, "flowengine-journal")
+        self._soon = self._beside.submit(self._write_quietly)
+
+    def settle(self) -> None:
+        """Wait for what `write_soon` has begun."""
+        if self._soon is not None:
+            self._soon.result()
+
+    def close(self) -> None:
+        """Write what is left, and let go of the connection and of the runs."""
+        if self._beside is not None:
+            self._beside.shutdown()
+        try:
+            self.write()
+        finally:
+            self.failure = self.failure or StoreUnavailableError(f"the store {self.database.name} is closed")
+            self.database.close()
+
+    def _write_quietly(self) -> None:
+        with suppress(JournalError):  # kept in `failure`, which the next append raises
+            self.write()
+
+    def _write(self, batch: list[BatchEntry]) -> None:
+        """What is lost of it and was paid for is kept beside the run."""
+        mine = [entry for entry in batch if entry.hold.failure is None]
+        values, runs = columns_of(mine, self.database.key, self.database.owner)
+        now = monotonic()
+        written = {number for (number,) in self.database.run(partial(_written, values))} if mine else set[int]()
+        for hold, begins in runs:
+            if hold.number in written:
+                hold.confirmed = now
+            else:
+                hold.failure = _not_ours(hold, begins, self.database.name)
+        for entry in mine:
+            if entry.hold.failure is None:
+                entry.hold.written = entry.length
+        late = late_columns_of(entry for entry in batch if isinstance(entry.hold.failure, SupersededError))
+        if late[0]:
+            self.database.run(lambda connection: connection.execute(LATE, late))
+
+    def _taken(self) -> list[BatchEntry]:
+        """The entries of one statement."""
+        taken: list[BatchEntry] = []
+        size = 0
+        while self.entries and size < _FULL:
+            entry = self.entries.popleft()
+            taken.append(entry)
+            size += len(entry.body or "")
+        return taken
+
+    def _stop(self, error: BaseException) -> None:
+        name = self.database.name
+        interrupted = StoreUnavailableError(f"writing to {name} was interrupted ({type(error).__name__})")
+        self.failure = error if isinstance(error, JournalError) else interrupted
+        self.entries.clear()
+        self.database.close()  # Nothing is written after this: others may go on.
+
+
+def _emptied(queue: deque[T]) -> list[T]:
+    """What was in it; others may add to it meanwhile."""
+    found: list[T] = []
+    with suppress(IndexError):
+        while True:
+            found.append(queue.popleft())
+    return found
+
+
+def _written(values: list[object], connection: Connection) -> list[Row]:
+    return connection.execute(WRITE, values).fetchall()
+
+
+def _not_ours(hold: Hold, begins: bool, store: str) -> JournalError:
+    if begins:
+        return JournalError(f"run '{hold.run_id}' exists already in {store}; open it to continue it")
+    return SupersededError(f"run '{hold.run_id}' in {store} was taken over by another writer meanwhile")
+
+
+class Commits:
+    """What the runs of one event loop ask of the writer, together."""
+
+    def __init__(self, writer: PostgresWriter) -> None:
+        self.writer = writer
+        self._writing = _Together(writer.write)
+        self._checking = _Together(writer.check)
+        self._taking = _Together(writer.take)
+
+    async def share(self, hold: Hold) -> None:
+        """Commit together with others that finish now."""
+        await self._writing()
+        self.writer.refuse(hold)
+
+    async def check(self, hold: Hold) -> None:
+        """Raise where the run is another's by now, or is to be, or nothing can be written of it.
+
+        A commit has asked that too: what it was told a moment ago is relied upon, once.
+        """
+        self.writer.refuse(hold)
+        if self.writer.is_leaving:
+            raise HandedBackError(f"run '{hold.run_id}' is handed back: another process is to go on with it")
+        is_known, hold.confirmed = monotonic() - hold.confirmed < _FRESH, -inf
+        if is_known:
+            return
+        self.writer.questions.append(hold)
+        await self._checking()
+        self.writer.refuse(hold)
+
+    async def take(self, run_id: str) -> Taken:
+        """Become the writer of a run, together with others; raises what the tables' `take_over` raises, or KeyError."""
+        taking = Taking(run_id)
+        self.writer.takings.append(taking)
+        await self._taking()
+        if taking.failure is not None:
+            raise taking.failure
+        if taking.taken is None:
+            raise KeyError(run_id)
+        return taking.taken
+
+
+class _Together:
+    """Work of a thread that many wait for at once: each call is followed by a whole execution of it.
+
+    The first to come is the leader: while an earlier execution is on its way, others join it; then it works for
+    all. Also when it is cancelled meanwhile, for the others wait.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._gathering: anyio.Event | None = None
+        self._working: anyio.Event | None = None
+
+    async def __call__(self) -> None:
+        if self._gathering is not None:
+            await self._gathering.wait()
+            return
+        done = self._gathering = anyio.Event()
+        with anyio.CancelScope(shield=True):
+            try:
+                await (checkpoint() if self._working is None else self._working.wait())
+            finally:
+                self._gathering, self._working = None, done
+            try:
+                limiter = anyio.CapacityLimiter(1)  # a thread, also where nodes keep all others busy
+                await anyio.to_thread.run_sync(self._work, limiter=limiter)
+            finally:
+                self._working = None if self._working is done else self._working
+                done.set()

@@ -1,0 +1,166 @@
+"""Which runs of a store are asked for: by flow, status, labels and start. One rule for Python, commands and pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast, get_args
+
+from flowengine.core.context import EMPTY, RunStatus
+from flowengine.engine.events import RunStarted
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import InputError, RunNotFoundError
+
+__all__ = [
+    "STATUS_WORDS",
+    "RunQuery",
+    "check_labels",
+    "decode_labels",
+    "encode_labels",
+    "labels_of",
+    "no_such_run",
+    "parse_labels",
+    "resolve",
+]
+
+# --- Labels of runs
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./-]{0,62}[A-Za-z0-9_])?")
+_MAX_LENGTH: Final = 200
+"""Characters of a value."""
+_MAX_LABELS: Final = 32
+"""Labels of one run."""
+
+
+def check_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Give the labels back as they are, or raise `InputError` for the first that cannot be one.
+
+    >>> check_labels({"team": "billing"})
+    {'team': 'billing'}
+    >>> check_labels({"a team": "billing"})
+    Traceback (most recent call last):
+    flowengine.errors.InputError: label 'a team': a name is 1 to 64 letters, digits, _ . / and -
+    """
+    if len(labels) > _MAX_LABELS:
+        raise InputError(f"a run has at most {_MAX_LABELS} labels, found {len(labels)}")
+    for name, value in labels.items():
+        problem = _find_problem(name, value)
+        if problem is not None:
+            raise InputError(f"label {name!r:.80}: {problem}")
+    return dict(labels)
+
+
+def parse_labels(pairs: Iterable[str]) -> Mapping[str, str]:
+    """Read labels that are written `name=value`; `InputError` for what is none.
+
+    >>> parse_labels(["team=billing", "env=prod"])
+    {'team': 'billing', 'env': 'prod'}
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"label {pair!r:.80}: write it as NAME=VALUE")
+        if found.setdefault(name, value) != value:
+            raise InputError(f"label {name!r:.80} is given twice, as {found[name]!r} and {value!r}")
+    return check_labels(found)
+
+
+def labels_of(started: RunStarted) -> Mapping[str, str]:
+    """The labels of a run; what a record holds in their place and is no label is left out."""
+    found: Any = started.settings.get("labels")
+    if not isinstance(found, Mapping):
+        return EMPTY
+    pairs = cast("Mapping[Any, Any]", found).items()
+    return {name: value for name, value in pairs if _find_problem(name, value) is None}
+
+
+def encode_labels(labels: Mapping[str, str]) -> str | None:
+    """The labels as a store's row has them: a JSON object, None where there are none."""
+    return json.dumps(dict(labels), ensure_ascii=False) if labels else None
+
+
+def decode_labels(text: str | None) -> Mapping[str, str]:
+    """The labels that `encode_labels` wrote; `ValueError` for any other text."""
+    if text is None:
+        return EMPTY
+    found: Any = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"labels are an object, found {text!r:.80}")
+    return {str(name): str(value) for name, value in cast("dict[Any, Any]", found).items()}
+
+
+def _find_problem(name: object, value: object) -> str | None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return "a name is 1 to 64 letters, digits, _ . / and -"
+    if not isinstance(value, str):
+        return f"a value is text, found {type(value).__name__}"
+    if len(value) > _MAX_LENGTH or not value.isprintable():
+        return f"a value is at most {_MAX_LENGTH} printable characters"
+    return None
+
+
+# --- Which run a user means by `@last`, an id, or the start of one
+
+_SHOWN = 5
+
+
+def resolve(reference: str, run_ids: Sequence[str], store: str) -> str:
+    """The full id among `run_ids`, which come newest first; `store` names the place in messages.
+
+    >>> resolve("@last", ["b7", "a1"], "runs.db"), resolve("a", ["b7", "a1"], "runs.db")
+    ('b7', 'a1')
+    """
+    if reference == "@last" and run_ids:
+        return run_ids[0]
+    if reference in run_ids:
+        return reference
+    found = [run_id for run_id in run_ids if reference and run_id.startswith(reference)]
+    if len(found) > 1:
+        raise RunNotFoundError(f"'{reference}' is the start of {len(found)} runs in {store}: {_some(found)}")
+    if not found:
+        raise no_such_run(reference, run_ids, store)
+    return found[0]
+
+
+def no_such_run(reference: str, run_ids: Sequence[str], store: str) -> RunNotFoundError:
+    if not run_ids:
+        return RunNotFoundError(f"no run '{reference}': {store} holds no runs")
+    return RunNotFoundError(f"no run '{reference}' in {store}; it holds {_some(run_ids)}")
+
+
+def _some(run_ids: Sequence[str]) -> str:
+    rest = len(run_ids) - _SHOWN
+    return ", ".join(run_ids[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+STATUS_WORDS: Final[tuple[str, ...]] = (*get_args(RunStatus), "queued", "interrupted")
+"""How a run may stand; the last two are said of the store, not of the record."""
+
+
+class RunQuery(NamedTuple):
+    """What is asked for; what is None or empty asks for nothing."""
+
+    flow: str = ""
+    status: str = ""
+    """A status of a record, or `queued` or `interrupted`."""
+    labels: Mapping[str, str] = EMPTY
+    """The run has all of them, with these values."""
+    started_from: float | None = None
+    started_before: float | None = None
+    """Unix seconds."""
+
+    def matches(self, info: RunInfo, status: str) -> bool:
+        """Whether a run is asked for; `status` is the word for how it stands now."""
+        return (
+            (not self.flow or info.flow == self.flow)
+            and (not self.status or status == self.status)
+            and (self.started_from is None or info.started >= self.started_from)
+            and (self.started_before is None or info.started < self.started_before)
+            and all(info.labels.get(name) == value for name, value in self.labels.items())
+        )
+
+    def select(self, infos: Iterable[RunInfo], statuses: Mapping[str, str] = EMPTY) -> list[RunInfo]:
+        """The runs that are asked for, in the order given; `statuses`: run → its word, where record has another."""
+        return [info for info in infos if self.matches(info, statuses.get(info.run_id, info.status))]

@@ -1,0 +1,279 @@
+"""A new store out of a damaged SQLite file: each run as far as it can be read without a gap.
+
+The damaged file is copied with its log and stays as it is. What was written is judged by the checksums of the rows
+and, where there are none, by whether each event can be read. A run is cut at its first event that is missing or is
+not what was written; it is then unfinished, and `resume` goes on from there: what came after is done again.
+The list of runs is made anew from their first events.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from flowengine.engine.events import Event, RunStarted
+from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
+from flowengine.journal.codec import decode, decode_value
+from flowengine.journal.sqlite.database import SPAN, SQLITE_ERRORS, checksum_of_event, checksum_of_texts, connect
+from flowengine.journal.sqlite.salvage import SavedRow, read_rows
+from flowengine.journal.sqlite.tables import SqliteTables, end_of, finishing, releasing, run_row
+from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
+
+__all__ = ["Repair", "RepairedRun", "repair_store"]
+
+
+class RepairedRun(NamedTuple):
+    """What became of a run."""
+
+    run_id: str
+    """Of a run that is lost with its row: `#7`, its number in the store."""
+    state: Literal["whole", "cut", "lost"]
+    kept: int
+    """Events."""
+    lost: int
+    """Events that are known to have been there; there may have been more."""
+    reason: str = ""
+
+
+class Repair(NamedTuple):
+    """What was found, and where the new store is: None where nothing was wrong."""
+
+    path: Path | None
+    runs: Sequence[RepairedRun]
+    lost_beside: int = 0
+    """Values kept beside the runs (sessions, cached results) that are not in the new store."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.lost_beside and all(run.state == "whole" for run in self.runs)
+
+
+class _Found(NamedTuple):
+    """The rows of a file by what they are."""
+
+    rows: Mapping[int, Mapping[int, bytes | None]]
+    """Run number → position → body; None: it is not what was written."""
+    names: Mapping[int, tuple[str, bool]]
+    """Run number → its id, and whether it had ended, as its row says."""
+    beside: Mapping[tuple[str, str], Any]
+    lost_beside: int
+
+
+class _Kept(NamedTuple):
+    """What goes into the new store of a run."""
+
+    lines: Sequence[str]
+    events: Sequence[Event]
+    run: RepairedRun
+
+
+def repair_store(path: Path) -> Repair:
+    """Write a new store beside the one at `path` with all that can be read of it; none where nothing is wrong."""
+    _check_unused(path)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            copy = Path(folder, "copy.db")
+            _copy(path, copy)
+            healthy = _read_healthy(copy)
+            return Repair(None, healthy) if healthy is not None else _save(path, copy)
+    except OSError as error:
+        raise StoreUnavailableError(f"{path} cannot be repaired: {error.strerror}: {error.filename}") from error
+
+
+def _check_unused(path: Path) -> None:
+    if not path.is_file():
+        raise StoreUnavailableError(f"{path} is no file")
+    locks = Path(f"{os.path.realpath(path)}.locks")
+    for name in os.listdir(locks) if locks.is_dir() else ():
+        if is_alive(locks, name):
+            raise StoreUnavailableError(f"{path} is being written by process {process_of(name)}: stop that first")
+
+
+def _copy(path: Path, copy: Path) -> None:
+    """The file, with what its log holds put where it belongs."""
+    shutil.copyfile(path, copy)
+    with suppress(FileNotFoundError):
+        shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+    with suppress(*SQLITE_ERRORS), closing(sqlite3.connect(copy)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _read_healthy(copy: Path) -> Sequence[RepairedRun] | None:
+    """All runs of a store without any damage; None where there is some."""
+    if not copy.stat().st_size:  # It would become a new store.
+        return None
+    other = copy.with_name("healthy.db")
+    shutil.copyfile(copy, other)
+    try:
+        with closing(connect(other, "process", 0)) as connection:
+            tables = SqliteTables(other, connection)
+            if tables.check() != "ok":
+                return None
+            runs = [_read_whole(tables, info.run_id) for info in tables.runs()]
+            for kind, key in tables.kept_beside():
+                tables.recall(kind, key)
+        found = _find(copy)
+    except StoreVersionError:
+        raise
+    except JournalError:
+        return None
+    return None if set(found.rows) - set(found.names) else runs
+
+
+def _read_whole(tables: SqliteTables, run_id: str) -> RepairedRun:
+    known = tables.held(run_id)
+    if known is None:
+        raise StoreCorruptError(f"run '{run_id}' is not in the index")
+    return RepairedRun(run_id, "whole", len(tables.events(run_id, known[0].number, 0)), 0)
+
+
+def _save(path: Path, copy: Path) -> Repair:
+    found = _find(copy)
+    kept: dict[str, _Kept] = {}
+    for number in sorted({*found.rows, *found.names}):
+        one = _keep(number, found)
+        if one.run.run_id in kept:  # A removed run that damage to the list of free pages has brought back.
+            one = _Kept((), (), RepairedRun(f"#{number}", "lost", 0, one.run.kept, "another run has its id"))
+        kept[one.run.run_id] = one
+    if not kept:
+        raise StoreCorruptError(f"{path} holds no run that can be read, or is no store of FlowEngine at all")
+    made = copy.with_name("repaired.db")
+    lost = _write(made, list(kept.values()), found.beside)
+    return Repair(_put_beside(path, made), [each.run for each in kept.values()], found.lost_beside + lost)
+
+
+def _find(copy: Path) -> _Found:
+    if not copy.stat().st_size:
+        return _Found({}, {}, {}, 0)
+    with copy.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        return _sort(read_rows(data))
+
+
+def _sort(rows: Iterable[SavedRow]) -> _Found:
+    events: dict[int, dict[int, bytes | None]] = defaultdict(dict)
+    names: dict[int, tuple[str, bool]] = {}
+    beside: dict[tuple[str, str], Any] = {}
+    lost = 0
+    for key, values in rows:
+        if key is not None and key >= SPAN and _is_event(values):
+            body = _checked_body(key, values)
+            of_run = events[key // SPAN]
+            of_run[key] = body if of_run.get(key, body) == body else None
+        elif key is not None and len(values) in _RUN_COLUMNS and isinstance(values[1], bytes):
+            names[key] = values[1].decode(errors="replace"), values[3] != b"running"
+        elif key is None and _is_beside(values):
+            try:
+                name, value = _checked_beside(values)
+                beside[name] = value
+            except (JournalError, UnicodeError):
+                lost += 1
+    return _Found(events, names, beside, lost)
+
+
+_RUN_COLUMNS: Final = range(9, 13)
+"""Columns of a run's row, in stores of any version."""
+
+
+def _is_event(values: Sequence[Any]) -> bool:
+    return len(values) in (2, 3) and values[0] is None and isinstance(values[1], bytes)
+
+
+def _checked_body(position: int, values: Sequence[Any]) -> bytes | None:
+    checksum = values[2] if len(values) == 3 else None
+    return values[1] if checksum in (None, checksum_of_event(position, values[1])) else None
+
+
+def _is_beside(values: Sequence[Any]) -> bool:
+    return len(values) in (4, 5) and all(isinstance(values[at], bytes) for at in (0, 1, 3))
+
+
+def _checked_beside(values: Sequence[Any]) -> tuple[tuple[str, str], Any]:
+    kind, key, text = (cast("bytes", values[at]).decode() for at in (0, 1, 3))
+    if len(values) == 5 and values[4] not in (None, checksum_of_texts(kind, key, text)):
+        raise StoreCorruptError("not what was written")
+    return (kind, key), decode_value(text)
+
+
+def _keep(number: int, found: _Found) -> _Kept:
+    """The run up to its first gap."""
+    rows = found.rows.get(number, {})
+    name, had_ended = found.names.get(number, (f"#{number}", False))
+    known = max(rows, default=number * SPAN - 1) - number * SPAN + 1
+    lines, events, reason = _read_lines(number, rows)
+    if not events or not isinstance(events[0], RunStarted):
+        return _Kept((), (), RepairedRun(name, "lost", 0, known, reason or "its events are gone"))
+    started = events[0].run_id
+    if not reason and had_ended and end_of(events) is None:
+        reason = f"event {len(events)} is missing"
+    state = "cut" if reason else "whole"
+    return _Kept(
+        lines, events, RepairedRun(started, state, len(events), max(known - len(events), bool(reason)), reason)
+    )
+
+
+def _read_lines(number: int, rows: Mapping[int, bytes | None]) -> tuple[list[str], list[Event], str]:
+    """Lines and events from the first on, and why they end before the last."""
+    lines: list[str] = []
+    events: list[Event] = []
+    for position in sorted(rows):
+        body = rows[position]
+        parts = [] if body is None else body.split(b"\n")
+        begin = position - number * SPAN - len(parts) + 1
+        if body is None:
+            return lines, events, f"event {len(events)} is not what was written"
+        if begin != len(events):
+            return lines, events, f"event {len(events)} is missing"
+        for part in parts:
+            try:
+                events.append(decode(part))
+            except StoreVersionError:
+                raise
+            except JournalError:
+                return lines, events, f"event {len(events)} is not what was written"
+            lines.append(part.decode())
+    return lines, events, ""
+
+
+def _write(path: Path, kept: Sequence[_Kept], beside: Mapping[tuple[str, str], Any]) -> int:
+    """Make the new store; how many of the values beside the runs it could not take."""
+    writer = SqliteWriter(SqliteTables(path, connect(path, "process", 0)))
+    with closing(writer):
+        for lines, events, run in kept:
+            if run.state == "lost":
+                continue
+            held = writer.begin(run_row(run.run_id, cast("RunStarted", events[0]), ""), lines[0])
+            assert held is not None  # Each id is there once.
+            for index, line in enumerate(lines[1:], 1):
+                writer.add(held.number * SPAN + index, line)
+            end = end_of(events)
+            writer.changes.append(releasing(held) if end is None else finishing(held, end))
+            writer.write()
+        lost = 0
+        for (kind, key), value in beside.items():
+            try:
+                writer.tables.revise(kind, key, lambda _, value=value: value)
+            except JournalError:
+                lost += 1
+    return lost
+
+
+def _put_beside(path: Path, made: Path) -> Path:
+    """Move the new store to the first free name beside the old one."""
+    number = 1
+    while True:
+        target = path.with_name(f"{path.stem}.repaired{f'-{number}' if number > 1 else ''}{path.suffix}")
+        try:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            number += 1
+            continue
+        os.replace(made, target)
+        return target

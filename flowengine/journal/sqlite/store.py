@@ -1,0 +1,296 @@
+"""Runs in one SQLite file: kept as durably as asked, and readable by other processes meanwhile.
+
+    full     an event is on the disk before `commit` is done: it survives a power cut
+    process  an event is in the file before `commit` is done: it survives the death of the process (a crash,
+             kill -9); a power cut may cost the latest events, never the ones before them
+    memory   `commit` waits for nothing: events are written every 50 ms by `flush`, and at the end; what came
+             after the last writing is lost with the process
+
+Each thread has a connection of its own, made when it is first needed; the runs of its event loop share it,
+and their commits. A commit is written by the loop's own thread: handing it to another costs ten times as much.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
+from flowengine.journal.approvals import forget_answers
+from flowengine.journal.codec import encode
+from flowengine.journal.run_lookup import no_such_run, resolve
+from flowengine.journal.sqlite.database import SPAN, Durability, connect, damage, grow_log
+from flowengine.journal.sqlite.tables import Held, SqliteTables, finishing, releasing, resuming, run_row
+from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
+
+__all__ = ["Durability", "SQLiteJournal", "SQLiteStore"]
+
+_RUN_EVENTS: Final[frozenset[type[Any]]] = frozenset({RunFinished, RunResumed})
+"""Events that change the run's row."""
+
+
+class SQLiteJournal:
+    """The record of one run; made by `SQLiteStore.create` and `open`, for one event loop.
+
+    The first event of a new run is committed as it is appended: until then there is no row to belong to.
+    """
+
+    flush_interval: float | None = 0.05
+
+    def __init__(
+        self,
+        run_id: str,
+        held: Held | None,
+        length: int,
+        writer: SqliteWriter,
+        owner: str,
+        waits: bool,
+        release: Callable[[], None],
+    ) -> None:
+        self._run_id = run_id
+        self._held = held
+        self._is_ours = held is not None
+        """Whether the run's row names us as its writer."""
+        self._next = length if held is None else held.number * SPAN + length
+        self._writer = writer
+        self._owner = owner
+        self._waits = waits
+        self._release = release
+
+    def append(self, event: Event, /) -> None:
+        body = encode(event)
+        writer = self._writer
+        if writer.failure is not None:
+            raise writer.refusal()
+        if type(event) in _RUN_EVENTS or self._held is None:
+            self._append_of_run(event, body)
+            return
+        writer.add(self._next, body)
+        self._next += 1
+
+    def _append_of_run(self, event: Event, body: str) -> None:
+        """The first event, or one that changes the run's row."""
+        if self._held is None:
+            self._held = self._begun(event, body)
+            self._next = self._held.number * SPAN
+            self._is_ours = True
+        else:
+            self._writer.add(self._next, body)
+            if isinstance(event, RunFinished):
+                self._writer.changes.append(finishing(self._held, event))
+                self._is_ours = False
+            elif isinstance(event, RunResumed):
+                self._writer.changes.append(resuming(self._held, self._owner))
+                self._is_ours = True
+        self._next += 1
+
+    def _begun(self, event: Event, body: str) -> Held:
+        if not isinstance(event, RunStarted):
+            raise JournalError(f"the first event of a run is a RunStarted, not a {type(event).__name__}")
+        held = self._writer.begin(run_row(self._run_id, event, self._owner), body)
+        if held is None:  # since `create` looked
+            raise _exists_already(self._run_id, self._writer.tables.path)
+        return held
+
+    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
+        if not self._waits:
+            return None
+        if alone:
+            self._writer.write()
+            return None
+        return self._writer.share()
+
+    def flush(self) -> None:
+        self._writer.write()
+
+    def read(self, after: int = 0, /) -> Sequence[Event]:
+        self._writer.write()
+        if self._held is None or after >= self._next - self._held.number * SPAN:
+            return []
+        return self._writer.tables.events(self._run_id, self._held.number, after)
+
+    async def close(self) -> None:
+        writer, self._writer = self._writer, self._writer.ended(f"the journal of run '{self._run_id}' is closed")
+        release, self._release = self._release, _nothing
+        if release is not _nothing:
+            try:
+                if self._held is not None and self._is_ours:
+                    writer.changes.append(releasing(self._held))
+                writer.write()
+            finally:
+                release()
+
+
+def _nothing() -> None:
+    """What is left to release of a closed journal."""
+
+
+class SQLiteStore:
+    """Many runs in one file, which is made, with its folder, when the first run is created.
+
+    `patience` is how many seconds a commit, and the event loop with it, waits while another process writes.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], durability: Durability = "process", *, patience: float = 10.0
+    ) -> None:
+        self.path = Path(path)
+        if not self.path.name:
+            raise StoreUnavailableError(f"a store is a file, found the folder '{path}'")
+        self.durability: Durability = durability
+        self._patience = patience
+        self._locks = Path(f"{os.path.realpath(path)}.locks")  # the same one by every way to the file
+        self._writers: dict[tuple[int, int], SqliteWriter] = {}
+        """By process and thread."""
+        self._open: dict[tuple[int, str], object] = {}
+        """Runs that are written here, by process."""
+
+    def create(self, run_id: str, /) -> SQLiteJournal:
+        release = self._reserve(run_id)
+        try:
+            writer = self._writer()
+            owner = writer.claim(self._locks)
+            known = writer.tables.held(run_id)
+            if known is not None:
+                self._refuse_if_written(run_id, known[1])
+                raise _exists_already(run_id, self.path)
+            return self._journal(run_id, None, 0, writer, owner, release)
+        except BaseException:
+            release()
+            raise
+
+    def open(self, run_id: str, /) -> SQLiteJournal:
+        known = self._known(run_id)
+        release = self._reserve(run_id)
+        try:
+            writer = self._writer()
+            owner = writer.claim(self._locks)
+            self._refuse_if_written(run_id, known[1])
+            held = writer.tables.take_over(*known, owner)
+            if held is None:
+                raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
+            return self._journal(run_id, held, writer.tables.length(held.number), writer, owner, release)
+        except BaseException:
+            release()
+            raise
+
+    def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
+        held, _ = self._known(run_id)
+        return self._writer().tables.events(run_id, held.number, after)
+
+    def list(self) -> Sequence[RunInfo]:
+        return self._writer().tables.runs() if self._is_there() else ()
+
+    def abandoned(self) -> Collection[str]:
+        if not self._is_there():
+            return ()
+        owners = self._writer().tables.owners()
+        ours = self._names()
+        living = {each for each in set(owners.values()) if each and (each in ours or is_alive(self._locks, each))}
+        return [run_id for run_id, owner in owners.items() if owner not in living]
+
+    def remove(self, run_id: str, /) -> None:
+        held, before = self._known(run_id)
+        release = self._reserve(run_id)
+        try:
+            writer = self._writer()
+            owner = writer.claim(self._locks)
+            self._refuse_if_written(run_id, before)
+            if not writer.tables.remove(held, before, owner):
+                raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
+            forget_answers(self, run_id)
+        finally:
+            release()
+
+    def recall(self, kind: str, key: str, /) -> Any:
+        return self._writer().tables.recall(kind, key) if self._is_there() else None
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
+        self._writer().tables.revise(kind, key, change)
+
+    def find(self, reference: str, /) -> str:
+        return resolve(reference, self._run_ids(), str(self.path))
+
+    def close(self) -> None:
+        """Write what the open journals still hold, and let go of the file and of the runs."""
+        writers, self._writers = self._writers, {}
+        try:
+            for (process, _), writer in writers.items():
+                if process == os.getpid():  # a connection must not be used, nor closed, by a forked child
+                    writer.close()
+        finally:
+            self._open.clear()
+
+    def _writer(self) -> SqliteWriter:
+        """This thread's own; a new one where the last has failed."""
+        key = (os.getpid(), threading.get_ident())
+        writer = self._writers.get(key)
+        if writer is not None and writer.failure is not None:
+            writer.close()
+            writer = None
+        if writer is None:
+            connection = connect(self.path, self.durability, self._patience)
+            writer = self._writers[key] = SqliteWriter(SqliteTables(self.path, connection))
+        return writer
+
+    def _is_there(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"{self.path} cannot be reached: {error.strerror}; check its folders"
+            ) from error
+
+    def _journal(
+        self, run_id: str, held: Held | None, length: int, writer: SqliteWriter, owner: str, release: Callable[[], None]
+    ) -> SQLiteJournal:
+        if self.durability == "full":
+            grow_log(self.path, writer.tables.connection)
+        return SQLiteJournal(run_id, held, length, writer, owner, self.durability != "memory", release)
+
+    def _run_ids(self) -> Sequence[str]:
+        return self._writer().tables.run_ids() if self._is_there() else ()
+
+    def _known(self, run_id: str) -> tuple[Held, str | None]:
+        known = self._writer().tables.held(run_id) if self._is_there() else None
+        if known is None:
+            if run_id in (known_ids := self._run_ids()):
+                raise damage(self.path, f"is damaged, run '{run_id}' is in its list and not in its index")
+            raise no_such_run(run_id, known_ids, str(self.path))
+        return known
+
+    def _reserve(self, run_id: str) -> Callable[[], None]:
+        """Be the only one in this process that writes the run, until what is returned is called."""
+        key, mine = (os.getpid(), run_id), object()
+        if self._open.setdefault(key, mine) is not mine:
+            raise _is_written(run_id, str(os.getpid()))
+
+        def release() -> None:
+            self._open.pop(key, None)
+
+        return release
+
+    def _refuse_if_written(self, run_id: str, owner: str | None) -> None:
+        """By another process or store; what our own writers write, `_reserve` knows better."""
+        if owner is not None and owner not in self._names() and is_alive(self._locks, owner):
+            raise _is_written(run_id, process_of(owner))
+
+    def _names(self) -> Sequence[str | None]:
+        """Of the writers of this process; a forked child has those of its parent too."""
+        return [writer.name for (process, _), writer in tuple(self._writers.items()) if process == os.getpid()]
+
+
+def _exists_already(run_id: str, path: Path) -> JournalError:
+    return JournalError(f"run '{run_id}' exists already in {path}; open it to continue it")
+
+
+def _is_written(run_id: str, process: str) -> RunBusyError:
+    return RunBusyError(
+        f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
+        f"process {process}",
+    )

@@ -1,0 +1,254 @@
+"""What is read from and written to the tables of the SQLite file: runs and events as rows.
+
+A row of events is one event, or several that follow each other, one on a line; its position is that of the
+last one. So a run's length is the position of its last row, and no reader needs to decode to count.
+
+It knows SQL, the codec and one open connection; what SQLite complains of leaves here as an error of ours.
+Which rows to write, and when, is the writer's matter.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import time
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
+
+from flowengine.core.context import RunStatus
+from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
+from flowengine.engine.ports import RunInfo
+from flowengine.errors import JournalError, StoreCorruptError
+from flowengine.journal.codec import decode, decode_value, encode_value
+from flowengine.journal.run_lookup import decode_labels, encode_labels, labels_of
+from flowengine.journal.sqlite.database import (
+    BESIDE,
+    SPAN,
+    SQLITE_ERRORS,
+    checksum_of_event,
+    checksum_of_texts,
+    damage,
+    store_error,
+)
+
+__all__ = ["Change", "Held", "Row", "SqliteTables", "end_of", "finishing", "releasing", "resuming", "run_row"]
+
+Change: TypeAlias = tuple[str, Sequence[Any]]
+"""A statement on a run's row. It finds none, and that is an error, where another writer has taken the run."""
+
+_INFO: Final = (str, str, str, float)
+"""Types of the first columns of a run's line."""
+
+_STATUSES: Final[frozenset[str]] = frozenset(get_args(RunStatus))
+_ENDED: Final = _STATUSES - {"running"}
+
+_EVENTS: Final = """
+    SELECT position, CAST(body AS BLOB), checksum, (SELECT status FROM run WHERE number = ?)
+    FROM event WHERE position >= ? AND position < ? ORDER BY position
+"""
+
+Row: TypeAlias = tuple[int, str]
+"""Position and body of a row of events."""
+
+
+class Held(NamedTuple):
+    """A run as its writer knows it."""
+
+    number: int
+    epoch: int
+    """Grows with each writer."""
+
+
+def run_row(run_id: str, event: RunStarted, owner: str) -> Sequence[Any]:
+    labels, flow, path = encode_labels(labels_of(event)), _storable(event.flow), _storable(event.path)
+    checksum = checksum_of_texts(run_id, flow, float(event.at), path, labels)
+    return run_id, flow, "running", event.at, path, owner, labels, checksum
+
+
+def finishing(held: Held, event: RunFinished) -> Change:
+    """The run's end, and that nobody writes it any more."""
+    statement = "UPDATE run SET status = ?, finished = ?, ended = ?, owner = NULL WHERE number = ? AND epoch = ?"
+    return statement, (event.status, event.at, checksum_of_texts(event.status, float(event.at)), *held)
+
+
+def resuming(held: Held, owner: str) -> Change:
+    return (
+        "UPDATE run SET status = 'running', finished = NULL, ended = NULL, owner = ? WHERE number = ? AND epoch = ?",
+        (
+            owner,
+            *held,
+        ),
+    )
+
+
+def releasing(held: Held) -> Change:
+    return "UPDATE run SET owner = NULL WHERE number = ? AND epoch = ?", held
+
+
+def _storable(text: str | None) -> str | None:
+    """File names may hold bytes that are no text; the event keeps them, the list of runs shows `?`."""
+    return None if text is None else text.encode(errors="replace").decode()
+
+
+class SqliteTables:
+    """The tables over one connection."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+
+    def held(self, run_id: str) -> tuple[Held, str | None] | None:
+        """The run, and the name of the writer that it has or had; None where there is no such run."""
+        query = "SELECT number, CAST(epoch AS INTEGER), CAST(owner AS TEXT) FROM run WHERE run_id = ?"
+        for number, epoch, owner in self._query(query, run_id):
+            if type(number) is not int or type(epoch) is not int:
+                raise damage(self.path, f"is damaged, run '{run_id}' has no number")
+            return Held(number, epoch), owner
+        return None
+
+    def owners(self) -> dict[str, str | None]:
+        """Runs that are running → the names of the writers that they have or had."""
+        query = "SELECT CAST(run_id AS TEXT), CAST(owner AS TEXT) FROM run WHERE status = 'running'"
+        return dict(self._query(query))
+
+    def take_over(self, held: Held, before: str | None, owner: str) -> Held | None:
+        """The run with a new writer; None where another was faster."""
+        statement = "UPDATE run SET owner = ?, epoch = epoch + 1 WHERE number = ? AND epoch = ? AND owner IS ?"
+        try:
+            taken = self.connection.execute(statement, (owner, *held, before)).rowcount
+        except SQLITE_ERRORS as error:
+            raise store_error(self.path, error) from error
+        return Held(held.number, held.epoch + 1) if taken else None
+
+    def length(self, number: int) -> int:
+        """How many events the run has."""
+        first = number * SPAN
+        query = "SELECT max(position) FROM event WHERE position >= ? AND position < ?"
+        last: int | None = self._query(query, first, first + SPAN)[0][0]
+        return 0 if last is None else last - first + 1
+
+    def events(self, run_id: str, number: int, after: int) -> list[Event]:
+        """The run's events from `after` on; a gap, or what is not as it was written, is a `StoreCorruptError`."""
+        first = number * SPAN
+        events: list[Event] = []
+        rows = self._query(_EVENTS, number, first + after, first + SPAN)
+        for position, body, checksum, _ in rows:
+            if body is None:
+                raise damage(self.path, f"is damaged, an event of run '{run_id}' is empty")
+            lines = body.split(b"\n")
+            begin, expected = position - first - len(lines) + 1, after + len(events)
+            if checksum is not None and checksum != checksum_of_event(position, body):
+                where = _span(max(begin, expected), position - first)
+                raise damage(self.path, f"is damaged, run '{run_id}', {where}: what is read is not what was written")
+            if begin > expected or (events and begin < expected):
+                raise damage(self.path, f"is damaged, events of run '{run_id}' are missing, from event {expected} on")
+            for index, line in enumerate(lines[expected - begin :], expected):
+                events.append(self._decoded(run_id, index, line))
+        if after == 0 and not (events and isinstance(events[0], RunStarted)):
+            raise damage(self.path, f"is damaged, run '{run_id}' has no beginning")
+        if after == 0 and rows[0][3] in _ENDED and end_of(events) is None:
+            found = f"is damaged, the end of run '{run_id}' is missing, from event {len(events)} on"
+            raise damage(self.path, found)
+        return events
+
+    def runs(self) -> list[RunInfo]:
+        """All runs, the newest first; no event is decoded."""
+        rows = self._query(f"""
+            SELECT CAST(run_id AS TEXT), CAST(flow AS TEXT), CAST(status AS TEXT), started, finished,
+                coalesce((SELECT max(position) + 1 - number * {SPAN} FROM event
+                 WHERE position >= number * {SPAN} AND position < (number + 1) * {SPAN}), 0),
+                CAST(path AS TEXT), CAST(labels AS TEXT), checksum, ended
+            FROM run ORDER BY started DESC, number DESC
+        """)
+        for row in rows:
+            self._check_info(row)
+        try:
+            return [RunInfo(*row[:7], labels=decode_labels(row[7])) for row in rows]
+        except ValueError as error:
+            raise damage(self.path, f"is damaged, the labels of a run cannot be read ({error})") from error
+
+    def _check_info(self, row: Sequence[Any]) -> None:
+        run_id, flow, status, started, finished, _, path, labels, checksum, ended = row
+        is_shaped = all(type(each) is kind for each, kind in zip(row, _INFO, strict=False)) and status in _STATUSES
+        is_right = checksum in (None, checksum_of_texts(run_id, flow, started, path, labels))
+        has_end = ended in (None, checksum_of_texts(status, finished)) and (finished is None) == (status == "running")
+        if not (is_shaped and is_right and has_end):
+            raise damage(self.path, f"is damaged, its list of runs holds {tuple(row[:5])!r:.200}")
+
+    def run_ids(self) -> list[str]:
+        """All runs, the newest first."""
+        query = "SELECT CAST(run_id AS TEXT) FROM run WHERE run_id NOTNULL ORDER BY started DESC, number DESC"
+        return [run_id for (run_id,) in self._query(query)]
+
+    def kept_beside(self) -> list[tuple[str, str]]:
+        """Kinds and keys of all that is kept beside the runs."""
+        if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
+            return []
+        return self._query("SELECT CAST(kind AS TEXT), CAST(key AS TEXT) FROM beside")
+
+    def check(self) -> str:
+        """What SQLite says of the whole file: `ok`, or the first damage that it finds."""
+        return self._query("PRAGMA integrity_check(1)")[0][0]
+
+    def recall(self, kind: str, key: str) -> Any:
+        """What is kept beside the runs under a key; None where nothing is."""
+        if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
+            return None
+        query = "SELECT CAST(value AS TEXT), checksum FROM beside WHERE kind = ? AND key = ?"
+        for value, checksum in self._query(query, kind, key):
+            if checksum is not None and checksum != checksum_of_texts(kind, key, value):
+                raise damage(self.path, f"is damaged, what it keeps as {kind} '{key}' is not what was written")
+            return decode_value(value)
+        return None
+
+    def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
+        """One transaction: nobody comes between what is read and what is written."""
+        self._query("BEGIN IMMEDIATE")
+        try:
+            self._query(BESIDE)
+            value = change(self.recall(kind, key))
+            if value is None:
+                self._query("DELETE FROM beside WHERE kind = ? AND key = ?", kind, key)
+            else:
+                text = encode_value(value)
+                statement = "REPLACE INTO beside (kind, key, at, value, checksum) VALUES (?, ?, ?, ?, ?)"
+                self._query(statement, kind, key, time(), text, checksum_of_texts(kind, key, text))
+        except BaseException:
+            self._query("ROLLBACK")
+            raise
+        self._query("COMMIT")
+
+    def remove(self, held: Held, before: str | None, owner: str) -> bool:
+        """Delete a run with its events, unless another writer was faster."""
+        self._query("BEGIN IMMEDIATE")
+        taken = self.take_over(held, before, owner)
+        if taken is not None:
+            first = held.number * SPAN
+            self._query("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
+            self._query("DELETE FROM run WHERE number = ?", held.number)
+        self._query("COMMIT")
+        return taken is not None
+
+    def _decoded(self, run_id: str, index: int, line: bytes) -> Event:
+        try:
+            return decode(line)
+        except StoreCorruptError as error:
+            raise damage(self.path, f"is damaged, run '{run_id}', event {index}: {error}") from error
+        except JournalError as error:
+            raise type(error)(f"{self.path}, run '{run_id}', event {index}: {error}") from error
+
+    def _query(self, statement: str, *values: Any) -> list[Any]:
+        try:
+            return self.connection.execute(statement, values).fetchall()
+        except SQLITE_ERRORS as error:
+            raise store_error(self.path, error) from error
+
+
+def _span(begin: int, end: int) -> str:
+    return f"event {end}" if begin >= end else f"events {begin} to {end}"
+
+
+def end_of(events: Sequence[Event]) -> RunFinished | None:
+    """The end of the run, None where it goes on; answers to its questions may follow the end."""
+    last = next((event for event in reversed(events) if isinstance(event, RunFinished | RunResumed)), None)
+    return last if isinstance(last, RunFinished) else None

@@ -1,0 +1,201 @@
+"""What the engine's own events, records and results may hold, checked when they are read: by their annotations.
+
+A journal may come from elsewhere. Whoever reads one afterwards (pictures, pages, a resumed run) relies on the types
+that the classes declare, and on times that are dates. Values of flows are anything; they are not looked into.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from math import isfinite
+from types import ModuleType
+from typing import Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+
+from flowengine.core.user_code import plain_name
+from flowengine.errors import JournalError
+
+__all__ = ["check_fields", "check_graph", "class_name", "find_class", "is_only_looking", "only_looking"]
+
+# --- The names of users' classes
+
+_looking: Final = ContextVar("only_looking", default=False)
+
+
+@contextmanager
+def only_looking() -> Generator[None]:
+    """For whoever shows a run and does not go on with it: a value whose class is not loaded, or has changed
+    since, comes as what it held (the fields of a model as a dict, the name of an enum's member)."""
+    token = _looking.set(True)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+
+
+def is_only_looking() -> bool:
+    return _looking.get()
+
+
+def class_name(kind: type[Any]) -> str | None:
+    """`module:QualName`, or None where that name does not lead back to the class.
+
+    >>> from pathlib import PurePath
+    >>> class_name(PurePath)
+    'pathlib:PurePath'
+    >>> class_name(type("Made", (), {})) is None
+    True
+    """
+    return f"{kind.__module__}:{kind.__qualname__}" if _lookup(kind.__module__, kind.__qualname__) is kind else None
+
+
+def find_class(name: str, family: type[Any]) -> type[Any]:
+    """The loaded class of that name; it must be a subclass of `family`."""
+    module, _, qualname = name.partition(":")
+    found = _lookup(module, qualname) or _lookup_elsewhere(module, qualname)
+    if found is None:
+        raise JournalError(
+            f"a value of class '{name}' was recorded and there is no such class now: "
+            f"import the module that defines '{plain_name(name)}' before reading this run"
+        )
+    if not isinstance(found, type) or not issubclass(found, family):
+        raise JournalError(
+            f"a value of class '{name}' was recorded, but '{name}' is not a class of that sort now; "
+            f"restore the definition that the run was made with"
+        )
+    return cast("type[Any]", found)
+
+
+def _lookup_elsewhere(module: str, qualname: str) -> object:
+    """What the name leads to where the project lies in another folder than when it was recorded, or is imported by
+    the program around; None where it leads nowhere or to several."""
+    plain = plain_name(module)
+    same = [each for each in list(sys.modules) if plain_name(each) == plain]
+    found = {id(each): each for name in same if (each := _lookup(name, qualname)) is not None}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _lookup(module: str, qualname: str) -> object:
+    """What the name leads to, through `__dict__` alone; None where it leads nowhere."""
+    found: object = sys.modules.get(module)
+    for part in qualname.split("."):
+        if not isinstance(found, (type, ModuleType)):
+            return None
+        found = vars(found).get(part)
+    return found
+
+
+_LATEST: Final = 253_402_300_799
+"""Unix seconds of the end of the year 9999, after which there are no dates."""
+_DEEPEST: Final = 64
+
+Fits: TypeAlias = Callable[[Any], bool]
+
+
+def check_fields(kind: type[Any], values: Sequence[Any]) -> None:
+    """`TypeError` where a value cannot be that of its field; `values` are in the order of the class's fields."""
+    for (name, fits), value in zip(_fields_of(kind), values, strict=True):
+        if fits is not None and not fits(value):
+            raise TypeError(f"'{name}' of {kind.__name__} cannot be {value!r:.80}")
+
+
+def check_graph(graph: Any, depth: int = 0) -> None:
+    """`TypeError` where a picture's skeleton is none (`RunStarted.graph`)."""
+    nodes, edges = graph.get("nodes", ()), graph.get("edges", ())
+    state, most = graph.get("state", {}), graph.get("most")
+    names = {each[0] for each in nodes if _is_node(each)} if _is_list(nodes) else set[str]()
+    if not (_is_list(nodes) and all(map(_is_node, nodes)) and len(names) == len(nodes) and depth < _DEEPEST):
+        raise TypeError(f"these are no nodes of a graph: {nodes!r:.80}")
+    if not (_is_list(edges) and all(_is_edge(each, names) for each in edges)):
+        raise TypeError(f"these are no edges of a graph: {edges!r:.80}")
+    if not (isinstance(state, Mapping) and all(map(_is_rule, cast("Mapping[str, Any]", state).values()))):
+        raise TypeError(f"these are no rules of a state: {state!r:.80}")
+    if not (most is None or type(most) is int):
+        raise TypeError(f"this is no number of rounds: {most!r:.80}")
+    for each in nodes:
+        if len(each) > 2:
+            check_graph(each[2], depth + 1)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_node(value: Any) -> bool:
+    if not _is_list(value) or not 2 <= len(value) <= 3:
+        return False
+    return isinstance(value[0], str) and isinstance(value[1], str) and (len(value) < 3 or isinstance(value[2], Mapping))
+
+
+def _is_rule(value: Any) -> bool:
+    return _is_list(value) and len(value) == 2
+
+
+def _is_edge(value: Any, names: set[str]) -> bool:
+    if not _is_list(value) or len(value) != 3 or not _is_list(value[2]):
+        return False
+    ends = isinstance(value[0], str) and isinstance(value[1], str) and {value[0], value[1]} <= names
+    return ends and all(isinstance(each, str) for each in value[2])
+
+
+@cache
+def _fields_of(kind: type[Any]) -> Sequence[tuple[str, Fits | None]]:
+    hints = get_type_hints(kind)
+    names = cast("Sequence[str]", getattr(kind, "_fields", None) or getattr(kind, "model_fields", ()))
+    return [(name, _is_time if name == "at" else _fits(hints[name])) for name in names]
+
+
+def _fits(hint: Any) -> Fits | None:
+    """What tells whether a value is of a type; None where any is."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return None
+    if origin is Literal:
+        return lambda value: isinstance(value, str) and value in inner
+    if origin in (Union, types.UnionType):
+        return _either([_fits(each) for each in inner])
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(*map(_fits, inner))
+    if origin is not None and issubclass(origin, Sequence):
+        return _sequence(_fits(inner[0]))
+    return _SIMPLE.get(hint) or (lambda value: isinstance(value, hint))
+
+
+def _either(choices: Sequence[Fits | None]) -> Fits | None:
+    known = [each for each in choices if each is not None]
+    return (lambda value: any(each(value) for each in known)) if len(known) == len(choices) else None
+
+
+def _mapping(key: Fits | None, value: Fits | None) -> Fits:
+    def fits(given: Any) -> bool:
+        if not isinstance(given, Mapping):
+            return False
+        items = cast("Mapping[Any, Any]", given)
+        return (key is None or all(map(key, items))) and (value is None or all(map(value, items.values())))
+
+    return fits
+
+
+def _sequence(item: Fits | None) -> Fits:
+    return lambda given: _is_list(given) and (item is None or all(map(item, given)))
+
+
+def _is_time(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= _LATEST
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value)
+
+
+_SIMPLE: Final[dict[Any, Fits]] = {
+    str: lambda value: isinstance(value, str),
+    bool: lambda value: type(value) is bool,
+    int: lambda value: type(value) is int,
+    float: _is_number,
+    type(None): lambda value: value is None,
+}

@@ -1,0 +1,146 @@
+"""The index of items by their words: which few of very many items can answer a question at all.
+
+It knows the tables `item_words` and `word` and nothing of what is in an item beside its words. Every word carries the
+number of its scope, so a list of items is one scope's by its making, and rare is what is rare there.
+
+The words of a question are taken from the rarest on. Items that have a rare word are all found. Words that very
+many items have tell those apart, and are looked for by themselves two at a time, the newest items first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from itertools import combinations
+from typing import Final
+
+from flowengine.memory.database import instant
+from flowengine.memory.items.ranking import Weighed
+from flowengine.memory.items.words import VERSION, Period, words_of
+
+__all__ = ["add", "candidates", "close", "is_current", "of_period", "refresh", "spread"]
+
+_RARE: Final = 2000
+"""Items that may have a word which is looked for alone."""
+
+_NEWEST: Final = 1000
+"""Items that are taken of those that have two common words, or that are of a time."""
+
+_COMMON_WORDS: Final = 5
+"""Of the words that more items have, so many are paired, the rarest."""
+
+_CANDIDATES: Final = 500
+
+_FIND: Final = "SELECT rowid FROM item_words WHERE item_words MATCH ? ORDER BY rowid DESC LIMIT ?"
+
+
+def add(connection: sqlite3.Connection, scope: int, number: int, text: str, *, holds: bool) -> None:
+    """Index one item; `holds`: whether it is open."""
+    words = sorted(words_of(text))
+    _write(connection, scope, number, words, holds)
+    connection.executemany(
+        "INSERT INTO word (scope, word, items) VALUES (?, ?, 1)"
+        " ON CONFLICT (scope, word) DO UPDATE SET items = items + 1",
+        [(scope, word) for word in words],
+    )
+
+
+def close(connection: sqlite3.Connection, scope: int, number: int, text: str) -> None:
+    """An item holds no more: from now on it is found only by those that ask for what is closed as well."""
+    words = sorted(words_of(text))
+    tokens = " ".join(_token(scope, word, True) for word in words)
+    connection.execute("INSERT INTO item_words (item_words, rowid, words) VALUES ('delete', ?, ?)", (number, tokens))
+    _write(connection, scope, number, words, holds=False)
+
+
+def _write(connection: sqlite3.Connection, scope: int, number: int, words: Sequence[str], holds: bool) -> None:
+    tokens = " ".join(_token(scope, word, holds) for word in words)
+    connection.execute("INSERT INTO item_words (rowid, words) VALUES (?, ?)", (number, tokens))
+
+
+def is_current(connection: sqlite3.Connection) -> bool:
+    """Whether the words in the index are those that are made today."""
+    return connection.execute("SELECT max(version) FROM word_version").fetchone()[0] == VERSION
+
+
+def refresh(connection: sqlite3.Connection) -> None:
+    """Make the index anew."""
+    connection.execute("INSERT INTO item_words (item_words) VALUES ('delete-all')")
+    connection.execute("DELETE FROM word")
+    for number, scope, text, end in connection.execute("SELECT number, scope, text, valid_to FROM item").fetchall():
+        add(connection, scope, number, text, holds=end is None)
+    connection.execute("DELETE FROM word_version")
+    connection.execute("INSERT INTO word_version (version) VALUES (?)", (VERSION,))
+
+
+def spread(connection: sqlite3.Connection, scope: int, words: Iterable[str]) -> dict[str, int]:
+    """Word → how many items of the scope have it; words that none has are left out."""
+    query = "SELECT items FROM word WHERE scope = ? AND word = ?"
+    rows = ((word, connection.execute(query, (scope, word)).fetchone()) for word in words)
+    return {word: row[0] for word, row in rows if row is not None}
+
+
+def of_period(connection: sqlite3.Connection, scope: int, period: Period | None) -> list[int]:
+    """The items that began in a period, the newest of them."""
+    if period is None:
+        return []
+    query = "SELECT number FROM item WHERE scope = ? AND valid_from >= ? AND valid_from < ?"
+    rows = connection.execute(
+        f"{query} ORDER BY valid_from DESC LIMIT ?", (scope, instant(period.begin), instant(period.end), _NEWEST)
+    )
+    return [number for (number,) in rows]
+
+
+def candidates(
+    connection: sqlite3.Connection, scope: int, asked: Weighed, spread: Mapping[str, int], of_then: Sequence[int]
+) -> list[int]:
+    """The items that may answer best, those first that have most of what was found here."""
+    gains: defaultdict[str, float] = defaultdict(float)
+    for each in asked.aspects:
+        for word in each.words:
+            gains[word] += each.weight / len(each.words)
+    reached: defaultdict[int, float] = defaultdict(float)
+    for number in of_then:
+        reached[number] += asked.period_weight
+    find = _Finder(connection, scope, closed=asked.period is not None)
+    known = sorted((word for word in gains if word in spread), key=lambda word: spread[word])
+    rare = [word for word in known if spread[word] <= _RARE]
+    common = known[len(rare) :][:_COMMON_WORDS]
+    for word in rare:
+        for number in find([word], _RARE):
+            reached[number] += gains[word]
+    having: defaultdict[str, set[int]] = defaultdict(set)
+    for words in [*combinations(common, 2)] or [(word,) for word in common]:
+        found = find(words, _NEWEST)
+        for word in words:
+            having[word].update(found)
+    for word, numbers in having.items():
+        for number in numbers:
+            reached[number] += gains[word]
+    best = nlargest(_CANDIDATES, zip(reached.values(), reached, strict=True))
+    return [number for _, number in best]
+
+
+class _Finder:
+    """Finds the newest items of a scope that have some words."""
+
+    def __init__(self, connection: sqlite3.Connection, scope: int, *, closed: bool) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._states = (True, False) if closed else (True,)
+
+    def __call__(self, words: Iterable[str], limit: int) -> list[int]:
+        """No more than `limit`; all of the words are needed."""
+        expression = " AND ".join(f"({self._any(word)})" for word in words)
+        return [number for (number,) in self._connection.execute(_FIND, (expression, limit)).fetchall()]
+
+    def _any(self, word: str) -> str:
+        return " OR ".join(f'"{_token(self._scope, word, holds)}"' for holds in self._states)
+
+
+def _token(scope: int, word: str, holds: bool) -> str:
+    """A word of a scope as one token of the index, whatever is in it; another one where its item is closed."""
+    plain = "".join(each if each.isalnum() or not each.isascii() else "_" for each in word)
+    return f"{scope}{'x' if holds else 'z'}{plain}"

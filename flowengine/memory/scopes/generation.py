@@ -1,0 +1,140 @@
+"""Memories that a model writes: recent events from messages, the history from the one before and what is new.
+
+It knows two prompts and the limit of what comes back. It knows no store and no agent; every call goes through the
+gateway, so inside a flow it is recorded and never paid twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+
+from flowengine.core.locale import catalogue
+from flowengine.core.records import Gateway, Notice
+from flowengine.errors import DefinitionError, OutputError, PermanentModelError
+from flowengine.memory.open_database import shortened
+from flowengine.memory.scopes.channel_messages import ChannelMessage, ChannelMessages
+from flowengine.memory.scopes.memory_prompt import message_lines, plain
+from flowengine.models.messages import Message
+from flowengine.models.model import Model, Reply, Request
+from flowengine.models.tokens import count_tokens
+
+__all__ = ["MemoryGenerator", "MemoryLimits", "long_term_messages", "short_term_messages"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimits:
+    """Tokens, by real count."""
+
+    short_term: int = 400
+    """Of recent events."""
+    long_term: int = 800
+    """Of a history."""
+    material: int = 8000
+    """Of the messages that recent events are written from; the oldest are left out."""
+
+    def __post_init__(self) -> None:
+        for name in ("short_term", "long_term", "material"):
+            if getattr(self, name) < 1:
+                raise DefinitionError(f"the limit '{name}' must be at least 1 token, not {getattr(self, name)!r}")
+
+
+def short_term_messages(
+    histories: Sequence[ChannelMessages],
+    *,
+    locale: str = "en",
+    limits: MemoryLimits = MemoryLimits(),
+    timezone: tzinfo = UTC,
+) -> tuple[Message, ...]:
+    """The task to sum up what was said, in one channel or in several; none where nothing was said."""
+    words = catalogue(locale)
+    told = [
+        f"### #{' '.join(each.channel_name.split())}\n\n{message_lines(messages, timezone)}"
+        for each in histories
+        if (messages := _newest(each.messages, limits.material // len(histories), timezone))
+    ]
+    if not told:
+        return ()
+    system = _system(words("memory_short_term.role"), words("memory_short_term.task", max_tokens=limits.short_term))
+    return (system, Message("user", "\n\n".join([words("memory_short_term.messages"), *told])))
+
+
+def long_term_messages(
+    previous: str | None,
+    recent: str,
+    *,
+    locale: str = "en",
+    limits: MemoryLimits = MemoryLimits(),
+) -> tuple[Message, ...]:
+    """The task to merge the history so far and the recent events."""
+    words = catalogue(locale)
+    parts = [f"{words('memory_long_term.previous')}\n\n{plain(previous)}"] if previous else []
+    parts.append(f"{words('memory_long_term.recent')}\n\n{plain(recent)}")
+    system = _system(words("memory_long_term.role"), words("memory_long_term.task", max_tokens=limits.long_term))
+    return (system, Message("user", "\n\n".join(parts)))
+
+
+class MemoryGenerator:
+    """Asks a model for memories, and keeps each within its limit."""
+
+    def __init__(
+        self,
+        model: Model,
+        gateway: Gateway,
+        *,
+        locale: str = "en",
+        limits: MemoryLimits = MemoryLimits(),
+        timezone: tzinfo = UTC,
+        temperature: float | None = 0.2,
+        timeout: float = 120.0,
+    ) -> None:
+        self._model = model
+        self._gateway = gateway
+        self._locale = locale
+        self._limits = limits
+        self._timezone = timezone
+        self._temperature = temperature
+        self._timeout = timeout
+        self._notice = catalogue(locale)("memory.shortened")
+
+    async def short_term(self, histories: Sequence[ChannelMessages]) -> str | None:
+        """The recent events in what was said; None where nothing was."""
+        messages = short_term_messages(histories, locale=self._locale, limits=self._limits, timezone=self._timezone)
+        return await self._written(messages, "short-term", self._limits.short_term) if messages else None
+
+    async def long_term(self, previous: str | None, recent: str) -> str:
+        """The new history."""
+        messages = long_term_messages(previous, recent, locale=self._locale, limits=self._limits)
+        return await self._written(messages, "long-term", self._limits.long_term)
+
+    async def _written(self, messages: tuple[Message, ...], kind: str, limit: int) -> str:
+        request = Request(self._model.name, messages, temperature=self._temperature, timeout=self._timeout)
+        reply: Reply = await self._gateway.complete(self._model, request, purpose="memory")
+        if reply.finish_reason == "content_filter":
+            raise PermanentModelError(f"model '{reply.model}' refused to write a {kind} memory (content filter)")
+        text = reply.content.strip()
+        if not text:
+            raise OutputError(f"model '{self._model.name}' gave an empty {kind} memory")
+        kept = shortened(text, limit, self._notice, model=self._model.name)
+        if kept != text:
+            tokens = count_tokens(text, self._model.name)
+            await self._gateway.note(
+                Notice(f"a {kind} memory of {tokens} tokens was shortened to its limit of {limit}")
+            )
+        return kept
+
+
+def _system(role: str, task: str) -> Message:
+    return Message("system", f"{role.strip()}\n\n{task.strip()}")
+
+
+def _newest(messages: Sequence[ChannelMessage], limit: int, timezone: tzinfo) -> Sequence[ChannelMessage]:
+    """As many of the newest as fit into the limit, in the order of time; at least the last one."""
+    tokens, first = 0, len(messages)
+    for each in reversed(messages):
+        tokens += count_tokens(message_lines([each], timezone))
+        if tokens > limit and first < len(messages):
+            break
+        first -= 1
+    return messages[first:]

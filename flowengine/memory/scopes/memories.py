@@ -1,0 +1,142 @@
+"""The seam behind which memories are kept.
+
+A protocol: no database, no model, no prompt. Nothing is deleted: saving closes what held before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from flowengine.errors import DefinitionError
+
+__all__ = [
+    "Memory",
+    "MemoryRepository",
+    "MemoryScope",
+    "MemoryType",
+    "aware",
+    "parse_thread_scope_id",
+    "thread_scope_id",
+]
+
+# --- Whose a memory is, of what kind, and since when it holds
+
+
+class MemoryScope(StrEnum):
+    """From the widest to the narrowest."""
+
+    WORKSPACE = "workspace"
+    CHANNEL = "channel"
+    THREAD = "thread"
+
+
+class MemoryType(StrEnum):
+    LONG_TERM = "long_term"
+    """The history: merged from the one before and what is new."""
+    SHORT_TERM = "short_term"
+    """Recent events."""
+
+
+class Thread(NamedTuple):
+    """A thread of a channel; `ts` is that of its first message."""
+
+    channel_id: str
+    ts: str
+
+
+def thread_scope_id(channel_id: str, thread_ts: str) -> str:
+    """The id under which a thread's memories are kept; reads back with `parse_thread_scope_id`.
+
+    >>> thread_scope_id("C1", "1700000000.000100")
+    'C1:1700000000.000100'
+    """
+    if not channel_id or not thread_ts:
+        raise DefinitionError(f"a thread is a channel and a ts, found channel {channel_id!r} and ts {thread_ts!r}")
+    return f"{_quoted(channel_id)}:{_quoted(thread_ts)}"
+
+
+def parse_thread_scope_id(scope_id: str) -> Thread:
+    """The channel and the thread of a thread's scope id; any other text is a `DefinitionError`.
+
+    >>> parse_thread_scope_id("C1:1700000000.000100")
+    Thread(channel_id='C1', ts='1700000000.000100')
+    """
+    channel_id, colon, ts = scope_id.partition(":")
+    thread = Thread(_unquoted(channel_id), _unquoted(ts))
+    if not colon or not all(thread) or thread_scope_id(*thread) != scope_id:
+        raise DefinitionError(
+            f"{scope_id!r} is no thread's scope id: expected 'channel:ts', as thread_scope_id makes it"
+        )
+    return thread
+
+
+def _quoted(part: str) -> str:
+    """Without the one character that separates: ids of some chats hold it."""
+    return part.replace("%", "%25").replace(":", "%3A")
+
+
+def _unquoted(part: str) -> str:
+    return part.replace("%3A", ":").replace("%25", "%")
+
+
+def aware(name: str, time: datetime) -> datetime:
+    """The time, which must say of which zone it is: stores and prompts are read in several."""
+    if time.utcoffset() is None:
+        raise DefinitionError(f"{name} needs a time zone, found {time!r}; write datetime(..., tzinfo=UTC)")
+    return time
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One memory as it is kept."""
+
+    scope: MemoryScope
+    scope_id: str
+    type: MemoryType
+    text: str
+    valid_from: datetime
+    valid_to: datetime | None = None
+    """When another one took its place; None for the one that holds."""
+
+    def __post_init__(self) -> None:
+        aware("valid_from", self.valid_from)
+        if self.valid_to is not None:
+            aware("valid_to", self.valid_to)
+        if self.scope is MemoryScope.THREAD:
+            parse_thread_scope_id(self.scope_id)
+        elif not self.scope_id:
+            raise DefinitionError(f"a memory of a {self.scope} needs that {self.scope}'s id")
+
+
+class MemoryRepository(Protocol):
+    """Memories by scope and type: one holds at a time, and those before it are its history."""
+
+    async def save(self, memory: Memory) -> None:
+        """Keep a memory: from its `valid_from` on it takes the place of the one that held.
+
+        One that is older than what is kept enters the history, and what holds stays.
+        """
+        ...
+
+    async def find_by_scope_and_type(
+        self, scope: MemoryScope, scope_id: str, type: MemoryType, *, at: datetime | None = None
+    ) -> Memory | None:
+        """The memory that holds, or that held at a time; None where there is none."""
+        ...
+
+    async def find_recent_thread_memories(
+        self, channel_id: str, days: float, *, now: datetime | None = None
+    ) -> Sequence[Memory]:
+        """The memories that hold of this channel's threads, those of the last `days`, the newest first.
+
+        `now` is the present where it is not given.
+        """
+        ...
+
+    async def history(self, scope: MemoryScope, scope_id: str, type: MemoryType) -> Sequence[Memory]:
+        """All memories of a scope and type, the newest first."""
+        ...

@@ -1,0 +1,250 @@
+"""Which vendor a model's name goes to, and why. Decides from names and variables; opens and asks nothing.
+
+The rules stand in `ORDER` and nowhere else. A name goes to another vendor than its own only where a variable says so,
+and a name that no table knows goes to the vendor that a variable or the project file names for such names. Nothing is
+guessed: a provider that is unknown, and a name that nobody is said to have, are errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final, NamedTuple, TypeAlias
+
+from flowengine.errors import ModelConfigError, did_you_mean
+from flowengine.models.pricing import is_listed, listed_names, listed_vendor
+from flowengine.models.vendors import ALIASES, OTHERS, VENDORS, Vendor, key_of
+
+__all__ = ["VendorChoice", "VendorQuestion", "check_name", "choose", "default_vendor", "known_provider"]
+
+
+@dataclass(frozen=True, slots=True)
+class VendorQuestion:
+    """A model as a user writes it, and where it is asked for."""
+
+    model: str
+    provider: str | None
+    environ: Mapping[str, str] = field(repr=False)
+    default_provider: str | None = None
+    """The vendor that the project file names for names that no table knows."""
+
+
+class VendorChoice(NamedTuple):
+    """The vendor that a name goes to."""
+
+    provider: str
+    name: str
+    """The model's name there."""
+    because: str
+    """What decided, as the end of a sentence."""
+    variable: str | None = None
+    """The environment variable that decided; None where the name or the project did."""
+
+    @property
+    def notice(self) -> str | None:
+        """What the user is told where the environment decided, and another one would send the name elsewhere."""
+        if self.variable is None:
+            return None
+        full = f"{self.provider}/{self.name}"
+        return (
+            f"model '{self.name}' goes to {self.provider}, since {self.because}; write {full} to fix that in the file"
+        )
+
+
+_Found: TypeAlias = VendorChoice | None
+"""None where a rule does not decide."""
+
+
+# --- the rules --------------------------------------------------------------------------------
+
+
+def _explicit(question: VendorQuestion) -> _Found:
+    """`provider=` as given; a prefix that repeats it is dropped."""
+    if question.provider is None:
+        return None
+    provider = known_provider(question.provider)
+    prefix, name = _split(question.model)
+    return VendorChoice(provider, name if prefix == provider else question.model, "its provider is given")
+
+
+def _prefix(question: VendorQuestion) -> _Found:
+    """`provider:model:tag` and `provider/model`, where the prefix is a known provider."""
+    prefix, name = _split(question.model)
+    return None if prefix is None else VendorChoice(prefix, name, "its prefix says so")
+
+
+def _own_vendor(question: VendorQuestion) -> _Found:
+    """The vendor that the name belongs to, where its key is set, whatever else is set."""
+    vendor = _vendor_of_name(question.model)
+    return VendorChoice(vendor.name, question.model, _BY_NAME) if vendor and key_of(vendor, question.environ) else None
+
+
+def _project(question: VendorQuestion) -> _Found:
+    """The project's vendor, for a name that no table knows."""
+    if question.default_provider is None or _is_known(question.model):
+        return None
+    return VendorChoice(question.default_provider, question.model, "the project file's `default_provider` says so")
+
+
+def _environment(question: VendorQuestion) -> _Found:
+    """The first of these variables that is set; a key alone draws no name that the vendor is not known to have."""
+    for variable, provider in _VARIABLES:
+        if question.environ.get(variable) and (
+            variable not in _KEYS or _vendor_of_name(question.model) or is_listed(provider, question.model)
+        ):
+            return VendorChoice(provider, question.model, f"{variable} is set", variable)
+    return None
+
+
+def _name(question: VendorQuestion) -> _Found:
+    """The vendor that the name belongs to."""
+    provider = _vendor_known_for(question.model)
+    return None if provider is None else VendorChoice(provider, question.model, _BY_NAME)
+
+
+def _default(question: VendorQuestion) -> _Found:
+    """The vendor whose address the environment holds, for a name that no table knows."""
+    for variable, provider in _DEFAULTS:
+        if question.environ.get(variable):
+            return VendorChoice(provider, question.model, f"{variable} is set", variable)
+    return None
+
+
+_BY_NAME: Final = "that is whose name it is"
+
+_VARIABLES: Final = (
+    ("OLLAMA_BASE_URL", "ollama"),
+    ("LM_STUDIO_BASE_URL", "lmstudio"),
+    ("OPENROUTER_API_KEY", "openrouter"),
+    ("GROQ_API_KEY", "groq"),
+    ("ANTHROPIC_API_KEY", "anthropic"),
+    ("AZURE_OPENAI_ENDPOINT", "azure"),
+)
+_KEYS: Final = frozenset({"OPENROUTER_API_KEY", "GROQ_API_KEY", "ANTHROPIC_API_KEY"})
+
+_DEFAULTS: Final = (
+    ("OLLAMA_API_BASE", "ollama"),
+    ("OLLAMA_HOST", "ollama"),
+    ("LM_STUDIO_API_BASE", "lmstudio"),
+    ("OPENAI_BASE_URL", "openai"),
+    ("OPENAI_API_BASE", "openai"),
+)
+
+ORDER: Final[tuple[Callable[[VendorQuestion], _Found], ...]] = (
+    _explicit,
+    _prefix,
+    _own_vendor,
+    _project,
+    _environment,
+    _name,
+    _default,
+)
+"""The first rule that finds a provider decides."""
+
+
+def choose(question: VendorQuestion) -> VendorChoice:
+    """The vendor of a name; `ModelConfigError` where there is none.
+
+    >>> choose(VendorQuestion("gpt-4o", None, {"GROQ_API_KEY": "k"})).notice
+    "model 'gpt-4o' goes to groq, since GROQ_API_KEY is set; write groq/gpt-4o to fix that in the file"
+    """
+    check_name(question.model)
+    for rule in ORDER:
+        found = rule(question)
+        if found is not None:
+            return found
+    raise _unknown(question.model)
+
+
+def default_vendor(environ: Mapping[str, str], default_provider: str | None = None) -> VendorChoice | None:
+    """Where names go that no table knows; None: nowhere, they are errors. The choice's `name` is empty."""
+    question = VendorQuestion("", None, environ, default_provider)
+    return next((found for rule in (_project, _environment, _default) if (found := rule(question))), None)
+
+
+def known_provider(provider: str) -> str:
+    """The provider's own name, of whichever spelling; `ModelConfigError` for one that is unknown."""
+    canonical = ALIASES.get(provider, provider)
+    if canonical not in VENDORS and canonical not in OTHERS:
+        raise ModelConfigError(f"unknown provider '{provider}'{_nearest(provider)}; known are {', '.join(VENDORS)}")
+    return canonical
+
+
+# --- names --------------------------------------------------------------------------------------
+
+_NO_NAME: Final = re.compile(r"://|\.\.|[?#\\]|[\x00-\x1f\x7f]")
+"""What makes an address, or another place at an address, of a name: some libraries send requests, and keys, there."""
+
+
+def check_name(model: str) -> None:
+    """Refuse what is a model's name in no environment: an address, or a provider that is misspelt."""
+    if not model:
+        raise ModelConfigError("the model's name is empty")
+    if _NO_NAME.search(model):
+        raise ModelConfigError(
+            f"'{model:.80}' is no model's name: where a provider is, its `base_url` in the project file says"
+        )
+    _split(model)
+
+
+def _split(model: str) -> tuple[str | None, str]:
+    """The known provider in front of a model's name, or None, and the rest."""
+    if model == "offline":
+        return "offline", model
+    prefix, name = _slashed(model)
+    if prefix is not None:
+        canonical = ALIASES.get(prefix, prefix)
+        if canonical in VENDORS or canonical in OTHERS:
+            return canonical, name
+        # `opnai/gpt-4o` is meant for somebody; `meta-llama/llama-3` may be a name with a slash.
+        if get_close_matches(prefix, [*VENDORS, *OTHERS, *ALIASES], n=1, cutoff=0.85):
+            raise ModelConfigError(f"unknown provider '{prefix}' in model '{model}'{_nearest(prefix)}")
+    prefix, colon, name = model.partition(":")
+    canonical = ALIASES.get(prefix, prefix)
+    return (canonical, name) if colon and name and canonical in VENDORS else (None, model)
+
+
+def _slashed(model: str) -> tuple[str | None, str]:
+    prefix, slash, name = model.partition("/")
+    return (prefix, name) if slash and name and ":" not in prefix else (None, model)
+
+
+def _unknown(model: str) -> ModelConfigError:
+    prefix, _ = _slashed(model)
+    if prefix is not None:
+        text = (
+            f"unknown provider '{prefix}' in model '{model}', and no default vendor is set for names that no table "
+            f"knows ({_HOW}){_nearest(prefix)}"
+        )
+    else:
+        text = (
+            f"no vendor is known to have a model '{model}', and no default vendor is set for such names ({_HOW}): "
+            f"write whose it is, as in ollama/{model}{did_you_mean(model, listed_names())}"
+        )
+    return ModelConfigError(text)
+
+
+_HOW: Final = "OLLAMA_HOST or OPENAI_BASE_URL in the environment, `default_provider` in the project file"
+
+
+def _nearest(provider: str) -> str:
+    known = [*VENDORS, *OTHERS, *ALIASES]
+    longer = [each for each in known if len(provider) > 2 and provider in each]
+    return f"; did you mean '{longer[0]}'?" if longer else did_you_mean(provider, known)
+
+
+def _is_known(model: str) -> bool:
+    return _vendor_known_for(model) is not None
+
+
+def _vendor_known_for(model: str) -> str | None:
+    vendor = _vendor_of_name(model)
+    return listed_vendor(model) if vendor is None else vendor.name
+
+
+def _vendor_of_name(model: str) -> Vendor | None:
+    """A fine-tuned copy (`ft:gpt-4o-mini:org::id`) belongs to whom its model does."""
+    name = model.removeprefix("ft:")
+    return next((vendor for vendor in VENDORS.values() if name.startswith(vendor.name_starts or ("\0",))), None)

@@ -1,0 +1,132 @@
+"""Settings from a `.env` file, under those of the real environment.
+
+It looks in the folder it is given and in no other, and never writes to `os.environ`: the merged
+settings are a mapping that the caller passes on. `FLOWENGINE_ENV=production` names the file
+`.env.production`, which is then read instead of `.env`, so that a development key is never used
+in production by accident. No file can choose itself: the variable counts in the real environment only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from flowengine.core.secret_values import NO_SECRETS, Secrets, is_random, secret_values, url_secrets
+from flowengine.errors import DefinitionError
+
+__all__ = ["file_secrets", "is_planted", "parse_dotenv", "read_environment"]
+
+_ASSIGNMENT: Final = re.compile(
+    r"""
+    ^[ \t]* (?:export[ \t]+)? (?P<name>[A-Za-z_][A-Za-z0-9_]*) [ \t]*=[ \t]*
+    (?: '(?P<literal>[^']*)' | "(?P<quoted>(?:[^"\\]|\\.)*)" | (?P<plain>[^\n'"#][^\n]*?)? )
+    [ \t]* (?:(?<=[ \t'"=])\#[^\n]*)? $
+    """,
+    re.MULTILINE | re.VERBOSE | re.DOTALL,
+)
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """`environ` and, for the names it lacks, the folder's `.env` (or `.env.NAMESPACE`) file.
+
+    A file that somebody else may have put there counts for nothing. It is read now; `environ` is looked at whenever
+    a name is asked for.
+    """
+    namespace = environ.get(_CHOICE, "")
+    file = folder / (f".env.{namespace}" if namespace else ".env")
+    if "/" in namespace or "\\" in namespace or not file.is_file() or is_planted(file):
+        return environ
+    try:
+        text = file.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DefinitionError(f"{file} is not UTF-8") from None  # The error would hold the file's bytes.
+    except OSError as error:
+        raise DefinitionError(f"{file} cannot be read: {error.strerror}") from error
+    return _Merged(environ, {name: value for name, value in parse_dotenv(text).items() if name != _CHOICE})
+
+
+def is_planted(file: Path) -> bool:
+    """Whether somebody else may have put the file there: into a folder that everybody may write to, such as /tmp."""
+    if os.name != "posix":
+        return False
+    return bool(file.parent.stat().st_mode & stat.S_IWOTH) and file.stat().st_uid not in (0, os.geteuid())
+
+
+_CHOICE: Final = "FLOWENGINE_ENV"
+
+
+def file_secrets(environ: Mapping[str, str]) -> Secrets:
+    """What a `.env` file that was read gave and must not be seen; nothing where there was none."""
+    return environ.secrets if isinstance(environ, _Merged) else NO_SECRETS
+
+
+_HARMLESS: Final = re.compile(
+    r"^FLOWENGINE_|(?:MODEL|REGION|ZONE|TZ|VERSION|LEVEL|LOCALE|LANG|HOST|PORT|PATH|DIR|NAME)$", re.IGNORECASE
+)
+_NUMBERS: Final = re.compile(r"[0-9T:./ +Z-]*")
+_SHORTEST: Final = 8
+
+
+def _secrets_in(name: str, value: str) -> Iterator[str]:
+    """What of a variable's value is secret: all of it, unless it is short, a word, a number or an address.
+
+    >>> [[*_secrets_in(*each)] for each in (("PIN", "a1b2c3d4e5f6"), ("AI_MODEL", "gpt-4o-mini-2024"))]
+    [['a1b2c3d4e5f6'], []]
+    """
+    found = secret_values({name: value})
+    if "://" in value:
+        found += url_secrets(value)
+    elif is_random(value) and not (_HARMLESS.search(name) or _NUMBERS.fullmatch(value)):
+        found.append(value)
+    yield from (each for each in found if len(each) >= _SHORTEST)
+
+
+class _Merged(Mapping[str, str]):
+    """One environment over another; its values are not shown."""
+
+    def __init__(self, over: Mapping[str, str], under: Mapping[str, str]) -> None:
+        self._over = over
+        self._under = under
+
+    def __getitem__(self, name: str) -> str:
+        return self._over[name] if name in self._over else self._under[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._under, **self._over})
+
+    def __len__(self) -> int:
+        return len(self._under.keys() | self._over.keys())
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} variables>"
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Of the lower one, the file."""
+        return Secrets(each for name, value in self._under.items() for each in _secrets_in(name, value))
+
+
+def parse_dotenv(text: str) -> dict[str, str]:
+    r"""The assignments of a `.env` text; other lines are left to the tools they are meant for.
+
+    `NAME=value`, with `export` before it or not; a comment starts at ` #`. Single quotes keep the
+    text as it is; double quotes know \n, \t, \r, \" and \\; both may span lines. `$NAME` stays.
+
+    >>> parse_dotenv('A=1  # one\nexport B="two words"\nC=\'#3\'')
+    {'A': '1', 'B': 'two words', 'C': '#3'}
+    """
+    return {found["name"]: _value(found) for found in _ASSIGNMENT.finditer(text.replace("\r\n", "\n"))}
+
+
+def _value(found: re.Match[str]) -> str:
+    if found["literal"] is not None:
+        return found["literal"]
+    if found["quoted"] is not None:
+        return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), found["quoted"], flags=re.DOTALL)
+    return found["plain"] or ""

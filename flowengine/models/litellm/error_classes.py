@@ -1,0 +1,161 @@
+"""What an exception of litellm means: the same request may work later, or it never will."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
+from typing import Any, Final, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from flowengine.core.secret_values import Secrets, secret_values, url_secrets
+from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
+
+__all__ = ["as_model_error", "secrets_of", "tellable"]
+
+_TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
+"""HTTP statuses after which the same request may work. litellm gives a failed connection a 500."""
+
+_SPENT: Final = re.compile(r"insufficient_quota|exceeded your current quota", re.IGNORECASE)
+"""A 429 that no waiting helps."""
+
+_CLASS_NAMES: Final = re.compile(
+    r"^(?:(?:litellm\.)?[A-Za-z_]*(?:Error|Timeout)(?: Error)?: |[A-Za-z_]+Exception(?: [A-Za-z]+Error)? - )+"
+)
+_ADVICE: Final = re.compile(r"\.? Handle with `litellm\.\w+`\.?$")
+"""To those who call litellm themselves."""
+_OBJECTS: Final = re.compile(r" ?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
+_NO_CONNECTION: Final = re.compile(r"^(?:Connection error\.?|Cannot connect to host (?P<host>[^\s]+))", re.IGNORECASE)
+
+
+def as_model_error(
+    error: Exception, provider: str, model: str, secrets: Secrets, address: str | None = None
+) -> FlowEngineError:
+    """Our error for one that a call of litellm raised. `address`: where the vendor is said to be.
+
+    `secrets`: what it must not tell, even if a server sends it back.
+    """
+    if isinstance(error, FlowEngineError):
+        return error
+    message = secrets.hide(f"{provider}/{model}: {_message(error, address)}")
+    status = getattr(error, "status_code", None)
+    spent = status == 429 and _SPENT.search(str(error)) is not None
+    if (status in _TRANSIENT and not spent) or isinstance(error, OSError):
+        return TransientModelError(message, _retry_after(error), is_rate_limit=status == 429)
+    return PermanentModelError(message)
+
+
+def secrets_of(settings: Mapping[str, Any]) -> Secrets:
+    """What must not be seen of the settings of calls: keys, and what is secret in the address."""
+    return Secrets([*secret_values(settings), *url_secrets(str(settings.get("api_base") or ""))])
+
+
+def tellable(error: Exception, secrets: Secrets) -> Exception | None:
+    """The error as the cause of another one, which is told with it; None where it holds a key or a traceback."""
+    told = str(error)
+    return None if secrets.holds(told) or _TRACEBACK in told else error
+
+
+_TRACEBACK: Final = "Traceback (most recent call last)"
+"""litellm's own, in the text of some of its errors."""
+
+_DEEPEST: Final = 8
+"""Causes of causes that are looked at."""
+
+
+def _message(error: Exception, address: str | None) -> str:
+    """What happened, without the class names that litellm wraps round it once or twice, and without its traceback."""
+    text = str(error).partition(" Original exception: ")[0].partition(_TRACEBACK)[0]
+    told = _ADVICE.sub("", _OBJECTS.sub("", _CLASS_NAMES.sub("", text).strip()))
+    told = _in_json(told) or type(error).__name__
+    if (failed := _NO_CONNECTION.match(told)) is not None:
+        where = _shown(address) or failed["host"] or _asked(error)
+        return f"no connection to {where or 'the server'}{told[failed.end() :].rstrip(' .')}"
+    return f"the server's answer cannot be read as JSON: {told}" if _is_unreadable(error) else told
+
+
+def _in_json(text: str) -> str:
+    """The message inside of an error that is sent as JSON; any other text as it is.
+
+    >>> _in_json('{"error": {"message": "overloaded", "type": "x"}}'), _in_json("overloaded")
+    ('overloaded', 'overloaded')
+    """
+    try:
+        body: Any = json.loads(text) if text.startswith("{") else None
+    except ValueError:
+        return text
+    inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    found: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else inner
+    return found if isinstance(found, str) and found else text
+
+
+def _shown(address: str | None) -> str | None:
+    """An address without what may be secret in it.
+
+    >>> _shown("http://me:word@models.example:8000/v1?key=x")
+    'http://models.example:8000/v1'
+    """
+    if address is None:
+        return None
+    try:
+        parts = urlsplit(address)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        return None
+
+
+def _asked(error: BaseException) -> str | None:
+    """The address that was asked, where a cause of the error knows it."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None:
+            return None
+        try:
+            url: Any = cast("Any", cause).request.url
+        except (AttributeError, RuntimeError):  # httpx raises the second where there was none
+            cause = cause.__cause__ or cause.__context__
+        else:
+            return _shown(str(url))
+    return None
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Whether a body that is no JSON is behind it."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None or isinstance(cause, JSONDecodeError | UnicodeDecodeError):
+            return cause is not None
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Seconds that the server asked to wait: a number, milliseconds, or a date."""
+    headers = _headers(error)
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    asked = headers.get("retry-after") or ""
+    if (seconds := _number(asked)) is not None:
+        return seconds
+    try:
+        date = parsedate_to_datetime(asked)
+    except ValueError:
+        return None
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    """litellm keeps the server's headers in one place or in the other."""
+    response: Any = getattr(error, "response", None)
+    return getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "none")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None

@@ -1,0 +1,195 @@
+"""Models of all vendors, through litellm.
+
+What a request looks like to litellm, what its replies mean to us, and when a call has taken too
+long. Errors are read in `litellm_errors`, the import and the thread are in `litellm_import`.
+litellm's own retries are off: waiting is the business of `retrying`, limits that of `rate`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from flowengine.core.secret_values import HiddenStream, Secrets, is_random, secret_values
+from flowengine.core.threads import post_to_this_loop
+from flowengine.errors import FlowEngineError, TransientModelError
+from flowengine.models.arrived import put_off
+from flowengine.models.litellm import loading as litellm_import
+from flowengine.models.litellm.error_classes import as_model_error, secrets_of, tellable
+from flowengine.models.litellm.loading import (
+    LITELLM_LOOP,
+    litellm_loaded,
+    mute_background_logging,
+    silence_warnings,
+    wait_for_litellm,
+)
+from flowengine.models.litellm.reply import PieceCollector, read_reply
+from flowengine.models.messages import as_dict
+from flowengine.models.model import Reply, Request
+from flowengine.models.outbound import check_outbound
+
+__all__ = ["LiteLLMModel"]
+
+
+class LiteLLMModel:
+    """One vendor's model.
+
+    `prefix` is litellm's word for the vendor where it differs from `provider`; `settings` are
+    further arguments of every call: `api_key`, `api_base`, `api_version`.
+    """
+
+    def __init__(
+        self, name: str, provider: str, *, prefix: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self._full_name = f"{provider}/{name}"
+        self._prefix = provider if prefix is None else prefix
+        self._settings = dict(settings or {})
+        self._secrets = secrets_of(self._settings)
+        self._keys = Secrets(filter(is_random, secret_values(self._settings)))
+        """What is taken out of answers too."""
+
+    @staticmethod
+    def preload() -> None:
+        """Start loading litellm in the background, for a call that will come."""
+        litellm_import.preload()
+
+    async def ready(self) -> None:
+        """Load what a first call would wait for: one that is made from now on goes out at once."""
+        await litellm_loaded()
+
+    async def supports_schema(self) -> bool:
+        """Whether litellm knows that the vendor follows a JSON Schema by itself."""
+        return self._follows_schemas(await self._litellm())
+
+    async def complete(self, request: Request) -> Reply:
+        self._check_outbound(request)
+        litellm = await self._litellm()
+        started = time.perf_counter()
+        arguments = self._arguments(litellm, request)
+
+        async def call() -> Any:
+            mute_background_logging(litellm)
+            return await litellm.acompletion(**arguments)
+
+        try:
+            response = await LITELLM_LOOP.call(call, request.timeout)
+        except TimeoutError as error:
+            raise self._timed_out(request) from error
+        except Exception as error:  # foreign code
+            raise self._failure(error) from tellable(error, self._secrets)
+        return read_reply(response, self.provider, self.name, time.perf_counter() - started, self._keys)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        self._check_outbound(request)
+        litellm = await self._litellm()
+        send, receive = anyio.create_memory_object_stream[str | Reply](math.inf)
+        post = post_to_this_loop()
+        started = time.perf_counter()
+        arguments = self._arguments(litellm, request)
+        arguments |= {"stream": True, "stream_options": {"include_usage": True}}
+
+        def hand_on(piece: str | Reply) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader has left
+                send.send_nowait(piece)
+
+        async def call() -> None:
+            mute_background_logging(litellm)
+            collector = PieceCollector(litellm, self.provider, self.name, arguments["model"], self._keys)
+            shown = HiddenStream(self._keys)
+            try:
+                async for chunk in await litellm.acompletion(**arguments):
+                    if piece := shown.feed(collector.add(chunk)):
+                        post(hand_on, piece)
+                if piece := shown.close():
+                    post(hand_on, piece)
+                post(hand_on, collector.reply(time.perf_counter() - started))
+            finally:
+                post(send.close)
+
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            try:
+                async for piece in receive:
+                    yield piece
+            except anyio.get_cancelled_exc_class() as error:
+                reply = _reply_in(receive)
+                if reply is None:
+                    raise
+                put_off(error)
+                yield reply
+                return
+            try:
+                await job.wait()
+            except TimeoutError as error:
+                raise self._timed_out(request) from error
+            except Exception as error:  # foreign code
+                raise self._failure(error) from tellable(error, self._secrets)
+
+        job = LITELLM_LOOP.begin(call, request.timeout)
+        iterator = pieces()
+        try:
+            with receive:
+                yield iterator
+        finally:
+            job.cancel()
+            send.close()
+            with anyio.CancelScope(shield=True):
+                await iterator.aclose()
+
+    def _check_outbound(self, request: Request) -> None:
+        check_outbound(self._full_name, self._settings, request.extra)
+
+    async def _litellm(self) -> Any:
+        silence_warnings()
+        return litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
+
+    def _arguments(self, litellm: Any, request: Request) -> dict[str, Any]:
+        """The request as litellm's keyword arguments; what the caller left open is left out."""
+        arguments: dict[str, Any] = {
+            "model": f"{self._prefix}/{self.name}",
+            "messages": [as_dict(each) for each in request.messages],
+            "timeout": request.timeout,
+            "max_retries": 0,
+            "num_retries": 0,
+            **self._settings,
+        }
+        if request.temperature is not None:
+            arguments["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            arguments["max_tokens"] = request.max_tokens
+        if request.tools:
+            arguments["tools"] = list(request.tools)
+        # Some vendors refuse tools beside a format, and others never call them then: the prompt has to say it.
+        if request.response_schema is not None and not request.tools and self._follows_schemas(litellm):
+            arguments["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": request.response_name, "schema": request.response_schema},
+            }
+        arguments.update(request.extra)
+        return arguments
+
+    def _follows_schemas(self, litellm: Any) -> bool:
+        return bool(litellm.supports_response_schema(self.name, self._prefix))
+
+    def _failure(self, error: Exception) -> FlowEngineError:
+        return as_model_error(error, self.provider, self.name, self._secrets, self._settings.get("api_base"))
+
+    def _timed_out(self, request: Request) -> TransientModelError:
+        return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")
+
+
+def _reply_in(receive: MemoryObjectReceiveStream[str | Reply]) -> Reply | None:
+    """The reply, where it has arrived and nobody has taken it yet."""
+    with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+        while True:
+            if isinstance(piece := receive.receive_nowait(), Reply):
+                return piece
+    return None

@@ -1,0 +1,147 @@
+"""litellm's answers, whole or in pieces, read into a `Reply`.
+
+Numbers that the vendor did not give stay unknown: litellm puts zeros in their place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flowengine.core.secret_values import NO_SECRETS, Secrets
+from flowengine.errors import PermanentModelError, TransientModelError
+from flowengine.models.messages import ToolRequest, texts_of
+from flowengine.models.model import Reply, TokenUsage
+
+__all__ = ["PieceCollector", "read_reply", "read_vectors"]
+
+
+def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Secrets = NO_SECRETS) -> Reply:
+    """A whole answer, without these keys. Refused content is an error, since it is no answer to what was asked."""
+    if not response.choices:
+        raise TransientModelError(f"{provider}/{name}: the server's answer is empty, it has no choices")
+    choice = response.choices[0]
+    message = choice.message
+    fields: dict[str, Any] = getattr(message, "provider_specific_fields", None) or {}
+    reply = Reply(
+        content=message.content or "",
+        tool_calls=tuple(_tool_request(call, index) for index, call in enumerate(message.tool_calls or ())),
+        usage=(usage := _usage(getattr(response, "usage", None))),
+        cost_usd=_known_cost(response._hidden_params.get("response_cost"), usage),
+        finish_reason=choice.finish_reason or "stop",
+        model=response.model or name,
+        provider=provider,
+        seconds=seconds,
+    )
+    return _unless_refused(reply, fields.get("refusal"), keys)
+
+
+def read_vectors(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
+    """The vectors of so many texts, in their order."""
+    ordered = sorted(response.data, key=lambda each: each["index"])
+    if len(ordered) != count:
+        raise TransientModelError(f"{provider}/{name} gave {len(ordered)} vectors for {count} texts")
+    return Reply(
+        content="",
+        usage=(usage := _usage(getattr(response, "usage", None))),
+        cost_usd=_known_cost(response._hidden_params.get("response_cost"), usage),
+        model=response.model or name,
+        provider=provider,
+        seconds=seconds,
+        vectors=texts_of(each["embedding"] for each in ordered),
+    )
+
+
+class PieceCollector:
+    """Puts the chunks of a streamed answer together."""
+
+    def __init__(self, litellm: Any, provider: str, name: str, model_id: str, keys: Secrets = NO_SECRETS) -> None:
+        self._litellm = litellm
+        self._provider = provider
+        self._name = name
+        self._model_id = model_id
+        self._keys = keys
+        self._texts: list[str] = []
+        self._calls: dict[int, list[str]] = {}
+        self._usage: Any = None
+        self._model = ""
+        self._finish_reason = ""
+        self._refusal = ""
+
+    def add(self, chunk: Any) -> str:
+        """Take a chunk; its piece of the text, which may be empty."""
+        self._model = getattr(chunk, "model", None) or self._model
+        self._usage = getattr(chunk, "usage", None) or self._usage
+        if not chunk.choices:
+            return ""
+        choice = chunk.choices[0]
+        self._finish_reason = choice.finish_reason or self._finish_reason
+        for call in choice.delta.tool_calls or ():
+            self._add_call(call)
+        self._refusal += getattr(choice.delta, "refusal", None) or ""
+        piece = choice.delta.content or ""
+        self._texts.append(piece)
+        return piece
+
+    def reply(self, seconds: float) -> Reply:
+        """The whole answer, once the last chunk was taken."""
+        if not self._finish_reason:
+            raise TransientModelError(f"{self._provider}/{self._name}: the answer broke off before its end")
+        usage = _usage(self._usage)
+        reply = Reply(
+            content="".join(self._texts),
+            tool_calls=tuple(ToolRequest(*self._calls[index]) for index in sorted(self._calls)),
+            usage=usage,
+            cost_usd=_known_cost(self._cost(usage), usage),
+            finish_reason=self._finish_reason,
+            model=self._model or self._name,
+            provider=self._provider,
+            seconds=seconds,
+        )
+        return _unless_refused(reply, self._refusal, self._keys)
+
+    def _add_call(self, call: Any) -> None:
+        """Name and id come with the first piece of a tool call, its arguments bit by bit."""
+        parts = self._calls.setdefault(call.index, [f"call_{call.index}", "", ""])
+        parts[0] = call.id or parts[0]
+        parts[1] += call.function.name or ""
+        parts[2] += call.function.arguments or ""
+
+    def _cost(self, usage: TokenUsage) -> float | None:
+        if usage.prompt_tokens is None:
+            return None
+        try:
+            prompt, completion = self._litellm.cost_per_token(model=self._model_id, usage_object=self._usage)
+        except Exception:  # litellm raises a plain Exception for a model whose price it does not know
+            return None
+        return prompt + completion
+
+
+def _tool_request(call: Any, index: int) -> ToolRequest:
+    return ToolRequest(call.id or f"call_{index}", call.function.name or "", call.function.arguments or "")
+
+
+def _usage(usage: Any) -> TokenUsage:
+    if usage is None or not (usage.prompt_tokens or usage.completion_tokens):
+        return TokenUsage()
+    details = getattr(usage, "prompt_tokens_details", None)
+    return TokenUsage(usage.prompt_tokens, usage.completion_tokens, getattr(details, "cached_tokens", None))
+
+
+def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:
+    return None if usage.prompt_tokens is None else cost
+
+
+def _without(keys: Secrets, reply: Reply) -> Reply:
+    """The answer without what its server must not send back to be printed and recorded."""
+    calls = tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls)
+    return reply._replace(content=keys.hide(reply.content), tool_calls=calls, model=keys.hide(reply.model))
+
+
+def _unless_refused(reply: Reply, refusal: str | None, keys: Secrets) -> Reply:
+    reply, refusal = _without(keys, reply), keys.hide(refusal or "")
+    if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
+        said = f": {refusal}" if refusal else ""
+        error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{said}")
+        error.reply = reply
+        raise error
+    return reply

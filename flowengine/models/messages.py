@@ -1,0 +1,94 @@
+"""Chat messages as the whole column speaks them, and their one translation to JSON.
+
+It knows the shape of the OpenAI chat format, which every vendor's adapter reads. It knows no
+prompt, no model and no vendor's peculiarities. Arguments of tool calls stay the raw text that the
+model gave: whether that is JSON at all is for the tool loop to find out.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+
+__all__ = ["Message", "Role", "ToolRequest", "as_dict", "from_dict", "texts_of", "vectors_of"]
+
+# --- Vectors as text that can be written down
+
+
+def texts_of(vectors: Iterable[Sequence[float]]) -> tuple[str, ...]:
+    """
+    >>> texts_of([[1.0, 0.5]])
+    ('AACAPwAAAD8=',)
+    """
+    return tuple(b64encode(struct.pack(f"<{len(each)}f", *each)).decode() for each in vectors)
+
+
+def vectors_of(texts: Iterable[str]) -> list[list[float]]:
+    """
+    >>> vectors_of(["AACAPwAAAD8="])
+    [[1.0, 0.5]]
+    """
+    found = map(b64decode, texts)
+    return [list(struct.unpack(f"<{len(each) // 4}f", each)) for each in found]
+
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+class ToolRequest(NamedTuple):
+    """A model's wish to have a tool called."""
+
+    id: str
+    name: str
+    arguments: str
+    """Raw JSON text as the model gave it; it may be broken."""
+
+
+class Message(NamedTuple):
+    """One message of a chat."""
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolRequest, ...] = ()
+    """Of an assistant's message: the tools it asked for."""
+    tool_call_id: str | None = None
+    """Of a tool's message: the request it answers."""
+
+
+def as_dict(message: Message) -> dict[str, Any]:
+    """The message in the OpenAI chat shape; absent parts are left out.
+
+    >>> as_dict(Message("user", "Hello"))
+    {'role': 'user', 'content': 'Hello'}
+    """
+    shape: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        shape["tool_calls"] = [
+            {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for id, name, arguments in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        shape["tool_call_id"] = message.tool_call_id
+    return shape
+
+
+def from_dict(shape: Mapping[str, Any]) -> Message:
+    """The message of an OpenAI chat shape. `content: null` reads as the empty text.
+
+    >>> from_dict({"role": "assistant", "content": None})
+    Message(role='assistant', content='', tool_calls=(), tool_call_id=None)
+    """
+    role = shape.get("role")
+    if role not in get_args(Role):
+        raise ValueError(f"a chat message's role is one of {', '.join(get_args(Role))}, not {role!r}")
+    calls = cast("list[Mapping[str, Any]]", shape.get("tool_calls") or [])
+    return Message(
+        role=cast(Role, role),
+        content=shape.get("content") or "",
+        tool_calls=tuple(
+            ToolRequest(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls
+        ),
+        tool_call_id=shape.get("tool_call_id"),
+    )

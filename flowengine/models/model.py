@@ -1,0 +1,213 @@
+"""What a model is: something that turns a `Request` into a `Reply`.
+
+Only the seam is here. Vendors, retries, limits, fallbacks and stand-ins are all objects of the
+`Model` protocol, most of them wrapped round another one. Nothing here waits or reads a setting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
+
+from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
+
+__all__ = ["Model", "Reply", "Request", "TokenUsage", "as_json", "plain_request", "request_of", "supports_schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a model, complete in itself."""
+
+    model: str
+    messages: tuple[Message, ...]
+    temperature: float | None = None
+    """None leaves it to the vendor."""
+    max_tokens: int | None = None
+    """Of the answer; None leaves it to the vendor."""
+    timeout: float = 120.0
+    """Seconds a call may take; each retry has its own."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """OpenAI function schemas."""
+    response_schema: Mapping[str, Any] | None = None
+    """JSON Schema that the answer's text should follow."""
+    response_name: str = "answer"
+    """The schema's name, as vendors want one."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further keyword arguments for the vendor."""
+    _key: str = field(default="", init=False, repr=False, compare=False)
+    _plain_messages: Sequence[Mapping[str, Any]] = field(default=(), init=False, repr=False, compare=False)
+
+    def key(self) -> str:
+        """Hash of everything that shapes the answer: equal questions have equal keys.
+
+        32 hexadecimal digits, the same in every process. The timeout is left out. Values in
+        `extra` that are not JSON count by their `repr`.
+
+        >>> question = (Message("user", "Why?"),)
+        >>> Request("a", question, timeout=1).key() == Request("a", question, timeout=2).key()
+        True
+        """
+        if not self._key:
+            object.__setattr__(self, "_key", self._hashed())
+        return self._key
+
+    def plain_messages(self) -> Sequence[Mapping[str, Any]]:
+        """The messages in the OpenAI chat shape, made once: whoever wants to change them takes a copy."""
+        if not self._plain_messages:
+            object.__setattr__(self, "_plain_messages", [as_dict(each) for each in self.messages])
+        return self._plain_messages
+
+    def _hashed(self) -> str:
+        shape = {
+            "model": self.model,
+            "messages": self.plain_messages(),
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "tools": self.tools,
+            "response_schema": self.response_schema,
+            "response_name": self.response_name,
+            "extra": self.extra,
+        }
+        return blake2b(_CANONICAL.encode(shape).encode(), digest_size=16).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    return repr(value)
+
+
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_plain)
+
+
+class TokenUsage(NamedTuple):
+    """Tokens of one call; None where the vendor did not say."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    """The part of `prompt_tokens` that the vendor served from its cache."""
+
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    content: str
+    tool_calls: tuple[ToolRequest, ...] = ()
+    usage: TokenUsage = TokenUsage()
+    cost_usd: float | None = None
+    """None where the price is unknown; never 0 for unknown."""
+    finish_reason: str = "stop"
+    """`stop`, `length`, `tool_calls` or `content_filter`."""
+    model: str = ""
+    """The model that answered, as it names itself."""
+    provider: str = ""
+    attempts: int = 1
+    """Requests sent, transient failures included."""
+    seconds: float = 0.0
+    vectors: tuple[str, ...] = ()
+    """Of a model for embeddings: a vector for each message, as `llm.vectors` writes it."""
+
+
+class Model(Protocol):
+    """Something that answers.
+
+    Failures are `TransientModelError` (may work when tried again) or `PermanentModelError`;
+    a setting that cannot work is a `ModelConfigError`. Implementations are free of shared state
+    that a request could leave behind: one model serves any number of requests at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model's name, without its provider; goes into `Request.model`."""
+        ...
+
+    @property
+    def provider(self) -> str: ...
+
+    async def complete(self, request: Request) -> Reply:
+        """The whole answer at once."""
+        ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
+        """The answer piece by piece, and at the end the `Reply` that holds all of it.
+
+        Leaving the context early cancels the call: `async with model.stream(request) as pieces`.
+        """
+        ...
+
+
+# --- Whether a model follows a JSON Schema by itself, or has to be told in words
+
+
+@runtime_checkable
+class _KnowsItsSchemas(Protocol):
+    async def supports_schema(self) -> bool: ...
+
+
+async def supports_schema(model: Model) -> bool:
+    """True if `Request.response_schema` is enforced; False if the prompt has to describe the shape.
+
+    Models that say nothing about it follow schemas.
+    """
+    return await model.supports_schema() if isinstance(model, _KnowsItsSchemas) else True
+
+
+# --- A request as plain data that may be written down and shown, and back again
+
+MASKED: Final = "***"
+
+_HARMLESS: Final = frozenset({"reasoning_effort", "service_tier", "stop", "thinking", "verbosity"})
+"""Options whose values are no secrets, whatever they hold."""
+
+
+def plain_request(request: Request) -> dict[str, Any]:
+    """What shapes the answer beside the messages, as JSON values; what has its default is left out.
+
+    >>> plain_request(Request("gpt-4o", (), 0.2, extra={"seed": 7, "api_key": "sk-1"}))
+    {'model': 'gpt-4o', 'temperature': 0.2, 'extra': {'seed': 7, 'api_key': '***'}}
+    """
+    shape: dict[str, Any] = {"model": as_json(request.model)}
+    if request.temperature is not None:
+        shape["temperature"] = as_json(request.temperature)
+    if request.max_tokens is not None:
+        shape["max_tokens"] = as_json(request.max_tokens)
+    if request.tools:
+        shape["tools"] = as_json(list(request.tools))
+    if request.response_schema is not None:
+        shape["response_schema"] = as_json(request.response_schema)
+        shape["response_name"] = as_json(request.response_name)
+    if request.extra:
+        shape["extra"] = as_json(without_secrets(request.extra))
+    return shape
+
+
+def request_of(shape: Mapping[str, Any], messages: Iterable[Mapping[str, Any]]) -> Request:
+    """The request that `plain_request` described, masked values included."""
+    given = {name: value for name, value in shape.items() if name != "tools"}
+    tools = cast("Iterable[Mapping[str, Any]]", shape.get("tools", ()))
+    return Request(messages=tuple(from_dict(each) for each in messages), tools=tuple(tools), **given)
+
+
+def without_secrets(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of a model call, the values that could be secrets masked."""
+    return {
+        name: value if value is None or isinstance(value, int | float) or name in _HARMLESS else MASKED
+        for name, value in extra.items()
+    }
+
+
+def as_json(value: Any) -> Any:
+    """The value as JSON has it; text that no encoding can carry is mended."""
+    if value is None or type(value) in (bool, int, float) or (type(value) is str and value.isascii()):
+        return value
+    text = json.dumps(value, default=_to_json_type, ensure_ascii=False)
+    return json.loads(text.encode("utf-8", "replace"))
+
+
+def _to_json_type(value: Any) -> Any:
+    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else repr(value)

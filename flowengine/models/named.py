@@ -1,0 +1,35 @@
+"""Models for those who know only their names: how they are opened is known to whoever hands this out."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from flowengine.models.embedding import get_embedding
+from flowengine.models.model import Model
+from flowengine.models.open import get_llm
+
+__all__ = ["PROCESS_MODELS", "Models"]
+
+
+class Models(Protocol):
+    """Opens models by name. What is wrong with a name, or a key that is missing, is a `ModelConfigError`."""
+
+    def model(self, name: str) -> Model:
+        """One that answers."""
+        ...
+
+    def embedding(self, name: str) -> Model | None:
+        """One that makes vectors (`flowengine.models.embedding`); None where none is to be asked."""
+        ...
+
+
+class _ProcessModels:
+    def model(self, name: str) -> Model:
+        return get_llm(name)
+
+    def embedding(self, name: str) -> Model | None:
+        return get_embedding(name)
+
+
+PROCESS_MODELS: Final[Models] = _ProcessModels()
+"""From the process's own environment."""

@@ -1,0 +1,236 @@
+"""The offline stand-in's two decisions, which of some labels fits a text and how good a text is.
+
+Both only compare words, and both say so in the reason that goes with them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.models.messages import Message
+from flowengine.models.offline.text_terms import Language, coverage, language_of, sentences, terms
+
+__all__ = ["OfflineMaterial", "choose", "judge", "looks_like_judgement", "offline_texts", "route_reason"]
+
+# --- The offline stand-in's own sentences, by language
+
+
+@cache
+def _all() -> dict[str, dict[str, str]]:
+    source = files("flowengine.models.offline").joinpath("texts.toml").read_text("utf-8")
+    return cast("dict[str, dict[str, str]]", tomllib.loads(source))
+
+
+def offline_texts(language: Language) -> dict[str, str]:
+    """Key → text with its placeholders."""
+    return _all()[language]
+
+
+@cache
+def notices() -> frozenset[str]:
+    """The lines by which an answer says where it comes from, in all languages."""
+    return frozenset(texts["notice"] for texts in _all().values())
+
+
+# --- What a chat gives the offline stand-in to work with
+
+_LONGEST: Final = 12_000
+"""Characters of each part that are looked at, half from its head and half from its tail."""
+
+_LABEL: Final = re.compile(r"^[^\n:：]{1,24}[:：]\s*")
+"""What stands before a section of a prompt: `User input: `, `コンテキスト:`."""
+
+_FENCED: Final = re.compile(r"<(prompt|result)((?:_\d+)?)>\n?(.*?)\n?</\1\2>", re.DOTALL)
+"""How agents set off the texts that are to be judged or routed."""
+
+
+class OfflineMaterial:
+    """One chat, read once."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._users = [_read(each.content) for each in messages if each.role == "user"]
+        self._drafts = [_read(each.content) for each in messages if each.role in ("assistant", "tool")]
+        self.system = _read("\n".join(each.content for each in messages if each.role == "system"))
+
+    @property
+    def _last(self) -> str:
+        return self._users[-1] if self._users else ""
+
+    @cached_property
+    def language(self) -> Language:
+        """Of the question and its label: what stands around it may be quoted from anywhere."""
+        return language_of(self._asked or self.system)
+
+    @cached_property
+    def question(self) -> str:
+        """The last section of the last user message, without its label; of a request to improve, all of it."""
+        return self._last if self.draft else _LABEL.sub("", self._asked)
+
+    @property
+    def _asked(self) -> str:
+        return _last_section(self._last)
+
+    @cached_property
+    def draft(self) -> list[str]:
+        """Sentences of the model's own last answer, where the last message asks for a better one.
+
+        In a conversation every question stands under the same label; a request to improve an
+        answer does not.
+        """
+        first = _LABEL.match(_last_section(self._users[0])) if len(self._users) > 1 and self._drafts else None
+        if first is None or self._asked.startswith(first[0].strip()):
+            return []
+        return sentences(self._drafts[-1])
+
+    @cached_property
+    def context(self) -> list[str]:
+        """Sentences of everything else that was said to or by the model, the nearest message first.
+
+        A request to improve an answer is about the answer; it is no source of what to say.
+        """
+        if self.draft:
+            return list(dict.fromkeys([*self.draft, *sentences(_without_labels(self._users[0]))]))
+        sections = _without_labels(self._last.strip().rpartition("\n\n")[0])
+        texts = [sections, *reversed(self._drafts), *reversed(self._users[:-1])]
+        return sentences("\n".join(texts))
+
+    @cached_property
+    def all_sentences(self) -> list[str]:
+        """Context, question and, where both are empty, the system message."""
+        found = [*self.context, *sentences(self.question)]
+        return list(dict.fromkeys(found)) or sentences(self.system)
+
+    @cached_property
+    def subject(self) -> str:
+        """The text to judge or to route: what is set off as the result, else all that the user said last."""
+        return self._fenced.get("result", self._last)
+
+    @cached_property
+    def subject_prompt(self) -> str:
+        """What the subject answers, where it is known."""
+        return self._fenced.get("prompt", "")
+
+    @cached_property
+    def _fenced(self) -> dict[str, str]:
+        return {kind: text for kind, _, text in _FENCED.findall(self._last)}
+
+
+def _read(text: str) -> str:
+    """A message's text, within bounds; an earlier stand-in's remark about itself is no part of what it said."""
+    for notice in notices():
+        text = text.replace(notice, "")
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
+
+
+def _last_section(text: str) -> str:
+    return text.strip().rpartition("\n\n")[2].strip()
+
+
+def _without_labels(text: str) -> str:
+    return "\n".join(_LABEL.sub("", each.strip()) for each in text.split("\n\n"))
+
+
+_NO_MATCH: Final = 0.1
+"""Confidence of a choice that nothing speaks for."""
+
+
+class LabelChoice(NamedTuple):
+    label: str
+    confidence: float
+    shared: tuple[str, ...]
+    """Words of the text that speak for it."""
+
+
+def choose(text: str, labels: Sequence[str], described: str) -> LabelChoice:
+    """The label whose name and description share most with the text; the first where none does.
+
+    `described` holds lines or clauses `label: description`. A word that several labels share counts
+    less; a label that the text names itself counts most.
+    """
+    held = terms(text)
+    meanings = [_meaning(label, labels, described) for label in labels]
+    spread: dict[str, int] = {}
+    for meaning in meanings:
+        for term in meaning:
+            spread[term] = spread.get(term, 0) + 1
+    scores = [
+        sum((2 if term in terms(label) else 1) / spread[term] ** 2 for term in meaning if term in held)
+        + 3 * _names(text, label)
+        for label, meaning in zip(labels, meanings, strict=True)
+    ]
+    best = max(range(len(labels)), key=lambda index: (scores[index], -index))
+    shared = tuple(held[term] for term in meanings[best] if term in held)
+    return LabelChoice(labels[best], _confidence(scores, best), shared)
+
+
+def _confidence(scores: Sequence[float], best: int) -> float:
+    """By how much the best is ahead of the next: 0.3 for a tie, 0.95 where nothing speaks for another."""
+    if not scores[best]:
+        return _NO_MATCH
+    second = max((score for index, score in enumerate(scores) if index != best), default=0.0)
+    return round(0.3 + 0.65 * (scores[best] - second) / scores[best], 2)
+
+
+def _meaning(label: str, labels: Sequence[str], described: str) -> dict[str, str]:
+    others = "|".join(re.escape(each) for each in labels)
+    pattern = rf"(?:^|[\n;,]|- )\s*{re.escape(label)}\s*[:：]\s*(.*?)(?=\s*(?:\n|;|$)|[,;]\s*(?:{others})\s*[:：])"
+    found = re.search(pattern, described)
+    name = terms(re.sub(r"[_\-]", " ", label)) or {label.casefold(): label}
+    return {**name, **(terms(found[1]) if found else {})}
+
+
+def _names(text: str, label: str) -> bool:
+    if not label.isascii():
+        return label in text
+    return re.search(rf"(?<![\w-]){re.escape(label)}(?![\w-])", text, re.IGNORECASE) is not None
+
+
+def route_reason(choice: LabelChoice, material: OfflineMaterial) -> str:
+    texts = offline_texts(material.language)
+    if not choice.shared:
+        return texts["no_route"]
+    return texts["route"].format(route=choice.label, words=texts["list_separator"].join(choice.shared[:5]))
+
+
+# --- judging ------------------------------------------------------------------------------------
+
+
+def looks_like_judgement(properties: Mapping[str, Any]) -> bool:
+    """Whether these properties are those of an evaluation."""
+    return "score" in properties and bool({"criteria_scores", "feedback", "suggestions"} & set(properties))
+
+
+def judge(material: OfflineMaterial, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Score, scores by criterion, feedback and suggestions, as far as `properties` has them.
+
+    A text gains by taking up the terms of its request and of the criteria, and by saying enough.
+    """
+    texts = offline_texts(material.language)
+    said, asked = terms(material.subject), terms(material.subject_prompt)
+    base = 0.75 * (coverage(asked, said) if asked else 1.0) + 0.25 * min(1.0, len(said) / 12) if said else 0.0
+    scores = {name: _criterion(base, said, described) for name, described in _criteria(properties).items()}
+    missing = [asked[term] for term in asked if term not in said]
+    answer: dict[str, Any] = {
+        "score": round(sum(scores.values()) / len(scores) if scores else base, 2),
+        "criteria_scores": scores,
+        "feedback": texts["judgement"].format(covered=len(asked) - len(missing), total=len(asked)),
+        "suggestions": [texts["suggestion"].format(words=texts["list_separator"].join(missing[:5]))] if missing else [],
+    }
+    return {name: value for name, value in answer.items() if name in properties}
+
+
+def _criterion(base: float, said: Mapping[str, str], described: str) -> float:
+    """The base, raised by the words of the criterion that the text takes up."""
+    return round(min(1.0, base + 0.25 * coverage(terms(described), said)), 2)
+
+
+def _criteria(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Name → what it asks for, from the schema of `criteria_scores`."""
+    scores = cast("Mapping[str, Any]", properties.get("criteria_scores") or {})
+    inner = cast("Mapping[str, Any]", scores.get("properties") or {})
+    return {name: f"{name} {each.get('description', '')}" for name, each in inner.items()}

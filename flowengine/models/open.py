@@ -1,0 +1,220 @@
+"""The model object for a model's name: where its vendor is, with which key, and what is wrapped round it.
+
+Which vendor a name goes to is decided in `choosing`. A key or an address that is not set where one is needed is an
+error now and not at the first call.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from flowengine.errors import ModelConfigError
+from flowengine.models.choosing import VendorChoice, VendorQuestion, choose, known_provider
+from flowengine.models.litellm.model import LiteLLMModel
+from flowengine.models.model import Model
+from flowengine.models.offline.model import OfflineModel
+from flowengine.models.throttle import Brake, brake_for
+from flowengine.models.vendors import VENDORS, RateLimits, Vendor, first_set, key_of, vendor_named
+from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_for
+from flowengine.models.wrappers.retrying import RetryingModel
+
+__all__ = [
+    "DefaultModel",
+    "VendorConnection",
+    "address_of",
+    "brake_of",
+    "choice_of",
+    "connection_to",
+    "default_model",
+    "detect",
+    "get_llm",
+]
+
+
+def detect(
+    model: str,
+    provider: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    default_provider: str | None = None,
+) -> tuple[str, str]:
+    """(provider, the model's name there) for a model as a user writes it.
+
+    >>> detect("openai/gpt-4o-mini", environ={})
+    ('openai', 'gpt-4o-mini')
+    >>> detect("llama3.2:3b", environ={"OLLAMA_HOST": "127.0.0.1:11434"})
+    ('ollama', 'llama3.2:3b')
+    """
+    return choice_of(model, provider, environ, default_provider=default_provider)[:2]
+
+
+def choice_of(
+    model: str,
+    provider: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    default_provider: str | None = None,
+) -> VendorChoice:
+    """As `detect`, with what decided. `default_provider`: where names go that no table knows."""
+    return choose(VendorQuestion(model.strip(), provider, os.environ if environ is None else environ, default_provider))
+
+
+# --- the default ------------------------------------------------------------------------------
+
+
+class DefaultModel(NamedTuple):
+    """The model taken where none is given, and what to tell the user about it."""
+
+    name: str
+    notice: str | None
+    """Set where no key is: the answers will not be a language model's."""
+
+
+def default_model(environ: Mapping[str, str] | None = None) -> DefaultModel:
+    """`FLOWENGINE_DEFAULT_MODEL`, else the default of the first vendor whose key is set, else `offline`.
+
+    >>> default_model({"ANTHROPIC_API_KEY": "k"}).name
+    'anthropic/claude-haiku-4-5'
+    """
+    environ = os.environ if environ is None else environ
+    if chosen := environ.get("FLOWENGINE_DEFAULT_MODEL", "").strip():
+        return DefaultModel(chosen, None)
+    for vendor in VENDORS.values():
+        if vendor.default_model is not None and key_of(vendor, environ):
+            return DefaultModel(f"{vendor.name}/{vendor.default_model}", None)
+    return DefaultModel(
+        "offline",
+        "no model is chosen and no vendor's key is set: the offline stand-in answers, which is no language model. "
+        "Set FLOWENGINE_DEFAULT_MODEL or a key such as OPENAI_API_KEY",
+    )
+
+
+# --- the model ----------------------------------------------------------------------------------
+
+
+def get_llm(
+    model: str | None = None,
+    provider: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    require_key: bool = True,
+    default_provider: str | None = None,
+    max_retries: int = 3,
+    limits: RateLimits | None = None,
+    limiters: Limiters = limiter_for,
+    **settings: Any,
+) -> Model:
+    """The model that a name means, with its retries and, where given, the vendor's limits, which `limiters` keep.
+
+    `settings` are further arguments of every call (`api_base`, `api_version`); `environ` is where
+    keys and addresses are read from. Raises `ModelConfigError` for an unknown provider, for a name that nobody is
+    known to have unless there is a `default_provider`, for a missing address, and for a missing key unless
+    `require_key` is False.
+
+    >>> get_llm("offline").provider
+    'offline'
+    """
+    vendor, name, settings = connection_to(
+        model, provider, environ=environ, require_key=require_key, default_provider=default_provider, **settings
+    )
+    if vendor.name == "offline":
+        return OfflineModel()
+    made: Model = LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)
+    if limits is not None:
+        made = RateLimitedModel(made, limiters(vendor.name, limits))
+    return RetryingModel(made, max_retries, brake=brake_of(vendor, settings)) if max_retries else made
+
+
+def brake_of(vendor: Vendor, settings: Mapping[str, Any]) -> Brake:
+    """One for all who ask a vendor at an address with a key, whichever of its models."""
+    return brake_for(vendor.name, str(settings.get("api_base")), str(settings.get("api_key")))
+
+
+class VendorConnection(NamedTuple):
+    """What has to be known to call a model."""
+
+    vendor: Vendor
+    name: str
+    """The model's, without its provider."""
+    settings: dict[str, Any]
+    """Further arguments of every call: key, address, version, and what was asked for."""
+
+
+def connection_to(
+    model: str | None = None,
+    provider: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    require_key: bool = True,
+    default_provider: str | None = None,
+    **settings: Any,
+) -> VendorConnection:
+    """Where a model is and how to call it, as `get_llm` finds it; for models that do something else than answer."""
+    environ = os.environ if environ is None else environ
+    vendor, name = _resolved(model, provider, environ, default_provider)
+    settings = {**_connection(vendor, environ), **settings}
+    if vendor.needs_address and not settings.get("api_base"):
+        raise ModelConfigError(
+            f"model '{name}' of {vendor.name} needs an address: set {' or '.join(vendor.base_variables)}, or "
+            f"`base_url` in [providers.{vendor.name}] of the project file"
+        )
+    if require_key and vendor.key_variables and not settings.get("api_key"):
+        raise ModelConfigError(
+            f"model '{name}' of {vendor.name} needs a key: set {' or '.join(vendor.key_variables)}, "
+            f"or choose another model ('offline' needs none)"
+        )
+    return VendorConnection(vendor, name, settings)
+
+
+def _resolved(
+    model: str | None, provider: str | None, environ: Mapping[str, str], default_provider: str | None
+) -> tuple[Vendor, str]:
+    if model is None and provider is not None:
+        vendor = vendor_named(known_provider(provider))
+        if vendor.default_model is None:
+            raise ModelConfigError(f"{vendor.name} has no default model: name one")
+        return vendor, vendor.default_model
+    written = default_model(environ).name if model is None else model
+    found, name = detect(written, provider, environ, default_provider=default_provider)
+    return vendor_named(found), name
+
+
+def _connection(vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
+    """Key, address and version as litellm wants them. They come from `environ`, never from the process's own."""
+    settings: dict[str, str] = {}
+    if key := key_of(vendor, environ) or vendor.placeholder_key:
+        settings["api_key"] = key
+    if base := address_of(vendor, environ):
+        settings["api_base"] = base
+    if vendor.name == "azure" and (version := first_set(_AZURE_VERSIONS, environ)):
+        settings["api_version"] = version
+    return settings
+
+
+def address_of(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
+    """Where a vendor is, by the environment or by itself; None leaves that to litellm."""
+    for variable in vendor.base_variables:
+        if given := environ.get(variable):
+            return _ollama_address(given) if variable == "OLLAMA_HOST" else given
+    return vendor.default_base
+
+
+def _ollama_address(host: str) -> str:
+    """The address for ollama's own variable, which holds what its server listens on, with or without a port.
+
+    >>> _ollama_address("0.0.0.0"), _ollama_address("gpu:8080"), _ollama_address("https://models.example")
+    ('http://127.0.0.1:11434', 'http://gpu:8080', 'https://models.example')
+    """
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return host
+    name, port = found.groups()
+    here = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name
+    return f"http://{here}:{port or 11434}"
+
+
+_HOST: Final = re.compile(r"(\[[^\]]*\]|[^:/]*)(?::(\d+))?/?")
+_AZURE_VERSIONS: Final = ("AZURE_OPENAI_API_VERSION", "AZURE_API_VERSION", "OPENAI_API_VERSION")

@@ -1,0 +1,210 @@
+"""What models cost: the price that somebody said, else the one in litellm's table.
+
+The table is a file in litellm's folder, read at the first question and without importing litellm. Of
+the rates that may apply to a call the dearest counts, since a price is asked for before the call: that
+of a long prompt, of writing to a vendor's cache, of a service tier that is asked for. What is
+not in the table is unknown, never free.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from flowengine.models.vendors import OTHERS, VENDORS
+
+__all__ = [
+    "Price",
+    "context_window",
+    "is_listed",
+    "listed_names",
+    "listed_price",
+    "listed_vendor",
+    "longest_answer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs, in dollars for a million tokens.
+
+    >>> Price(input=3.0, output=15.0).of(1000, 200)
+    0.006
+    """
+
+    input: float
+    output: float
+    per_call: float = 0.0
+    """Dollars for each call, beside its tokens."""
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "per_call"):
+            value = getattr(self, name)
+            if not (isfinite(value) and value >= 0):
+                raise ValueError(f"{name} is a number of at least 0, not {value!r}")
+
+    def of(self, prompt_tokens: int, answer_tokens: int) -> float:
+        """Dollars for one call."""
+        return (prompt_tokens * self.input + answer_tokens * self.output) / _MILLION + self.per_call
+
+
+_MILLION: Final = 1_000_000
+
+
+def listed_price(
+    provider: str, name: str, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None
+) -> Price | None:
+    """The most that a call to a vendor's model is charged, by litellm's table; None where it does not say.
+
+    `extra`: further arguments of the call, some of which change the price.
+    """
+    entry = _entry(provider, name)
+    given = extra or {}
+    if entry is None or ("web_search_options" in given and provider not in _ALWAYS_SEARCHING):
+        return None  # How often a model will search is not known before.
+    kinds = _INPUT_WITH_CACHE if any("cache" in option for option in given) else _INPUT
+    rates = list(_rates(entry, prompt_tokens, with_tiers="service_tier" in given))
+    input_rates = [rate for kind, rate in rates if kind in kinds]
+    output_rates = [rate for kind, rate in rates if kind in _OUTPUT]
+    if not input_rates or not output_rates:
+        return None
+    surcharge = max(_surcharges(entry, given), default=1.0)
+    per_call = max(_fees(entry, provider), default=0.0)
+    return Price(max(input_rates) * _MILLION * surcharge, max(output_rates) * _MILLION * surcharge, per_call)
+
+
+def longest_answer(provider: str, name: str, *, prompt_tokens: int = 0) -> int | None:
+    """The most tokens that a vendor's model writes after such a prompt; None where the table does not say."""
+    entry = _entry(provider, name)
+    longest = None if entry is None else entry.get("max_output_tokens")
+    if entry is None or not isinstance(longest, int):
+        return None
+    # Some models have one window for both, and refuse to be asked for more than what is left of it.
+    window = entry.get("max_input_tokens")
+    return min(longest, max(window - prompt_tokens, _SHORTEST)) if isinstance(window, int) else longest
+
+
+def context_window(provider: str, name: str) -> int | None:
+    """The most tokens that a vendor's model reads at once; None where the table does not say."""
+    entry = _entry(provider, name)
+    window = None if entry is None else entry.get("max_input_tokens")
+    return window if isinstance(window, int) and window > 0 else None
+
+
+def is_listed(provider: str, name: str) -> bool:
+    """Whether the table has a model of that name for the vendor."""
+    return _entry(provider, name) is not None
+
+
+def listed_vendor(name: str) -> str | None:
+    """The vendor whose model the table has under that name alone; None where it has none of one that is known here.
+
+    >>> listed_vendor("text-embedding-3-small"), listed_vendor("gtp-4o")
+    ('openai', None)
+    """
+    entries = (_table().get(each) for each in _spellings(name))
+    return next((_BY_PREFIX.get(str(each.get("litellm_provider"))) for each in entries if each is not None), None)
+
+
+def listed_names() -> list[str]:
+    """Every name that says by itself whose model it is."""
+    return [name for name in _table() if "/" not in name and ":" not in name and listed_vendor(name) is not None]
+
+
+_BY_PREFIX: Final = {
+    word: vendor.name for vendor in (*VENDORS.values(), *OTHERS.values()) for word in (vendor.prefix, vendor.name)
+}
+"""litellm's words for the vendors."""
+
+_SHORTEST: Final = 1024
+"""Where the prompt seems to fill the window: its tokens are an estimate."""
+
+# --- rates ----------------------------------------------------------------------------------------
+
+_Entry: TypeAlias = Mapping[str, Any]
+
+_INPUT: Final = frozenset({"input_cost_per_token", "cache_creation_input_token_cost"})
+_INPUT_WITH_CACHE: Final = _INPUT | {"cache_creation_input_token_cost_above_1hr"}
+_OUTPUT: Final = frozenset({"output_cost_per_token", "output_cost_per_reasoning_token"})
+_RATE: Final = re.compile(
+    rf"({'|'.join(sorted(_INPUT_WITH_CACHE | _OUTPUT, key=len, reverse=True))})(?:_above_(\d+)k_tokens)?(_[a-z]+)?"
+)
+_ALWAYS_SEARCHING: Final = frozenset({"perplexity"})
+"""Vendors whose every call is one search."""
+
+
+def _rates(entry: _Entry, prompt_tokens: int, *, with_tiers: bool) -> Iterator[tuple[str, float]]:
+    """(kind, dollars a token) of what may apply."""
+    for key, value in entry.items():
+        match = _RATE.fullmatch(key)
+        if match is None or not isinstance(value, int | float):
+            continue
+        kind, thousands, tier = match.groups()
+        if (tier is None or (with_tiers and tier != "_batches")) and prompt_tokens >= int(thousands or 0) * 1000:
+            yield kind, value
+    for step in entry.get("tiered_pricing") or ():
+        if prompt_tokens >= step.get("range", (0,))[0]:
+            yield from _rates(step, prompt_tokens, with_tiers=with_tiers)
+
+
+def _surcharges(entry: _Entry, given: Mapping[str, Any]) -> Iterator[float]:
+    """Factors for a faster or a nearer machine, where one is asked for."""
+    if "speed" in given or "inference_geo" in given:
+        factors: Mapping[str, Any] = entry.get("provider_specific_entry") or {}
+        yield from (factor for factor in factors.values() if isinstance(factor, int | float))
+
+
+def _fees(entry: _Entry, provider: str) -> Iterator[float]:
+    if (fee := entry.get("input_cost_per_request")) is not None:
+        yield fee
+    if provider in _ALWAYS_SEARCHING:
+        yield from (entry.get("search_context_cost_per_query") or {}).values()
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@cache
+def _entry(provider: str, name: str) -> _Entry | None:
+    """The table's entry for a vendor's model."""
+    vendor = VENDORS.get(provider) or OTHERS.get(provider)
+    if vendor is None or provider == "offline":
+        return None
+    table = _table()
+    prefixes = (vendor.prefix, provider)
+    for spelling in _spellings(name):
+        for prefix in prefixes:
+            if (entry := table.get(f"{prefix}/{spelling}")) is not None:
+                return entry
+        entry = table.get(spelling)
+        if entry is not None and str(entry.get("litellm_provider")).startswith(prefixes):
+            return entry
+    return None
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """A model's name as given, and without what marks a snapshot or a fine-tuned copy of it."""
+    yield name
+    if name.startswith("ft:"):
+        yield ":".join(name.split(":")[:2])
+    elif (family := re.sub(r"-(\d{8}|\d{4}-\d{2}-\d{2}|\d{3})$", "", name)) != name:
+        yield family
+
+
+@cache
+def _table() -> Mapping[str, _Entry]:
+    spec = find_spec("litellm")
+    if spec is None or spec.origin is None:
+        return {}
+    file = Path(spec.origin).with_name("model_prices_and_context_window_backup.json")
+    try:
+        return json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}

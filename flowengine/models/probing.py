@@ -1,0 +1,145 @@
+"""Asks vendors whether they answer: a model for one token, a server of one's own for its list of models.
+
+Each is asked once, for a few seconds, with the key and the address that runs would use. What came back is told as a
+line; nothing raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Final, NamedTuple, cast
+from urllib.error import HTTPError, URLError
+from urllib.request import HTTPRedirectHandler, build_opener
+from urllib.request import Request as HttpRequest
+
+import anyio
+from anyio import to_thread
+
+from flowengine.core.secret_values import Secrets
+from flowengine.errors import FlowEngineError, ModelConfigError
+from flowengine.models.litellm.error_classes import secrets_of
+from flowengine.models.messages import Message
+from flowengine.models.model import Request
+from flowengine.models.open import address_of, choice_of, get_llm
+from flowengine.models.outbound import check_outbound
+from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, first_set, key_of
+
+__all__ = ["ProbeAnswer", "ProbePlace", "probe"]
+
+_TIMEOUT: Final = 15.0
+"""Seconds for one vendor."""
+_LONGEST: Final = 300
+"""Characters of what a server said."""
+
+
+class ProbeAnswer(NamedTuple):
+    """What came back."""
+
+    subject: str
+    """The model, or the vendor whose list was asked for."""
+    text: str
+    is_fine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePlace:
+    """Where models are asked from."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    providers: Mapping[str, ProviderSettings]
+    """The project's."""
+    default_provider: str | None = None
+
+    def address(self, vendor: Vendor) -> str | None:
+        said = self.providers.get(vendor.name)
+        return (said and said.base_url) or address_of(vendor, self.environ)
+
+    def uses(self, vendor: Vendor) -> bool:
+        """Whether a key or an address of it is set."""
+        said = self.providers.get(vendor.name)
+        is_placed = first_set(vendor.base_variables, self.environ) or (said and said.base_url)
+        return bool(key_of(vendor, self.environ) or is_placed)
+
+
+async def probe(place: ProbePlace, models: Sequence[str]) -> list[ProbeAnswer]:
+    """What these models answered, and the other vendors whose key or address is set."""
+    asked = [*dict.fromkeys(models)]
+    covered = {provider for each in asked if (provider := _provider(each, place)) is not None}
+    vendors = [each for each in (*VENDORS.values(), *OTHERS.values()) if place.uses(each) and each.name not in covered]
+    answers: dict[int, ProbeAnswer] = {}
+
+    async def ask(number: int, subject: str | Vendor) -> None:
+        if isinstance(subject, Vendor) and subject.default_model is not None:
+            subject = f"{subject.name}/{subject.default_model}"
+        answers[number] = await (_model(subject, place) if isinstance(subject, str) else _list(subject, place))
+
+    async with anyio.create_task_group() as tasks:
+        for number, subject in enumerate([*asked, *vendors]):
+            tasks.start_soon(ask, number, subject)
+    return [answers[number] for number in sorted(answers)]
+
+
+def _provider(model: str, place: ProbePlace) -> str | None:
+    try:
+        return choice_of(model, environ=place.environ, default_provider=place.default_provider).provider
+    except ModelConfigError:
+        return None
+
+
+async def _model(name: str, place: ProbePlace) -> ProbeAnswer:
+    """One token of a model."""
+    began = perf_counter()
+    try:
+        provider = choice_of(name, environ=place.environ, default_provider=place.default_provider).provider
+        said = place.providers.get(provider)
+        address: dict[str, Any] = {"api_base": said.base_url} if said is not None and said.base_url else {}
+        model = get_llm(name, environ=place.environ, default_provider=place.default_provider, max_retries=0, **address)
+        await model.complete(Request(model.name, (Message("user", "Hi"),), max_tokens=1, timeout=_TIMEOUT))
+    except FlowEngineError as error:
+        return ProbeAnswer(name, str(error), is_fine=False)
+    return ProbeAnswer(name, f"{provider} answered within {perf_counter() - began:.1f} s", is_fine=True)
+
+
+async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
+    """The models of a server that has no default one."""
+    base = place.address(vendor)
+    if base is None:
+        return ProbeAnswer(vendor.name, "not asked: name one of its models, or set its address", is_fine=True)
+    url = f"{base.rstrip('/')}/{'api/tags' if vendor.name == 'ollama' else 'models'}"
+    try:
+        check_outbound(vendor.name, {"api_base": base})
+        names = await to_thread.run_sync(_names, url, key_of(vendor, place.environ), abandon_on_cancel=True)
+    except HTTPError as error:
+        error.close()
+        said = _secrets(vendor, place).hide(f"{base} answers {error.code} {error.reason}")
+        return ProbeAnswer(vendor.name, said[:_LONGEST], is_fine=False)
+    except URLError as error:
+        return ProbeAnswer(vendor.name, f"no connection to {base}: {error.reason}"[:_LONGEST], is_fine=False)
+    except (OSError, ValueError, FlowEngineError) as error:
+        return ProbeAnswer(vendor.name, f"{base}: {error}"[:_LONGEST], is_fine=False)
+    shown = _secrets(vendor, place).hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))
+    return ProbeAnswer(vendor.name, f"{base} has {len(names)} model(s){': ' if names else ''}{shown}", is_fine=True)
+
+
+def _secrets(vendor: Vendor, place: ProbePlace) -> Secrets:
+    return secrets_of({"api_key": key_of(vendor, place.environ), "api_base": place.address(vendor)})
+
+
+class _StayingHere(HTTPRedirectHandler):
+    """Follows no redirect: it could lead to where the key must not go."""
+
+    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any) -> None:
+        return None
+
+
+def _names(url: str, key: str | None) -> list[str]:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    with build_opener(_StayingHere).open(HttpRequest(url, headers=headers), timeout=_TIMEOUT) as response:
+        body: Any = json.load(response)
+    table = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    entries = cast("list[Any]", table.get("data") or table.get("models") or [])
+    named = [cast("dict[str, Any]", each) for each in entries if isinstance(each, dict)]
+    return [str(each.get("id") or each.get("name")) for each in named]

@@ -1,0 +1,215 @@
+"""The vendors by name: where their keys are, how litellm calls them, and which model to take.
+
+Facts only. In which order a vendor is looked for is decided in `detect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+__all__ = [
+    "ALIASES",
+    "OTHERS",
+    "VENDORS",
+    "ProviderSettings",
+    "RateLimits",
+    "Vendor",
+    "first_set",
+    "key_of",
+    "needs_key",
+    "vendor_named",
+]
+
+# --- What a user says of a vendor
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimits:
+    """What a vendor allows; None means no limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    """Of prompts and answers together."""
+    max_parallel: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("requests_per_minute", "tokens_per_minute", "max_parallel"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is at least 1, not {value}")
+
+
+class ProviderSettings(NamedTuple):
+    """One vendor's."""
+
+    base_url: str | None = None
+    """Its address; None leaves it to the environment."""
+    limits: RateLimits | None = None
+    is_foreign: bool = False
+    """Whether the address is one that somebody else named: no key of this machine is sent there."""
+
+
+class Vendor(NamedTuple):
+    """What has to be known to call a vendor."""
+
+    name: str
+    prefix: str
+    """litellm's word for it."""
+    key_variables: tuple[str, ...] = ()
+    """Environment variables that may hold the key, the first that is set counts; none: no key is needed."""
+    base_variables: tuple[str, ...] = ()
+    """Environment variables that may hold its address."""
+    default_base: str | None = None
+    """Its address where no variable names one; None leaves that to litellm."""
+    default_model: str | None = None
+    """A cheap, general model; None where the models are the user's own."""
+    name_starts: tuple[str, ...] = ()
+    """How the names of its models begin."""
+    placeholder_key: str | None = None
+    """Sent where no key is set and none may be needed, but the client library wants one or would take another's."""
+    needs_address: bool = False
+    """Whether somebody has to say where it is: some client libraries go to another vendor where nobody does."""
+
+
+VENDORS: Final = {
+    vendor.name: vendor
+    for vendor in (
+        Vendor(
+            "openai",
+            "openai",
+            ("OPENAI_API_KEY",),
+            ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+            default_model="gpt-4o-mini",
+            name_starts=("gpt", "o3", "o4"),
+        ),
+        Vendor(
+            "anthropic",
+            "anthropic",
+            ("ANTHROPIC_API_KEY",),
+            ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+            default_model="claude-haiku-4-5",
+            name_starts=("claude",),
+        ),
+        Vendor(
+            "google",
+            "gemini",
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            ("GEMINI_API_BASE",),
+            default_model="gemini-2.5-flash",
+            name_starts=("gemini",),
+        ),
+        Vendor(
+            "openrouter",
+            "openrouter",
+            ("OPENROUTER_API_KEY",),
+            ("OPENROUTER_BASE_URL", "OPENROUTER_API_BASE"),
+            default_model="openai/gpt-4o-mini",
+        ),
+        Vendor("groq", "groq", ("GROQ_API_KEY",), ("GROQ_API_BASE",), default_model="openai/gpt-oss-20b"),
+        Vendor(
+            "azure",
+            "azure",
+            ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
+            ("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"),
+            needs_address=True,
+        ),
+        Vendor(
+            "ollama",
+            "ollama_chat",
+            (),
+            ("OLLAMA_BASE_URL", "OLLAMA_API_BASE", "OLLAMA_HOST"),
+            "http://localhost:11434",
+        ),
+        Vendor(
+            "lmstudio",
+            "lm_studio",
+            (),
+            ("LM_STUDIO_BASE_URL", "LM_STUDIO_API_BASE"),
+            "http://localhost:1234/v1",
+            placeholder_key="lm-studio",
+        ),
+        Vendor("offline", "offline", default_model="offline"),
+    )
+}
+"""In the order in which their keys decide what the default model is."""
+
+OTHERS: Final = {
+    vendor.name: vendor
+    for vendor in (
+        Vendor("azure_ai", "azure_ai", ("AZURE_AI_API_KEY",), ("AZURE_AI_API_BASE",), needs_address=True),
+        Vendor("bedrock", "bedrock"),
+        Vendor("cerebras", "cerebras", ("CEREBRAS_API_KEY",)),
+        Vendor("cohere", "cohere_chat", ("COHERE_API_KEY",)),
+        Vendor("dashscope", "dashscope", ("DASHSCOPE_API_KEY",)),
+        Vendor("databricks", "databricks", ("DATABRICKS_API_KEY",), ("DATABRICKS_API_BASE",), needs_address=True),
+        Vendor("deepinfra", "deepinfra", ("DEEPINFRA_API_KEY",)),
+        Vendor("deepseek", "deepseek", ("DEEPSEEK_API_KEY",)),
+        Vendor("fireworks_ai", "fireworks_ai", ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY")),
+        Vendor("github_copilot", "github_copilot"),
+        Vendor(
+            "hosted_vllm",
+            "hosted_vllm",
+            ("HOSTED_VLLM_API_KEY",),
+            ("HOSTED_VLLM_API_BASE",),
+            placeholder_key="none",
+            needs_address=True,
+        ),
+        Vendor("huggingface", "huggingface", ("HF_TOKEN", "HUGGINGFACE_API_KEY")),
+        Vendor(
+            "litellm_proxy",
+            "litellm_proxy",
+            ("LITELLM_PROXY_API_KEY",),
+            ("LITELLM_PROXY_API_BASE",),
+            placeholder_key="none",
+            needs_address=True,
+        ),
+        Vendor("mistral", "mistral", ("MISTRAL_API_KEY",)),
+        Vendor("moonshot", "moonshot", ("MOONSHOT_API_KEY",)),
+        Vendor("nvidia_nim", "nvidia_nim", ("NVIDIA_NIM_API_KEY",)),
+        Vendor("perplexity", "perplexity", ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY")),
+        Vendor("replicate", "replicate", ("REPLICATE_API_KEY", "REPLICATE_API_TOKEN")),
+        Vendor("sagemaker", "sagemaker"),
+        Vendor("sambanova", "sambanova", ("SAMBANOVA_API_KEY",)),
+        Vendor("together_ai", "together_ai", ("TOGETHERAI_API_KEY", "TOGETHER_API_KEY")),
+        Vendor("vertex_ai", "vertex_ai"),
+        Vendor("watsonx", "watsonx", (), ("WATSONX_URL", "WATSONX_API_BASE"), needs_address=True),
+        Vendor("xai", "xai", ("XAI_API_KEY",)),
+        Vendor("zai", "zai", ("ZAI_API_KEY",)),
+    )
+}
+"""Vendors that only `vendor/model` and an explicit provider lead to: `mistral:7b` is a model of ollama."""
+
+ALIASES: Final = {
+    "gemini": "google",
+    "lm_studio": "lmstudio",
+    "ollama_chat": "ollama",
+    "vertex": "vertex_ai",
+}
+"""Other spellings, most of them litellm's."""
+
+
+def needs_key(provider: str) -> bool:
+    """Whether a key goes with each call, from a variable or from where a vendor's own library finds it.
+
+    >>> needs_key("ollama"), needs_key("openai"), needs_key("bedrock")
+    (False, True, True)
+    """
+    vendor = VENDORS.get(provider)
+    return vendor is None or bool(vendor.key_variables)
+
+
+def vendor_named(provider: str) -> Vendor:
+    """The vendor of a provider's own name."""
+    return VENDORS.get(provider) or OTHERS[provider]
+
+
+def key_of(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
+    """Its key, as the environment has it."""
+    return first_set(vendor.key_variables, environ)
+
+
+def first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
+    """The value of the first of these variables that is set and not empty."""
+    return next((value for name in variables if (value := environ.get(name))), None)

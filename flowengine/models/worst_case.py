@@ -1,0 +1,225 @@
+"""The most that a call can take, before it is made: its question counted, and the longest answer it may get.
+
+A question's tokens are exact for the models whose vocabulary is public; for all others there is a margin,
+since theirs cut some texts into more pieces. What a vendor adds of its own (roles, tools) is allowed for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
+
+from flowengine.models.messages import as_dict
+from flowengine.models.model import Model, Request
+from flowengine.models.open import choice_of, default_model
+from flowengine.models.pricing import Price, context_window, listed_price, longest_answer
+from flowengine.models.tokens import count_tokens
+from flowengine.models.wrappers.priced import price_of, said_price
+
+__all__ = ["LONGEST_ANSWER", "KnownModel", "ModelFacts", "WorstCase", "answering", "worst_cases"]
+
+# --- Which models may answer what is asked of one
+
+
+@runtime_checkable
+class _Wrapper(Protocol):
+    def inside(self) -> Sequence[Model]: ...
+
+
+def answering(model: Model) -> Iterator[Model]:
+    """The innermost models, in the order in which they would be asked."""
+    if not _is_wrapper(type(model)):
+        yield model
+        return
+    for each in cast(_Wrapper, model).inside():
+        yield from answering(each)
+
+
+@cache
+def _is_wrapper(kind: type[Model]) -> bool:
+    """Looked up once a class: asking a protocol takes longer than all else that a reservation does."""
+    return issubclass(kind, _Wrapper)
+
+
+LONGEST_ANSWER: Final = 4096
+"""Tokens allowed to an answer where neither its author nor its vendor sets a bound."""
+
+
+class WorstCase(NamedTuple):
+    """A call that takes no more than this if the request is sent as it is here."""
+
+    request: Request
+    tokens: int
+    """Of question and answer."""
+    cost_usd: float | None = None
+    """None where the price of a model that may answer is unknown."""
+    price: Price | None = None
+    """At which that cost was reckoned."""
+    unpriced: Sequence[str] = ()
+    """Models that may answer and whose price is unknown, as `provider/name`."""
+    cap: int | None = None
+    """The bound on the answer that was set here; None where the request had one."""
+
+
+def worst_cases(model: Model, request: Request) -> Iterator[WorstCase]:
+    """The call as it stands; and where it has no bound on its answer, once more with a modest one.
+
+    Of several models that may answer, the dearest counts.
+    """
+    models = [_Asked(each, request) for each in answering(model)]
+    given = _given_bound(request)
+    if given is not None:
+        yield _worst(models, request, given, None)
+        return
+    longest = min(each.longest_answer() for each in models)
+    for bound in dict.fromkeys((longest, min(longest, _modest(request.extra)))):
+        yield _worst(models, replace(request, max_tokens=bound), bound, bound)
+
+
+def _worst(models: Sequence[_Asked], request: Request, answer: int, cap: int | None) -> WorstCase:
+    question = max(each.question for each in models)
+    prices = [each.price for each in models if each.price is not None]
+    unpriced = [each.name for each in models if each.price is None]
+    if unpriced:
+        return WorstCase(request, question + answer, unpriced=unpriced, cap=cap)
+    dearest = Price(*(max(rates) for rates in zip(*((p.input, p.output, p.per_call) for p in prices), strict=True)))
+    return WorstCase(request, question + answer, dearest.of(question, answer), dearest, cap=cap)
+
+
+class _Asked:
+    """One model that may answer, and the size of the question in its eyes."""
+
+    def __init__(self, model: Model, request: Request) -> None:
+        self.name = f"{model.provider}/{model.name}"
+        self._model = model
+        self._request = request
+        self._counted = _counted(request, model.name)
+        widened = with_margin(self._counted, model.provider)
+        self.question = min(widened, _octets(request) + _MARGIN)
+        """Its tokens, at most."""
+        self.price = price_of(model, prompt_tokens=self.question, extra=request.extra)
+
+    def longest_answer(self) -> int:
+        listed = longest_answer(self._model.provider, self._model.name, prompt_tokens=self._counted)
+        return _modest(self._request.extra) if listed is None else listed
+
+
+# --- the question ---------------------------------------------------------------------------------
+
+_PUBLIC: Final = frozenset({"openai", "azure"})
+"""Vendors whose vocabularies are counted with."""
+_PER_MESSAGE: Final = 6
+_PER_REQUEST: Final = 16
+_FOR_TOOLS: Final = 600
+"""Tokens that vendors add to explain tools to a model."""
+_MARGIN: Final = 64
+
+
+def with_margin(counted: int, provider: str) -> int:
+    """The most tokens that a vendor's models may make of so many counted here."""
+    return counted if provider in _PUBLIC else counted * 3 // 2 + _MARGIN
+
+
+def _texts(request: Request) -> Iterator[str]:
+    for message in request.messages:
+        yield message.content
+        if message.tool_calls:
+            yield json.dumps(as_dict(message)["tool_calls"], ensure_ascii=False)
+    if request.tools:
+        yield json.dumps(list(request.tools), ensure_ascii=False, default=_plain)
+    if request.response_schema is not None:
+        yield json.dumps(request.response_schema, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else repr(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - whatever a schema holds
+
+
+def _added(request: Request) -> int:
+    return _PER_REQUEST + _PER_MESSAGE * len(request.messages) + (_FOR_TOOLS if request.tools else 0)
+
+
+def _counted(request: Request, model: str) -> int:
+    return sum(count_tokens(text, model) for text in _texts(request)) + _added(request)
+
+
+def _octets(request: Request) -> int:
+    """No vocabulary has pieces shorter than a byte."""
+    return sum(len(text.encode(errors="replace")) for text in _texts(request)) + _added(request)
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def _given_bound(request: Request) -> int | None:
+    """The bound that the request has; vendors have other names for it, too."""
+    bounds = [request.max_tokens, *(request.extra.get(name) for name in ("max_completion_tokens", "max_output_tokens"))]
+    return max((bound for bound in bounds if isinstance(bound, int)), default=None)
+
+
+def _modest(extra: Mapping[str, Any]) -> int:
+    """A bound for an answer; thinking that is asked for comes on top of it."""
+    thinking = extra.get("thinking")
+    budget: Any = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - an option of a vendor's
+    return LONGEST_ANSWER + (budget if isinstance(budget, int) else 0)
+
+
+# --- What can be known of a model by its name alone, without opening it
+
+
+class KnownModel(NamedTuple):
+    """A model, as far as it is known before it is asked."""
+
+    provider: str
+    name: str
+    window: int | None
+    """The longest question in tokens; None where no list says it."""
+    longest: int | None
+    """The longest answer; None where no list says it."""
+    said: Price | None = None
+    """The price that the user says."""
+    because: str = ""
+    """Why it is that provider's."""
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.name}"
+
+    def price(self, question: int) -> Price | None:
+        """For a question of so many tokens; None where it is unknown."""
+        if self.said is not None:
+            return self.said
+        return listed_price(self.provider, self.name, prompt_tokens=question)
+
+    def question(self, counted: int | None) -> int | None:
+        """The most tokens of a question that has so many by our count; never more than the window."""
+        widened = None if counted is None else with_margin(counted, self.provider)
+        return min((each for each in (widened, self.window) if each is not None), default=None)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Models by the names that flows write, looked up in an environment; `prices` are the user's."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    default_provider: str | None = None
+    """The project's, for names that no table knows."""
+
+    def of(self, model: str | None) -> KnownModel:
+        """The model of a name, or the default one. `ModelConfigError` for a provider or a name that is unknown.
+
+        >>> str(ModelFacts({}).of("gpt-4o-mini")), ModelFacts({}).of("offline").price(100)
+        ('openai/gpt-4o-mini', Price(input=0.0, output=0.0, per_call=0.0))
+        """
+        written = default_model(self.environ).name if model is None else model
+        choice = choice_of(written, environ=self.environ, default_provider=self.default_provider)
+        provider, name = choice.provider, choice.name
+        said = said_price(self.prices, written, provider, name)
+        if provider == "offline":
+            said = Price(0.0, 0.0)
+        window, longest = context_window(provider, name), longest_answer(provider, name)
+        return KnownModel(provider, name, window, longest, said, choice.because)

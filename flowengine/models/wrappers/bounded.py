@@ -1,0 +1,157 @@
+"""A model whose calls are reserved in a ledger before they are made, and settled after.
+
+It knows when a call counts as paid, and nothing of who set the bounds. Retries inside of it are one call
+with one reservation: vendors charge nothing for an attempt that failed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from math import isfinite
+from typing import Final, TypeAlias
+
+import anyio
+
+from flowengine.core.budget import Ledger, Reservation, Spending
+from flowengine.errors import DefinitionError, LimitError, ModelError
+from flowengine.models.messages import as_dict
+from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.tokens import count_tokens
+from flowengine.models.worst_case import WorstCase, worst_cases
+
+__all__ = ["BoundedModel", "usage_of_reply"]
+
+# --- What a call took, as a ledger has it
+
+SENT_IN_VAIN: Final = Spending(model_calls=1)
+"""A call that failed for good: vendors charge nothing for these."""
+
+
+def usage_of_reply(request: Request, reply: Reply) -> Spending:
+    """What a call took.
+
+    >>> from flowengine.models.model import TokenUsage as Counted
+    >>> usage_of_reply(Request("m", ()), Reply("Green.", usage=Counted(40, 2), cost_usd=0.01))
+    Spending(model_calls=1, tokens=42, cost_usd=0.01, unpriced_calls=0)
+    """
+    return _usage(sum(tokens_of_reply(request, reply)), reply.cost_usd)
+
+
+def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
+    """Tokens of the question and of the answer."""
+    prompt, answer, _ = reply.usage
+    if prompt is not None:
+        return prompt, answer or 0
+    model = reply.model or request.model
+    asked = [json.dumps(as_dict(message), ensure_ascii=False) for message in request.messages]
+    said = [reply.content, *(each.arguments for each in reply.tool_calls)]
+    return _counted(asked, model), _counted(said, model)
+
+
+def _usage(tokens: int, cost_usd: float | None) -> Spending:
+    if cost_usd is None or not (isfinite(cost_usd) and cost_usd >= 0):
+        return Spending(1, tokens, 0.0, 1)
+    return Spending(1, tokens, cost_usd)
+
+
+def _counted(texts: Sequence[str], model: str) -> int:
+    return sum(count_tokens(text, model) for text in texts)
+
+
+Tell: TypeAlias = Callable[[str], Awaitable[None]]
+"""Takes a remark for whoever reads the trace; the same one may come again."""
+
+
+class BoundedModel:
+    """Wraps a model: a call that a limit does not allow is a `LimitError`, and is not made.
+
+    Where tokens or cost are bounded, a request without `max_tokens` is sent with the bound that was
+    reserved, so that no answer can take more.
+    """
+
+    def __init__(self, model: Model, ledger: Ledger, tell: Tell) -> None:
+        self._model = model
+        self._ledger = ledger
+        self._tell = tell
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    async def supports_schema(self) -> bool:
+        return await supports_schema(self._model)
+
+    async def complete(self, request: Request) -> Reply:
+        worst = self._worst(request)
+        async with self._reserved(worst) as reservation:
+            reply = await self._model.complete(worst.request)
+            return await self._settled(reservation, worst, reply)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            async for piece in stream:
+                yield await self._settled(reservation, worst, piece) if isinstance(piece, Reply) else piece
+
+        worst = self._worst(request)
+        async with self._reserved(worst) as reservation, self._model.stream(worst.request) as stream:
+            yield pieces()
+
+    def _worst(self, request: Request) -> WorstCase:
+        """The most that the call can take; with a modest bound on its answer where only that can ever fit."""
+        worst = WorstCase(request, 0, 0.0)  # Where calls are counted and nothing else.
+        if not self._ledger.bounds_any("cost_usd", "tokens"):
+            return worst
+        for worst in worst_cases(self._model, request):
+            if self._ledger.can_ever_fit(tokens=worst.tokens, cost_usd=worst.cost_usd):
+                break
+        return worst
+
+    @asynccontextmanager
+    async def _reserved(self, worst: WorstCase) -> AsyncGenerator[Reservation]:
+        for name in worst.unpriced if self._ledger.bounds_any("cost_usd") else ():
+            await self._tell(_UNPRICED.format(name=name))
+        try:
+            reservation = await self._ledger.reserve(tokens=worst.tokens, cost_usd=worst.cost_usd)
+        except LimitError as error:
+            if worst.cap is not None:
+                allowed = f"{worst.cap:,} tokens for its answer: set `max_tokens` to make that less"
+                error.args = (f"{error} ({allowed})",)
+            raise
+        try:
+            yield reservation
+        except ModelError as error:
+            reservation.settle(SENT_IN_VAIN if error.reply is None else usage_of_reply(worst.request, error.reply))
+            raise
+        except DefinitionError:
+            reservation.release()  # It was not sent.
+            raise
+        finally:
+            # Cancelled, or failed in a way of its own: it may be on the bill, and nobody will say with how much.
+            reservation.settle_in_full()
+
+    async def _settled(self, reservation: Reservation, worst: WorstCase, reply: Reply) -> Reply:
+        """The reply, with its cost where whoever answered gave none and the price is known."""
+        if reply.cost_usd is None and worst.price is not None:
+            reply = reply._replace(cost_usd=worst.price.of(*tokens_of_reply(worst.request, reply)))
+        reservation.settle(usage_of_reply(worst.request, reply))
+        if reply.finish_reason == "length" and worst.cap is not None:
+            with anyio.CancelScope(shield=True):  # The reply is not on record yet.
+                await self._tell(_CUT.format(cap=worst.cap))
+        return reply
+
+
+_UNPRICED: Final = (
+    "the price of {name} is not known, so `cost_usd` is not kept for its calls; "
+    'say it in the project file: [tool.flowengine.prices."{name}"] with input and output, in USD per million tokens'
+)
+_CUT: Final = (
+    "an answer was cut off after {cap:,} tokens: a limit needs a bound on what an answer may take, "
+    "and the agent has no `max_tokens`"
+)

@@ -1,0 +1,92 @@
+"""A model whose price somebody says: its answers carry what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any, Protocol, cast, runtime_checkable
+
+from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.pricing import Price, listed_price
+from flowengine.models.wrappers.retrying import RetryingModel
+
+__all__ = ["PricedModel", "price_of", "said_price", "with_price"]
+
+
+class PricedModel:
+    """Wraps a model: where its answers tell their tokens, their cost is what the price makes of these.
+
+    >>> import anyio
+    >>> from flowengine.models.model import TokenUsage
+    >>> from flowengine.models.scripted import ScriptedModel
+    >>> model = PricedModel(ScriptedModel([Reply("Green.", usage=Usage(1000, 200))]), Price(input=3, output=15))
+    >>> anyio.run(model.complete, Request("scripted", ())).cost_usd
+    0.006
+    """
+
+    def __init__(self, model: Model, price: Price) -> None:
+        self._model = model
+        self._price = price
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    async def supports_schema(self) -> bool:
+        return await supports_schema(self._model)
+
+    async def complete(self, request: Request) -> Reply:
+        return self._priced(await self._model.complete(request))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            async for piece in stream:
+                yield self._priced(piece) if isinstance(piece, Reply) else piece
+
+        async with self._model.stream(request) as stream:
+            yield pieces()
+
+    def own_price(self) -> Price:
+        """What its calls cost, whatever a list says."""
+        return self._price
+
+    def _priced(self, reply: Reply) -> Reply:
+        prompt, answer, _ = reply.usage
+        return reply if prompt is None else reply._replace(cost_usd=self._price.of(prompt, answer or 0))
+
+
+@runtime_checkable
+class _SaysItsPrice(Protocol):
+    def own_price(self) -> Price: ...
+
+
+@cache
+def _says_its_price(kind: type[Model]) -> bool:
+    """Looked up once a class, since asking a protocol takes long."""
+    return issubclass(kind, _SaysItsPrice)
+
+
+def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
+    """What the model says that it costs, else what its vendor's list says; None where nobody knows."""
+    if _says_its_price(type(model)):
+        return cast(_SaysItsPrice, model).own_price()
+    return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
+
+
+def said_price(prices: Mapping[str, Price], written: str, provider: str, name: str) -> Price | None:
+    """The price said for a model: under the name as it is written, its provider and name, or its name alone."""
+    names = (written, f"{provider}/{name}", name)
+    return next((prices[name] for name in names if name in prices), None)
+
+
+def with_price(model: Model, price: Price) -> Model:
+    """The model with a price of its own; retries stay outside of that."""
+    if isinstance(model, RetryingModel):
+        return model.around(lambda each: with_price(each, price))
+    return PricedModel(model, price)

@@ -1,0 +1,182 @@
+"""Limits that a vendor sets: requests and tokens a minute, calls at once.
+
+Every call reserves its place when it asks, so the order is the order of asking, and sleeps just once, until its
+turn. A minute is any 60 seconds. Who gives out turns is a `Limiter`: here one that is shared by all nodes of a
+process (`limiter_for`); those who share limits with other processes hand in their own (`Limiters`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+import anyio
+
+from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.throttle import CallSlots
+from flowengine.models.tokens import estimate_tokens
+from flowengine.models.vendors import RateLimits
+
+__all__ = ["Limiter", "Limiters", "RateLimitedModel", "RateLimiter", "RateTurn", "limiter_for"]
+
+
+class RateTurn(Protocol):
+    """A call's turn, which has come."""
+
+    def took(self, tokens: int) -> None:
+        """The call is over, and took so many tokens."""
+        ...
+
+
+class Limiter(Protocol):
+    """Lets calls to one vendor through at the pace of its limits."""
+
+    def turn(self, tokens: int) -> AbstractAsyncContextManager[RateTurn | None]:
+        """Hold a turn for a call of about so many tokens; None where these are not counted."""
+        ...
+
+
+Limiters: TypeAlias = Callable[[str, RateLimits], Limiter]
+"""The limiter of a vendor with such limits: the same one for all who ask."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One call on record: when its turn is, and the tokens it takes."""
+
+    at: float
+    tokens: int
+
+    def took(self, tokens: int) -> None:
+        self.tokens = tokens
+
+
+class _Minute:
+    """The calls of the last 60 seconds and those whose turn is still to come. Decides, never waits."""
+
+    def __init__(self, requests: int | None, tokens: int | None, seconds: float) -> None:
+        self._requests = requests
+        self._tokens = tokens
+        self._seconds = seconds
+        self._entries: deque[_Entry] = deque()
+
+    def reserve(self, tokens: int, now: float) -> _Entry:
+        """A place at the earliest time that keeps both limits and comes after all earlier places.
+
+        A call larger than the whole limit gets a minute of its own.
+        """
+        entries = self._entries
+        at = max(now, entries[-1].at) if entries else now
+        while entries and entries[0].at <= at - self._seconds:
+            entries.popleft()
+        count, total = len(entries), sum(each.tokens for each in entries) if self._tokens is not None else 0
+        for oldest in entries:
+            if (self._requests is None or count < self._requests) and (
+                self._tokens is None or total + tokens <= self._tokens
+            ):
+                break
+            at = max(at, oldest.at + self._seconds)
+            count, total = count - 1, total - oldest.tokens
+        entry = _Entry(at, tokens)
+        entries.append(entry)
+        return entry
+
+
+class RateLimiter:
+    """Lets calls through at the pace that `limits` allow, from any thread and event loop."""
+
+    def __init__(self, limits: RateLimits, *, minute: float = 60.0) -> None:
+        self.limits = limits
+        self._lock = threading.Lock()
+        self._minute = _Minute(limits.requests_per_minute, limits.tokens_per_minute, minute)
+        self._slots = None if limits.max_parallel is None else CallSlots(limits.max_parallel)
+        self._is_timed = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
+
+    @asynccontextmanager
+    async def turn(self, tokens: int) -> AsyncGenerator[RateTurn | None]:
+        async with AsyncExitStack() as stack:
+            if self._slots is not None:
+                await stack.enter_async_context(self._slots.taken())
+            if not self._is_timed:
+                yield None
+                return
+            with self._lock:
+                now = time.monotonic()
+                entry = self._minute.reserve(tokens, now)
+            if entry.at > now:
+                await anyio.sleep(entry.at - now)
+            yield entry
+
+
+_limiters: dict[tuple[str, RateLimits], RateLimiter] = {}
+_limiters_lock: Final = threading.Lock()
+
+
+def limiter_for(provider: str, limits: RateLimits) -> RateLimiter:
+    """The one limiter of this process for a vendor and its limits."""
+    with _limiters_lock:
+        return _limiters.setdefault((provider, limits), RateLimiter(limits))
+
+
+class RateLimitedModel:
+    """Wraps a model so that its calls wait for their turn. Goes inside of retries: each attempt counts.
+
+    A turn that has come is used at once: a model that has something to load (`ready`) loads it before it asks.
+    """
+
+    def __init__(self, model: Model, limiter: Limiter) -> None:
+        self._model = model
+        self._limiter = limiter
+        self._ready: Callable[[], Awaitable[Any]] | None = getattr(model, "ready", None)
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    def inside(self) -> Sequence[Model]:
+        """The model that waits for its turn."""
+        return (self._model,)
+
+    async def supports_schema(self) -> bool:
+        return await supports_schema(self._model)
+
+    async def complete(self, request: Request) -> Reply:
+        if self._ready is not None:
+            await self._ready()
+        async with self._limiter.turn(_expected_tokens(request)) as turn:
+            reply = await self._model.complete(request)
+            _correct(turn, reply)
+            return reply
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        async def pieces() -> AsyncGenerator[str | Reply]:
+            async for piece in stream:
+                if isinstance(piece, Reply):
+                    _correct(turn, piece)
+                yield piece
+
+        if self._ready is not None:
+            await self._ready()
+        async with self._limiter.turn(_expected_tokens(request)) as turn, self._model.stream(request) as stream:
+            yield pieces()
+
+
+def _expected_tokens(request: Request) -> int:
+    """The prompt, estimated, and the answer's limit where there is one."""
+    return sum(estimate_tokens(each.content) for each in request.messages) + (request.max_tokens or 0)
+
+
+def _correct(turn: RateTurn | None, reply: Reply) -> None:
+    prompt, completion, _ = reply.usage
+    if turn is not None and prompt is not None:
+        turn.took(prompt + (completion or 0))

@@ -1,0 +1,264 @@
+"""A model that tries again what may work later: rate limits, timeouts, connections, 5xx.
+
+How often and how long to wait is said here and carried out by tenacity; the failures themselves are
+told apart by the model inside. The first attempt is made without tenacity, which costs more than this
+whole column does: only what has failed once pays for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+
+import anyio
+
+from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.throttle import Brake
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+__all__ = ["FallbackModel", "RetryingModel"]
+
+# --- Streams that are known to work
+
+
+async def open_stream(
+    stack: AsyncExitStack, model: Model, request: Request, finish: Callable[[Reply], Reply] = lambda reply: reply
+) -> AsyncIterator[str | Reply]:
+    """The model's stream, entered into `stack` once its first piece has come.
+
+    Failures before that leave the stack as it was. `finish` has the last word on the reply.
+    """
+    async with AsyncExitStack() as opening:
+        pieces = await opening.enter_async_context(model.stream(request))
+        first = await anext(pieces)
+        rest = _from(first, pieces, finish)
+        opening.push_async_callback(rest.aclose)
+        stack.push_async_exit(opening.pop_all())
+    return rest
+
+
+async def _from(
+    first: str | Reply, pieces: AsyncIterator[str | Reply], finish: Callable[[Reply], Reply]
+) -> AsyncGenerator[str | Reply]:
+    yield finish(first) if isinstance(first, Reply) else first
+    async for piece in pieces:
+        yield finish(piece) if isinstance(piece, Reply) else piece
+
+
+# --- Several models as one
+
+T = TypeVar("T")
+
+
+class FallbackModel:
+    """Asks the next model when one fails for good, its own retries included.
+
+    It has the name of the first; `Reply.model` and `Reply.provider` say which one answered, and
+    `Reply.attempts` counts the models that failed before it as one attempt each. If all fail, the
+    error tells of each; it is transient if any of theirs was.
+    """
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        if not models:
+            raise ValueError("a FallbackModel needs at least one model")
+        self._models = tuple(models)
+
+    @property
+    def name(self) -> str:
+        return self._models[0].name
+
+    @property
+    def provider(self) -> str:
+        return self._models[0].provider
+
+    async def supports_schema(self) -> bool:
+        """Whether all of them do."""
+        for model in self._models:
+            if not await supports_schema(model):
+                return False
+        return True
+
+    def inside(self) -> Sequence[Model]:
+        """Those that may answer, the first one first."""
+        return self._models
+
+    def around(self, change: Callable[[Model], Model]) -> FallbackModel:
+        """Other models in the same order, each made from the one in its place."""
+        return FallbackModel([change(each) for each in self._models])
+
+    async def complete(self, request: Request) -> Reply:
+        async def ask(model: Model, failed: int) -> Reply:
+            return _signed(await model.complete(replace(request, model=model.name)), model, failed)
+
+        return await self._first(ask)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        async with AsyncExitStack() as stack:
+
+            async def ask(model: Model, failed: int) -> AsyncIterator[str | Reply]:
+                asked = replace(request, model=model.name)
+                return await open_stream(stack, model, asked, lambda reply: _signed(reply, model, failed))
+
+            yield await self._first(ask)
+
+    async def _first(self, ask: Callable[[Model, int], Awaitable[T]]) -> T:
+        errors: list[ModelError] = []
+        for model in self._models:
+            try:
+                return await ask(model, len(errors))
+            except ModelError as error:
+                errors.append(error)
+        raise self._summary(errors) from errors[-1]
+
+    def _summary(self, errors: Sequence[ModelError]) -> ModelError:
+        if len(errors) == 1:
+            return errors[0]
+        told = "; ".join(_named(each, str(error)) for each, error in zip(self._models, errors, strict=True))
+        transient = any(isinstance(each, TransientModelError) for each in errors)
+        return (TransientModelError if transient else PermanentModelError)(f"all {len(errors)} models failed: {told}")
+
+
+def _named(model: Model, failure: str) -> str:
+    """A failure after the model's name, which most of them begin with."""
+    name = f"{model.provider}/{model.name}: "
+    return failure if failure.startswith(name) else f"{name}{failure}"
+
+
+def _signed(reply: Reply, model: Model, failed: int) -> Reply:
+    return reply._replace(
+        model=reply.model or model.name, provider=reply.provider or model.provider, attempts=reply.attempts + failed
+    )
+
+
+LONGEST_WAIT: Final = 300.0
+"""Seconds. A server that asks for more has its wish granted by giving up at once."""
+
+
+class RetryingModel:
+    """Wraps a model: up to `max_retries` further attempts, with exponential backoff and full jitter.
+
+    The n-th wait is random between 0 and `first_wait * 2 ** (n - 1)` seconds, after what the server asked for: of
+    many callers that it sends away with the same word, not all come back in the same moment. A stream is opened
+    anew only until its first piece has come.
+
+    `brake`: where those who ask the same vendor wait together after a 429; such a wait replaces this policy's own.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        max_retries: int = 3,
+        *,
+        first_wait: float = 1.0,
+        longest_wait: float = 60.0,
+        brake: Brake | None = None,
+    ) -> None:
+        self._model = model
+        self._brake = brake
+        self._max_retries = max_retries
+        self._first_wait = first_wait
+        self._longest_wait = longest_wait
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    async def supports_schema(self) -> bool:
+        return await supports_schema(self._model)
+
+    def inside(self) -> Sequence[Model]:
+        """The model that is asked, once or more often."""
+        return (self._model,)
+
+    def around(self, change: Callable[[Model], Model]) -> RetryingModel:
+        """The same policy round another model, made from the one inside."""
+        return RetryingModel(
+            change(self._model),
+            self._max_retries,
+            first_wait=self._first_wait,
+            longest_wait=self._longest_wait,
+            brake=self._brake,
+        )
+
+    async def complete(self, request: Request) -> Reply:
+        attempt = partial(self._model.complete, request)
+        try:
+            return await self._attempted(attempt)
+        except TransientModelError as error:
+            first = error
+        reply, failed = await self._further(attempt, first)
+        return reply._replace(attempts=reply.attempts + failed)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        def counted(reply: Reply) -> Reply:
+            return reply._replace(attempts=reply.attempts + failed)
+
+        async def ask() -> AsyncIterator[str | Reply]:
+            return await open_stream(stack, self._model, request, counted)
+
+        async with AsyncExitStack() as stack:
+            failed = 0
+            try:
+                pieces = await self._attempted(ask)
+            except TransientModelError as error:
+                pieces, failed = await self._further(ask, error)
+            yield pieces
+
+    async def _attempted(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await attempt() if self._brake is None else await self._brake.through(attempt)
+
+    def _waits_at_brake(self, state: RetryCallState) -> bool:
+        return self._brake is not None and _failure(state).is_rate_limit
+
+    async def _further(self, attempt: Callable[[], Awaitable[T]], first: TransientModelError) -> tuple[T, int]:
+        """What the first attempt that works returns, after `first` was the failure of one, and how many failed."""
+        import tenacity
+
+        jitter = tenacity.wait_random_exponential(multiplier=self._first_wait, max=self._longest_wait)
+        attempts = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(TransientModelError),
+            stop=lambda state: state.attempt_number > self._max_retries or _asked(state) > LONGEST_WAIT,
+            wait=lambda state: 0 if self._waits_at_brake(state) else _asked(state) + jitter(state),
+            sleep=anyio.sleep,
+            retry_error_callback=_give_up,
+        )
+        async for each in attempts:
+            failed = each.retry_state.attempt_number - 1
+            with each:
+                if not failed:
+                    raise first  # It was made before tenacity came, and counts.
+                return await self._attempted(attempt), failed
+        raise AssertionError("attempts end with an answer or a failure")
+
+
+def _failure(state: RetryCallState) -> TransientModelError:
+    """Why the latest attempt failed; tenacity asks after attempts that may be repeated only."""
+    failure = state.outcome and state.outcome.exception()
+    assert isinstance(failure, TransientModelError)
+    return failure
+
+
+def _asked(state: RetryCallState) -> float:
+    """Seconds that the server wants to be left alone."""
+    return _failure(state).retry_after or 0.0
+
+
+def _give_up(state: RetryCallState) -> NoReturn:
+    failure, failed = _failure(state), state.attempt_number
+    if failed == 1:
+        raise failure
+    raise TransientModelError(
+        f"{failure} (gave up after {failed} attempts)", failure.retry_after, is_rate_limit=failure.is_rate_limit
+    ) from failure

@@ -1,0 +1,70 @@
+"""A model whose answers are heard while they are written, and which answers, retries and falls back as ever.
+
+It knows streams and wrappers, and not who listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from flowengine.core.context import Tell
+from flowengine.errors import TransientModelError
+from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
+
+__all__ = ["heard"]
+
+
+def heard(model: Model, tell: Tell) -> Model:
+    """The model, with `complete` telling each piece of its answer. Retries and fallbacks stay outside of that:
+    an attempt that breaks off is followed by one that begins anew.
+
+    >>> import anyio
+    >>> from flowengine.models.scripted import ScriptedModel
+    >>> model = heard(ScriptedModel(["Green tea."]), lambda text, begins=False: print([text, begins]))
+    >>> anyio.run(model.complete, Request("scripted", ())).content
+    ['Green ', True]
+    ['tea.', False]
+    'Green tea.'
+    """
+    if isinstance(model, RetryingModel | FallbackModel):
+        return model.around(lambda each: heard(each, tell))
+    return _Heard(model, tell)
+
+
+class _Heard:
+    def __init__(self, model: Model, tell: Tell) -> None:
+        self._model = model
+        self._tell = tell
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    def inside(self) -> Sequence[Model]:
+        """The model that is heard."""
+        return (self._model,)
+
+    async def supports_schema(self) -> bool:
+        return await supports_schema(self._model)
+
+    async def complete(self, request: Request) -> Reply:
+        reply, begins = None, True
+        async with self._model.stream(request) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Reply):
+                    reply = piece
+                else:
+                    self._tell(piece, begins)
+                    begins = False
+        if reply is None:
+            raise TransientModelError(f"the stream of {self.provider}/{self.name} ended before its answer did")
+        return reply
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
+        return self._model.stream(request)

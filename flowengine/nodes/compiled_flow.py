@@ -1,0 +1,229 @@
+"""A flow made ready to run: graph, wrapped nodes, inputs, merge rules, outputs. Built once, shared by runs.
+
+Flows from YAML and flows built in Python end here, in the same compiled form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from flowengine.core.context import Context
+from flowengine.core.json_schema import misfits
+from flowengine.core.values import freeze, is_json_type, shown
+from flowengine.engine.graph import Graph
+from flowengine.engine.merging import StateKey, state_rules
+from flowengine.engine.ports import Node
+from flowengine.engine.state import ENGINE_KEYS, KeyRules
+from flowengine.engine.view import FinalContext
+from flowengine.engine.walk import Walk
+from flowengine.errors import DefinitionError, Diagnostic, FlowError, InputError, TemplateError, did_you_mean
+from flowengine.nodes.code_digest import source_of
+from flowengine.nodes.container import compiled, every_node, skeleton_of
+from flowengine.nodes.node import FlowNode, RunLimits
+
+__all__ = ["REQUIRED", "CompiledFlow", "InputField", "assemble", "checked_inputs", "outputs_of", "partial_outputs_of"]
+
+# --- A run's inputs
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Final = _Required()
+"""The default of an input that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputField:
+    """One declared input. `schema` (a JSON Schema) goes instead of `type`."""
+
+    type: str | None = None
+    default: Any = REQUIRED
+    enum: Sequence[Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    description: str = ""
+
+
+def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs with their defaults, read-only. Without declared fields everything is accepted.
+
+    Raises `InputError` that lists every problem at once.
+
+    >>> checked_inputs({"n": InputField("integer", default=3)}, {})
+    {'n': 3}
+    """
+    if fields is None:
+        return freeze(dict(given))
+    problems = [f"unknown input '{name}'{did_you_mean(name, fields)}" for name in given if name not in fields]
+    values: dict[str, Any] = {}
+    for name, declared in fields.items():
+        if name not in given:
+            if declared.default is REQUIRED:
+                problems.append(f"missing input '{name}'{_wanted(declared)}")
+            else:
+                values[name] = declared.default
+            continue
+        problem = _problem(declared, given[name])
+        if problem:
+            problems.append(f"input '{name}': {problem}")
+        values[name] = given[name]
+    if problems:
+        raise InputError("\n".join(problems))
+    try:
+        return freeze(values)
+    except RecursionError:
+        raise InputError("the inputs are nested too deep") from None
+
+
+def _wanted(field: InputField) -> str:
+    described = f": {field.description}" if field.description else ""
+    return f" ({field.type or 'see its schema'}{described})"
+
+
+def _problem(field: InputField, value: Any) -> str | None:
+    if field.schema is not None:
+        found = misfits(field.schema, value)
+        return f"{found[0].message} at {found[0].path}" if found else None
+    if field.type is not None and not is_json_type(value, field.type):
+        return f"expected {field.type}, found {shown(value)}"
+    if field.enum is not None and value not in field.enum:
+        allowed = ", ".join(map(str, field.enum))
+        return f"{shown(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
+    return None
+
+
+@dataclass(frozen=True)
+class CompiledFlow:
+    """Everything a runner needs. `nodes` are in the graph's topological order."""
+
+    name: str
+    graph: Graph
+    definitions: Mapping[str, FlowNode]
+    nodes: Sequence[Node]
+    inputs: Mapping[str, InputField] | None = None
+    state: Mapping[str, StateKey] = field(default_factory=dict[str, StateKey])
+    outputs: Mapping[str, Callable[[Context], Any]] | None = None
+    """Output name → value; None: the outputs of the last nodes, by name."""
+    limits: RunLimits = field(default_factory=RunLimits)
+    description: str = ""
+    allow_env: Sequence[str] = ()
+    """Environment values that templates may read; they are kept in the journal."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Where they are read from."""
+    path: str | None = None
+    source: str | None = None
+    place_of: Callable[[str], tuple[int, int]] | None = field(default=None, repr=False)
+    """Node → line and column in the file; None where there is no file."""
+    baggage: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
+
+    @cached_property
+    def fingerprints(self) -> Mapping[str, str]:
+        """Node → hash of its definition; worked out at the first use."""
+        return {path: _hash(node.fingerprint_source) for path, node in every_node(self.definitions)}
+
+    @cached_property
+    def server_checks(self) -> Sequence[tuple[str, FlowNode]]:
+        """Nodes of which something is known only once their servers run, with their paths."""
+        return [(path, node) for path, node in every_node(self.definitions) if node.checks_servers]
+
+    @cached_property
+    def code(self) -> Mapping[str, str]:
+        """Node → hash of the functions that it calls, where its definition does not have them."""
+        return {
+            path: _hash([source_of(each) for each in node.code])
+            for path, node in every_node(self.definitions)
+            if node.says_its_definition and node.code
+        }
+
+    @cached_property
+    def skeleton(self) -> Mapping[str, Any]:
+        """Nodes with kinds, edges with labels, and the merge rules, so that a run can be drawn without its flow.
+
+        Frozen, so that a journal may keep the text of it from one run to the next.
+        """
+        shape = skeleton_of(self.graph, self.definitions)
+        if not self.state:
+            return shape
+        return freeze({**shape, "state": state_rules(self.state)})
+
+    @cached_property
+    def rules(self) -> KeyRules:
+        """Of the shared state, as each run's store keeps them."""
+        return KeyRules(self.state)
+
+    @cached_property
+    def caches(self) -> bool:
+        """Whether a node is to be cached."""
+        return any(node.cache for _, node in every_node(self.definitions))
+
+    def prepare(self) -> None:
+        """Let every node say now what would fail later (a missing key), before anything is paid."""
+        for name, node in self._preparing:
+            try:
+                node.prepare()
+            except DefinitionError as error:
+                error.args = (f"{self._where(name)}{error}", *error.args[1:])
+                raise
+
+    @cached_property
+    def _preparing(self) -> Sequence[tuple[str, FlowNode]]:
+        return [(name, node) for name, node in every_node(self.definitions) if _prepares(node)]
+
+    def _where(self, name: str) -> str:
+        """The place of a node, as messages begin with it."""
+        place = () if self.place_of is None else self.place_of(name)
+        found = "".join(f"{part}:" for part in (self.path, *place) if part is not None)
+        return f"{found}{' ' if found else ''}node '{name}': "
+
+
+def _prepares(node: FlowNode) -> bool:
+    return type(node).prepare is not FlowNode.prepare
+
+
+def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> CompiledFlow:
+    """The plan of a flow; `parts` are the other fields of `CompiledFlow`.
+
+    Raises `FlowError` for no nodes, unknown targets and cycles.
+    """
+    if not nodes:
+        raise FlowError([Diagnostic("FE208", f"flow '{name}' has no nodes")])
+    body = compiled(nodes)
+    reserved = [key for key in parts.get("state", ()) if key in ENGINE_KEYS or key.startswith("=")]
+    if reserved:
+        raise FlowError([Diagnostic("FE402", f"shared state key '{reserved[0]}' belongs to the engine")])
+    return CompiledFlow(name, body.graph, dict(nodes), body.nodes, **parts)
+
+
+def outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
+    """What a flow gives back once its nodes are settled; raises what a template raises."""
+    if plan.outputs is None:
+        done = {plan.graph.ids[leaf]: walk.result_of(leaf) for leaf in plan.graph.leaves}
+        return freeze({name: result.output for name, result in done.items() if result is not None})
+    context = FinalContext(walk)
+    return freeze({name: value(context) for name, value in plan.outputs.items()})
+
+
+def partial_outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
+    """Those outputs that can be worked out from what there is."""
+    if plan.outputs is None:
+        return outputs_of(plan, walk)
+    context, found = FinalContext(walk), dict[str, Any]()
+    for name, value in plan.outputs.items():
+        with suppress(TemplateError):
+            found[name] = value(context)
+    return freeze(found)
+
+
+def _hash(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=repr, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

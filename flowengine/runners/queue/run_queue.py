@@ -1,0 +1,282 @@
+"""Runs for other processes: put into a queue on PostgreSQL, stopped there, and put back.
+
+Which job is whose turn, who has it, whether its worker lives: all that is procrastinate's, whose tables are in
+the schema `flowengine_queue` of the store's own database. A job says which run it is and nothing more. The run is
+in the store, with its inputs, its flow's text and what that needs beside it, before the job is in the queue.
+
+Needs the extra `queue`, and asyncio.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from time import time
+from typing import Any, Final, Literal
+
+import anyio
+import anyio.to_thread
+
+from flowengine.core.context import EMPTY
+from flowengine.core.values import freeze
+from flowengine.engine.events import RunFinished, RunResumed
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError
+from flowengine.journal.value_types import only_looking
+from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.runners.local import beginning, new_run_id
+from flowengine.runners.queue.submitted import TASK, refuse_another
+from flowengine.version import install_hint
+
+try:
+    import procrastinate
+    import psycopg
+    from procrastinate import exceptions
+    from procrastinate.jobs import Job
+
+    from flowengine.journal.postgres.store import PostgresStore
+    from flowengine.journal.postgres.tables import Beginnings
+    from flowengine.runners.queue.jobs import MOST_PRIORITY, before_new, expiry_lock, job_of, put_jobs
+    from flowengine.runners.queue.tables import address_of, make_tables
+except ImportError as error:
+    raise StoreUnavailableError(f"a queue needs its library: {install_hint('queue')} ({error})") from error
+
+__all__ = [
+    "PYTHON",
+    "TASK",
+    "Cancelled",
+    "cancel",
+    "cancel_in",
+    "close_run",
+    "opened",
+    "queue_store",
+    "requeue",
+    "requeue_in",
+    "submit",
+    "submit_many",
+]
+
+PYTHON: Final = ".".join(platform.python_version_tuple()[:2])
+"""Functions look different to each Python."""
+
+Cancelled = Literal["before it began", "asked to stop", "nothing to stop"]
+
+
+def queue_store(store: JournalStore) -> PostgresStore:
+    """The store, which has to be one that other machines reach."""
+    if not isinstance(store, PostgresStore):
+        raise StoreUnavailableError("a queue needs a store on PostgreSQL: --store postgresql://user@host:5432/database")
+    return store
+
+
+@asynccontextmanager
+async def opened(
+    store: PostgresStore, connections: int = 2, kind: type[procrastinate.PsycopgConnector] | None = None
+) -> AsyncGenerator[procrastinate.App]:
+    """The queue beside a store, whose tables are made by whoever comes first."""
+    await anyio.to_thread.run_sync(make_tables, store)
+    connector = (kind or procrastinate.PsycopgConnector)(
+        conninfo=address_of(store), min_size=1, max_size=connections, configure=_statement_by_statement
+    )
+    async with procrastinate.App(connector=connector).open_async() as app:
+        yield app
+
+
+async def _statement_by_statement(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Each of the library's statements stands alone; a transaction round it takes three ways to the server."""
+    await connection.set_autocommit(True)
+
+
+async def submit(
+    store: PostgresStore,
+    plan: CompiledFlow,
+    inputs: Mapping[str, Any],
+    *,
+    run_id: str | None = None,
+    queue: str = "default",
+    priority: int = 0,
+    at: datetime | None = None,
+    settings: Mapping[str, Any] = EMPTY,
+    labels: Mapping[str, str] = EMPTY,
+) -> str:
+    """Write a new run down and put it into a queue; its id. It begins when a worker has a slot, not before `at`.
+
+    The greater its priority, the sooner. With a `run_id` of one's own it may be repeated (see `submit_many`).
+    """
+    run_id = run_id or new_run_id()
+    await submit_many(
+        store, plan, {run_id: inputs}, queue=queue, priority=priority, at=at, settings=settings, labels=labels
+    )
+    return run_id
+
+
+async def submit_many(
+    store: PostgresStore,
+    plan: CompiledFlow,
+    runs: Mapping[str, Mapping[str, Any]],
+    *,
+    queue: str = "default",
+    priority: int = 0,
+    at: datetime | None = None,
+    settings: Mapping[str, Any] = EMPTY,
+    labels: Mapping[str, str] = EMPTY,
+) -> Collection[str]:
+    """As `submit`, for many runs of a flow at once: id → inputs; the ids that are new. All are in the queue, or none.
+
+    An id that is there with the same flow and inputs is the run that was submitted before, which goes on as it does;
+    with others it is refused with a `JournalError`, and nothing is written.
+    """
+    if plan.source is None:
+        raise DefinitionError(f"flow '{plan.name}' is made of Python objects, which no worker has: write it as a file")
+    here = {"queue": queue, "priority": _checked(priority), "python": PYTHON, "baggage": plan.baggage}
+    starts = [
+        beginning(plan, runs[run_id], store, run_id=run_id, settings={**settings, **here}, labels=labels)
+        for run_id in sorted(runs)
+    ]  # In order, so that nobody waits for whoever waits for him.
+    new: Collection[str] = ()
+
+    def put(connection: psycopg.Connection[Any], begun: Beginnings) -> None:
+        nonlocal new
+        for start in starts:
+            refuse_another(start, begun.known.get(start.run_id))
+        new = frozenset(begun.new)
+        put_jobs(connection, [job_of(run_id, queue, priority, at, after=1) for run_id in runs if run_id in new])
+
+    await anyio.to_thread.run_sync(make_tables, store)
+    with only_looking():
+        await anyio.to_thread.run_sync(store.begin, starts, put)
+    return new
+
+
+async def requeue(
+    store: PostgresStore,
+    run_id: str,
+    *,
+    queue: str | None = None,
+    priority: int | None = None,
+    at: datetime | None = None,
+    allow_changed: bool = False,
+    settings: Mapping[str, Any] = EMPTY,
+) -> None:
+    """Let a worker go on with a run that has stopped or waited; `JournalError` where it is in a queue already.
+
+    A run that has begun goes before those that have not.
+
+    Its queue and its priority are those of its start, unless given anew. `allow_changed`: also a worker whose
+    functions are not those that the run was submitted with, be the run in a queue already or not. `settings`: what is
+    chosen anew for the run (limits, by the names that a flow file gives them); it is written into its journal.
+    """
+    async with opened(store) as app:
+        await requeue_in(
+            app,
+            store,
+            run_id,
+            queue=queue,
+            priority=priority,
+            at=at,
+            allow_changed=allow_changed,
+            settings=settings,
+        )
+
+
+async def requeue_in(
+    app: procrastinate.App,
+    store: PostgresStore,
+    run_id: str,
+    *,
+    queue: str | None = None,
+    priority: int | None = None,
+    at: datetime | None = None,
+    allow_changed: bool = False,
+    settings: Mapping[str, Any] = EMPTY,
+) -> None:
+    """As `requeue`, for one of many, with the queue open."""
+    with only_looking():
+        events: Any = store.events(run_id)
+    if events[0].source is None:
+        raise DefinitionError(f"run {run_id} is of a flow made of Python objects, which no worker has")
+    start: Mapping[str, Any] = events[0].settings
+    place = queue or start.get("queue", "default")
+    rank = start.get("priority", 0) if priority is None else _checked(priority)
+    rank = rank if len(events) == 1 else before_new(rank)
+    how = {"allow_changed": True} if allow_changed else {}
+    jobs = await _jobs_of(app, run_id)
+    if settings and any(job.lock == run_id and job.status in ("todo", "doing") for job in jobs):
+        raise JournalError(f"run {run_id} is in a queue already")
+    for job in jobs:
+        if job.status == "todo" and (allow_changed or job.lock != run_id):  # What it asked is answered.
+            await app.job_manager.cancel_job_by_id_async(job.id or 0, delete_job=True)
+    after = len(events) + (await _choose(store, run_id, settings) if settings else 0)
+    try:
+        await _put(app, [run_id], place, rank, at, after=after, **how)
+    except exceptions.AlreadyEnqueued:
+        raise JournalError(f"run {run_id} is in a queue already") from None
+
+
+async def _choose(store: PostgresStore, run_id: str, settings: Mapping[str, Any]) -> int:
+    """Write what is chosen anew for a run that nobody works on; how many events that took."""
+    journal = await store.take(run_id)
+    chosen = RunResumed(time(), settings=freeze(dict(settings))), RunFinished(time(), "running")
+    try:
+        for event in chosen:
+            journal.append(event)
+    finally:
+        await journal.close()
+    return len(chosen)
+
+
+async def cancel(store: PostgresStore, run_id: str) -> Cancelled:
+    """Stop a run wherever it is: in a queue, in a worker's hands, or waiting for somebody."""
+    async with opened(store) as app:
+        return await cancel_in(app, store, run_id)
+
+
+async def cancel_in(app: procrastinate.App, store: PostgresStore, run_id: str) -> Cancelled:
+    """As `cancel`, for one of many, with the queue open."""
+    found: Cancelled = "nothing to stop"
+    manager = app.job_manager
+    for job in await _jobs_of(app, run_id):
+        if job.id is None or job.status not in ("todo", "doing"):
+            continue
+        # A job that waits is deleted; one that a worker has is left to it, which stops the run first.
+        if await manager.cancel_job_by_id_async(job.id, abort=True, delete_job=True) and found != "asked to stop":
+            found = "asked to stop" if job.status == "doing" else "before it began"
+    if found == "asked to stop":
+        return found
+    if found == "nothing to stop":
+        with only_looking():
+            last = store.events(run_id)[-1]
+        if not isinstance(last, RunFinished) or last.status != "waiting":
+            return found
+    await close_run(store, run_id)
+    return "before it began"
+
+
+async def close_run(store: PostgresStore, run_id: str, status: Literal["cancelled", "running"] = "cancelled") -> None:
+    """Write that a run which nobody works on was cancelled; `running`: that another process is to go on with it."""
+    journal = await store.take(run_id)
+    try:
+        journal.append(RunFinished(time(), status))
+    finally:
+        await journal.close()
+
+
+def _checked(priority: int) -> int:
+    if abs(priority) > MOST_PRIORITY:
+        raise DefinitionError(f"the priority {priority} is not between {-MOST_PRIORITY} and {MOST_PRIORITY}")
+    return priority
+
+
+async def _jobs_of(app: procrastinate.App, run_id: str) -> list[Job]:
+    manager = app.job_manager
+    found = [await manager.list_jobs_async(lock=lock, task=TASK) for lock in (run_id, expiry_lock(run_id))]
+    return [job for jobs in found for job in jobs]
+
+
+async def _put(
+    app: procrastinate.App, run_ids: Iterable[str], queue: str, priority: int, at: datetime | None, **how: Any
+) -> None:
+    """One job of a run waits at a time, and one is worked on at a time."""
+    await app.job_manager.batch_defer_jobs_async([job_of(each, queue, priority, at, **how) for each in run_ids])

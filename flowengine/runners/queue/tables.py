@@ -1,0 +1,131 @@
+"""The queue's tables: procrastinate's own, in the schema `flowengine_queue` of the store's database.
+
+They are made by whoever comes first, with the library's script, and brought up to a newer library with its own
+migrations, in order, in one transaction. A table of ours beside them says which was the last, and another who the
+workers are. While workers of the
+older library are alive nothing is changed: a migration may take away what they use.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final, LiteralString, cast
+
+import procrastinate
+import psycopg
+from procrastinate.schema import SchemaManager
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from flowengine.errors import StoreUnavailableError, StoreVersionError
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.submitted import SCHEMA
+
+__all__ = ["SCHEMA", "address_of", "make_tables"]
+
+_LOCK: Final = 0x464C4F58
+"""One process at a time makes the tables."""
+_ALIVE: Final = 60
+"""Seconds since the last heartbeat of a worker that may still work."""
+_WORKERS: Final = """
+    CREATE TABLE flowengine_worker (
+        id BIGINT PRIMARY KEY, host TEXT NOT NULL, process BIGINT NOT NULL, version TEXT NOT NULL, queue TEXT NOT NULL,
+        concurrency INTEGER NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now()
+    )
+"""
+"""Who the library's workers are, by its id; a table that a worker of an older FlowEngine does without."""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def address_of(store: PostgresStore) -> str:
+    """The store's, with the queue's schema as the one that is looked into."""
+    given = str(conninfo_to_dict(store.url).get("options", ""))
+    return make_conninfo(store.url, options=f"{given} -c search_path={SCHEMA}".strip())
+
+
+def make_tables(store: PostgresStore) -> None:
+    """Make the tables, or bring them to the installed library; nothing is done where they are.
+
+    `StoreVersionError` where they are a newer library's, or may not be changed now.
+    """
+    try:
+        with psycopg.connect(address_of(store)) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            if not _there(connection, "procrastinate_jobs"):
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
+                connection.execute(SchemaManager.get_schema())
+                _record(connection)
+            else:
+                _upgrade(connection)
+            if not _there(connection, "flowengine_worker"):
+                connection.execute(_WORKERS)
+    except psycopg.Error as error:
+        store.list()  # Says it better, and without a password.
+        said = " ".join(str(error).split())
+        raise StoreUnavailableError(f"the queue's tables cannot be made ({said})") from None
+
+
+def _upgrade(connection: Connection) -> None:
+    if not _there(connection, "flowengine_version"):
+        _adopt(connection)
+    ((last, library),) = connection.execute("SELECT last, library FROM flowengine_version").fetchall()
+    scripts = _migrations()
+    newest = scripts[-1].name
+    if last == newest:
+        return
+    installed = procrastinate.__version__
+    if last > newest:
+        raise StoreVersionError(
+            f"the queue's tables were made by procrastinate {library}, and {installed} is installed here: "
+            f"pip install --upgrade procrastinate"
+        )
+    alive = connection.execute(
+        "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => %s)", (_ALIVE,)
+    ).fetchall()
+    if alive != [(0,)]:
+        raise StoreVersionError(
+            f"the queue's tables are those of procrastinate {library}, {installed} is installed here, and "
+            f"{alive[0][0]} worker(s) of the older one may still be at work: stop all workers first, or wait "
+            f"{_ALIVE} s where they were killed"
+        )
+    for script in scripts:
+        if script.name > last:
+            connection.execute(_text(script))
+    _record(connection)
+
+
+def _adopt(connection: Connection) -> None:
+    """Tables without a version: they are those of the installed library where they have all its functions."""
+    wanted = set(re.findall(r"CREATE FUNCTION (\w+)", SchemaManager.get_schema()))
+    query = "SELECT proname FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace WHERE nspname = %s"
+    lacking = wanted - {name for (name,) in connection.execute(query, (SCHEMA,)).fetchall()}
+    if lacking:
+        raise StoreVersionError(
+            f"the queue's tables are those of another procrastinate than {procrastinate.__version__}, and do not say "
+            f"of which: apply its migrations from {SchemaManager.get_migrations_path()} in the schema {SCHEMA}"
+        )
+    _record(connection)
+
+
+def _record(connection: Connection) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS flowengine_version (last TEXT NOT NULL, library TEXT NOT NULL)")
+    connection.execute("DELETE FROM flowengine_version")
+    values = (_migrations()[-1].name, procrastinate.__version__)
+    connection.execute("INSERT INTO flowengine_version VALUES (%s, %s)", values)
+
+
+def _there(connection: Connection, table: str) -> bool:
+    query = "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = %s"
+    return bool(connection.execute(query, (SCHEMA, table)).fetchall())
+
+
+def _migrations() -> list[Path]:
+    """The library's, in their order."""
+    return sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))
+
+
+def _text(script: Path) -> LiteralString:
+    return cast(
+        "LiteralString", script.read_text("utf-8")
+    )  # As the library's own schema: part of an installed package.

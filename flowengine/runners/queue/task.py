@@ -1,0 +1,327 @@
+"""The task of a worker: one job, which is to go on with a run until it ends, waits, or is stopped.
+
+It goes on as anybody would, from what the store has of the run. So a job may be worked on twice without harm, and
+one that is put back loses nothing. A run that this worker lacks something for is left to others; one that its workers
+die of is ended.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from time import time
+from typing import Any, Final, NamedTuple, NoReturn
+
+import anyio
+import anyio.to_thread
+from procrastinate import App, JobContext, RetryDecision
+from procrastinate.exceptions import AlreadyEnqueued, JobAborted
+from procrastinate.job_context import AbortReason
+from procrastinate.jobs import Job
+from procrastinate.retry import BaseRetryStrategy
+
+from flowengine.core.context import RunStatus
+from flowengine.engine.events import Event, RunFinished, RunStarted
+from flowengine.engine.scheduler import error_info
+from flowengine.errors import (
+    FlowEngineError,
+    JournalError,
+    RunError,
+    RunNotFoundError,
+    StoreUnavailableError,
+    StoreVersionError,
+    SupersededError,
+)
+from flowengine.journal.approvals import open_questions
+from flowengine.journal.postgres.store import PostgresJournal, PostgresStore
+from flowengine.journal.postgres.writer import HandedBackError
+from flowengine.journal.value_types import only_looking
+from flowengine.models.litellm.loading import litellm_settled
+from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.runners.local import resume
+from flowengine.runners.queue import crash_count as queue_loading
+from flowengine.runners.queue.crash_count import LeftError, deaths_of
+from flowengine.runners.queue.deaths import Turns
+from flowengine.runners.queue.jobs import MOST_PRIORITY, before_new, expiry_lock
+from flowengine.runners.queue.notices import Tell, WorkerNotice
+from flowengine.runners.queue.plans import LackingError, Plans, check_versions
+from flowengine.runners.queue.run_positions import forget, note
+from flowengine.runners.queue.run_queue import close_run
+from flowengine.runners.queue.submitted import TASK
+from flowengine.runners.run import Run, settings_of
+
+__all__ = ["RunTask"]
+
+_FIRST: Final = 1.0
+_LONGEST: Final = 30.0
+"""Seconds until a run is offered again for which a worker lacked something."""
+_TRIES: Final = 20
+"""Of a run on which workers stumble without knowing why."""
+_OFFERS: Final = 10
+"""Tries after which a run waits for its turn where it is, and is left to others no more."""
+
+
+class _How(NamedTuple):
+    """What a job says beside its run."""
+
+    after: int | None = None
+    """The run's length when it was put into the queue."""
+    if_waiting: bool = False
+    """Only where it still waits for a person: what it asked has expired."""
+    allow_changed: bool = False
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> _How:
+        unknown = ", ".join(sorted(said.keys() - set(cls._fields)))
+        if unknown:
+            raise LackingError(f"the FlowEngine that knows what '{unknown}' means for a job")
+        return cls(**said)
+
+    def is_done(self, ended: RunStatus | None, length: int) -> bool:
+        """Whether there is nothing to do: the run has ended since, by a job that did not live to say so."""
+        if ended == "succeeded":
+            return True
+        if self.if_waiting:
+            return ended != "waiting"
+        return self.after is not None and length > self.after and ended not in (None, "cancelled")
+
+
+class _PutBackError(Exception):
+    """The worker stops: another one goes on with the run."""
+
+    def __init__(self, run_id: str, *, has_begun: bool) -> None:
+        super().__init__(run_id)
+        self.has_begun = has_begun
+
+
+class _StumbledError(Exception):
+    """Something that nobody has thought of: this worker is broken, or the run is."""
+
+
+class _Again(BaseRetryStrategy):
+    """When a job is worked on again that has not come to its end."""
+
+    def __init__(self, busy: float) -> None:
+        self._busy = busy
+
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        if isinstance(exception, JobAborted):
+            return None
+        if isinstance(exception, _PutBackError):
+            priority = before_new(job.priority) if exception.has_begun else job.priority
+            return RetryDecision(retry_at=datetime.now(UTC), priority=priority)
+        if isinstance(exception, LeftError):
+            return RetryDecision(retry_at=datetime.now(UTC))
+        if isinstance(exception, StoreUnavailableError):  # Another writes it, or the store is away for a while.
+            return RetryDecision(retry_in={"seconds": max(1, round(self._busy))})
+        # Ever later, and not in step with other workers that lack the same; no job is given up whose run has not ended.
+        seconds = min(_FIRST * 2 ** min(job.attempts, 16), _LONGEST) * random.uniform(0.5, 1.0)
+        return RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=seconds))
+
+
+class RunTask:
+    """Registers itself with the queue's library; `in_hand` are the jobs that it works on."""
+
+    def __init__(
+        self,
+        app: App,
+        store: PostgresStore,
+        plans: Plans,
+        *,
+        takeovers: int,
+        busy: float,
+        tell: Tell,
+        refuse: Callable[[StoreVersionError], None],
+    ) -> None:
+        """`takeovers`: how often in a row a run is taken from writers that died. `busy`: seconds until a run is tried
+        again that somebody else writes. `refuse` is called where the store is a newer FlowEngine's by now."""
+        self._app, self._store, self._plans = app, store, plans
+        self._tell, self._refuse = tell, refuse
+        app.task(name=TASK, pass_context=True, retry=_Again(busy))(self._job)
+        self.in_hand: set[int] = set()
+        self.turns = Turns(store, takeovers)
+        self._loading = anyio.Lock()
+
+    async def _job(self, context: JobContext, run_id: str, **how: Any) -> None:
+        assert context.job.id is not None  # It comes from the queue.
+        self.in_hand.add(context.job.id)
+        try:
+            await self._worked(context, run_id, how)
+        finally:
+            self.in_hand.discard(context.job.id)
+
+    async def _worked(self, context: JobContext, run_id: str, how: Mapping[str, Any]) -> None:
+        """One job: the run goes on until it ends, waits, or is stopped."""
+        try:
+            run = await self._run(run_id, _How.of(how), context.job)
+        except HandedBackError:
+            await close_run(self._store, run_id, "running")
+            self._put_back(run_id)
+        except (SupersededError, RunNotFoundError) as error:  # There is nothing left to do here.
+            self._tell(WorkerNotice(f"run {run_id}: {error}", "dropped", run_id))
+            return
+        except LackingError as error:
+            await self._lack(run_id, error)
+        except LeftError:
+            self._tell(WorkerNotice(f"run {run_id} is left to a worker that is idle", "left", run_id))
+            raise
+        except anyio.get_cancelled_exc_class():
+            await self._stop(run_id, context.abort_reason())
+        except FlowEngineError as error:
+            await self._fail(run_id, error)
+            return
+        except Exception as error:
+            await self._stumbled(run_id, error, context.job)
+            return
+        else:
+            if run is not None:
+                why = f": {run.error.message}" if run.error else ""
+                self._tell(WorkerNotice(f"run {run_id} {run.status}{why}", run.status, run_id))
+                if run.status == "waiting":
+                    await self._wake(run_id, run.events, context.job)
+
+    def _put_back(self, run_id: str, *, has_begun: bool = True) -> NoReturn:
+        self._tell(WorkerNotice(f"run {run_id} is put back", "put_back", run_id))
+        raise _PutBackError(run_id, has_begun=has_begun) from None
+
+    async def _stop(self, run_id: str, why: AbortReason | None) -> NoReturn:
+        """The run was interrupted, by somebody who wants it stopped or because the worker stops."""
+        with anyio.CancelScope(shield=True):
+            status = await anyio.to_thread.run_sync(self._store.status_of, run_id)
+            if why is AbortReason.SHUTDOWN:
+                with suppress(JournalError):  # Then the run is called cancelled for as long as it is in the queue.
+                    if status == "cancelled":  # Else it had not begun here.
+                        await close_run(self._store, run_id, "running")
+                self._put_back(run_id)
+            if status in ("running", "waiting", "paused"):  # It had not begun here.
+                await close_run(self._store, run_id)
+        self._tell(WorkerNotice(f"run {run_id} was cancelled", "cancelled", run_id))
+        raise JobAborted from None
+
+    async def _lack(self, run_id: str, error: LackingError) -> NoReturn:
+        """Others may have what this worker lacks."""
+        await anyio.to_thread.run_sync(note, self._store, run_id, str(error))
+        self._tell(WorkerNotice(f"run {run_id} is left to others: this worker lacks {error}", "left", run_id))
+        raise error
+
+    async def _fail(self, run_id: str, error: FlowEngineError) -> None:
+        """The run cannot go on, unless it is the store or this worker that is at fault."""
+        if isinstance(error, JournalError):
+            await self._refuse_newer_store(run_id)
+        if isinstance(error, StoreUnavailableError):
+            raise error
+        if isinstance(error, StoreVersionError):
+            await self._lack(run_id, LackingError(str(error)))
+        await self._end(run_id, error)
+
+    async def _refuse_newer_store(self, run_id: str) -> None:
+        """Where the store is a newer FlowEngine's by now, all that fails is because of that: the job stays."""
+        try:
+            await anyio.to_thread.run_sync(self._store.check_version)
+        except StoreVersionError as error:
+            self._refuse(error)
+            self._put_back(run_id)
+
+    async def _run(self, run_id: str, how: _How, job: Job) -> Run | None:
+        """The run, gone on with; None where it is not this job's any more."""
+        journal = await self._store.take(run_id)
+        try:
+            started, events = await self._looked_at(journal, how, job)
+            if started is None:
+                return None
+            deaths, is_new = deaths_of(events), job.priority <= MOST_PRIORITY
+            journal.is_careful = deaths.in_a_row > 0
+            loading = 0
+            if self._plans.known(started) is None:
+                loading = await anyio.to_thread.run_sync(queue_loading.deaths_while_loading, self._store, run_id)
+            may_leave = job.attempts < _OFFERS
+            async with self.turns.turn(journal, run_id, deaths, loading, is_new=is_new, may_leave=may_leave):
+                plan = await self._planned(started, events, how, job)
+                word, event = ("begins", "begins") if len(events) == 1 else ("goes on", "goes_on")
+                self._tell(WorkerNotice(f"run {run_id} {word}: {started.flow}", event, run_id))
+                return await resume(
+                    plan,
+                    run_id,
+                    self._store,
+                    journal=journal,
+                    allow_changed=how.allow_changed,
+                )
+        finally:
+            await journal.close()
+
+    async def _looked_at(
+        self, journal: PostgresJournal, how: _How, job: Job
+    ) -> tuple[RunStarted | None, Sequence[Event]]:
+        """How the run was started, and its events; None: it is not to go on."""
+        with only_looking():  # Its flow, and with it its classes, is loaded when its turn has come.
+            events = await journal.read_beside()
+        started, last = events[0], events[-1]
+        assert isinstance(started, RunStarted)  # Stores give out no other runs.
+        ended = last.status if isinstance(last, RunFinished) and last.status != "running" else None
+        if how.is_done(ended, len(events)):
+            if ended == "waiting":
+                await self._wake(started.run_id, events, job)
+            return None, events
+        return started._replace(settings=settings_of(events)), events
+
+    async def _planned(self, started: RunStarted, events: Sequence[Event], how: _How, job: Job) -> CompiledFlow:
+        """What the run is to go on with."""
+        plan = self._plans.known(started) or await self._loaded(started)
+        await litellm_settled()  # Nothing of the run is at work while it is waited for, so no death is its fault.
+        if not how.allow_changed:
+            check_versions(plan, events)
+        if job.attempts:
+            await anyio.to_thread.run_sync(forget, self._store, started.run_id)
+        return plan
+
+    async def _stumbled(self, run_id: str, error: Exception, job: Job) -> None:
+        """Others may fare better; where none does, the run is at fault."""
+        said = f"{type(error).__name__}: {error}"
+        if job.attempts + 1 < _TRIES:
+            text = f"run {run_id} is left to others: this worker stumbled ({said})"
+            self._tell(WorkerNotice(text, "left", run_id))
+            raise _StumbledError(said) from error
+        await self._end(run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({said})"))
+
+    async def _loaded(self, started: RunStarted) -> CompiledFlow:
+        """The plan, which is noted before: its code may take the worker with it. One at a time, as most are of one
+        flow."""
+        async with self._loading:
+            if (plan := self._plans.known(started)) is not None:
+                return plan
+            await anyio.to_thread.run_sync(queue_loading.begin, self._store, started.run_id)
+            try:
+                return self._plans.loaded(started)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(queue_loading.end, self._store, started.run_id)
+
+    async def _end(self, run_id: str, error: FlowEngineError) -> None:
+        """The run could not go on at all: who looks at it is told why."""
+        journal = await self._store.take(run_id)
+        try:
+            journal.append(RunFinished(time(), "failed", None, error_info(error)))
+        finally:
+            await journal.close()
+        self._tell(WorkerNotice(f"run {run_id} failed: {error}", "failed", run_id))
+
+    async def _wake(self, run_id: str, events: Sequence[Event], job: Job) -> None:
+        """A run that waits holds no slot. Where its question expires, it is looked at again then."""
+        times = [asked.expires for asked in open_questions(events).values() if asked.expires is not None]
+        if not times:
+            return
+        at = datetime.fromtimestamp(min(times), UTC)
+        task = self._app.configure_task(
+            TASK,
+            queue=job.queue,
+            priority=before_new(job.priority),
+            schedule_at=at,
+            lock=expiry_lock(run_id),  # Not that of the run, whose own jobs would have to wait for it.
+            queueing_lock=f"{run_id} at {at.isoformat()}",
+        )
+        try:
+            await task.defer_async(run_id=run_id, if_waiting=True)
+        except AlreadyEnqueued:
+            return

@@ -1,0 +1,203 @@
+"""A worker: takes runs from a queue and drives them, several at a time, until it is told to stop.
+
+What it is told by procrastinate is which run is next. It goes on with that run as anybody would, from what the
+store has of it, with the flow's own text: a run that was begun elsewhere is no different from a new one. So a job
+may be worked on twice without harm, and one that is put back loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.to_thread
+import psycopg
+from procrastinate import App, PsycopgConnector
+from procrastinate.connector import Notify
+from procrastinate.exceptions import ConnectorException
+from psycopg_pool import AsyncConnectionPool
+
+from flowengine.journal.postgres.rates import PostgresRates
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.runners.queue.notices import Tell
+from flowengine.runners.queue.plans import Plans
+from flowengine.runners.queue.rescue import WORKER, Orphans, Rescue
+from flowengine.runners.queue.run_queue import opened
+from flowengine.runners.queue.supervisor import Ending, Staying
+from flowengine.runners.queue.suspicion import Sharing
+from flowengine.runners.queue.task import RunTask
+from flowengine.runners.queue.vitals import Presence, Vitals
+
+__all__ = ["Pace", "PatientConnector", "work"]
+
+# --- The queue's connection to PostgreSQL, which waits for a server that went away, ever longer, and not in step
+
+T = TypeVar("T")
+
+_FIRST: Final = 0.2
+_LONGEST: Final = 2.0
+_POOL: Final[dict[str, Any]] = {"timeout": 5.0, "reconnect_timeout": 5.0, "max_idle": 10.0}
+"""Seconds after which the pool stops trying, so that whoever waits for it decides when the next try is; and after
+which it closes a connection that is not needed."""
+
+
+def _unchecked_pool(**options: Any) -> AsyncConnectionPool:
+    """A pool that does not ask the server before each use whether it is there: who finds it gone tries again."""
+    options["check"] = None
+    return AsyncConnectionPool(**options)
+
+
+class PatientConnector(PsycopgConnector):
+    """What is asked of the server is asked again when the connection broke, until `stop_waiting`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(pool_factory=_unchecked_pool, **(_POOL | options))  # pyright: ignore[reportUnknownMemberType] # the library's own
+        self._end = inf
+
+    def stop_waiting(self, after: float) -> None:
+        """From now on, a server that went away is waited for so many seconds in all."""
+        self._end = min(self._end, monotonic() + after)
+
+    async def execute_query_async(self, query: Any, **arguments: Any) -> None:
+        """Where a job is no longer what it was, somebody else has seen to it: there is nothing to say of it."""
+        try:
+            await self._patiently(partial(super().execute_query_async, query, **arguments))
+        except ConnectorException as error:
+            if not isinstance(error.__cause__, psycopg.errors.RaiseException):
+                raise
+
+    async def execute_query_one_async(self, query: Any, **arguments: Any) -> dict[str, Any]:
+        return await self._patiently(partial(super().execute_query_one_async, query, **arguments))
+
+    async def execute_query_all_async(self, query: Any, **arguments: Any) -> list[dict[str, Any]]:
+        return await self._patiently(partial(super().execute_query_all_async, query, **arguments))
+
+    async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
+        channels = list(channels)
+        await self._patiently(partial(super().listen_notify, on_notification, channels))
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        pause = _FIRST
+        while True:
+            try:
+                return await work()
+            except ConnectorException as error:
+                if not isinstance(error.__cause__, psycopg.OperationalError) or monotonic() > self._end:
+                    raise
+            await anyio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST)
+
+
+_NEVER: Final = 1e9
+_INTERRUPTED: Final = 0.75
+"""Of the grace, after which runs are interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds. A worker that died is heard of no more after `stalled`; its runs go on elsewhere within ten."""
+
+    grace: float = 20.0
+    """Until the worker has ended that is told to stop. For the first half runs go on, then they begin nothing more:
+    calls that are on their way end, so that they are not paid for twice. After three quarters what is left is
+    interrupted, so that it is written and put back within the grace."""
+    heartbeat: float = 1.5
+    """Between two signs of life, each of which is also a look for runs of workers that are gone."""
+    stalled: float = 3.5
+    """After the last heartbeat of a worker whose connection to the store is gone, too, its runs are another's."""
+    hanging: float = 30.0
+    """After the last heartbeat of any worker; one on a machine that is far too busy is late by many seconds."""
+    orphans: float = 30.0
+    """Between two looks for runs without a job; what is without one twice is put back into its queue."""
+    patience: float = 600.0
+    """For a server that went away, before runs are given up for later."""
+    poll: float = 5.0
+    busy: float = 5.0
+    """Until a run is tried again that somebody else writes."""
+
+
+async def work(
+    store: PostgresStore,
+    *,
+    queue: str = "default",
+    concurrency: int = 1,
+    pace: Pace | None = None,
+    tell: Tell = lambda line: None,
+    environ: Mapping[str, str] | None = None,
+    takeovers: int = 5,
+    wait: bool = True,
+    health: socket.socket | None = None,
+) -> None:
+    """Drive the runs of a queue, until SIGTERM or Ctrl-C; without `wait`, until there is none that could begin.
+
+    `tell` hears a line for each run that begins or ends. `health`: a bound socket, on which `/healthz`, `/readyz` and
+    `/metrics` are answered for as long as the worker lives. `environ`: where the flows' keys are looked up; None: in
+    the process's environment. The limits of providers are kept by all workers of the store together. A run is given up
+    whose writers die so often in a row: it is taken over `takeovers` times, and not once more. Raises
+    `StoreVersionError` where a newer FlowEngine has the store; where it has since the worker began, what that had in
+    hand is put back first.
+    """
+    pace = pace or Pace()
+    store.role = WORKER
+    store.wait_for(pace.patience)
+    rates = PostgresRates(store.url)
+    await anyio.to_thread.run_sync(store.check_version)
+    async with AsyncExitStack() as stack:
+        stack.callback(rates.close)
+        app = await stack.enter_async_context(opened(store, connections=2, kind=PatientConnector))
+        plans = Plans(os.environ if environ is None else environ, rates.limiter)
+        ending = Ending()
+        vitals = Vitals(queue, concurrency, fresh=pace.stalled + 2 * pace.heartbeat)
+        tell = vitals.counting(tell)
+        task = RunTask(app, store, plans, takeovers=takeovers, busy=pace.busy, tell=tell, refuse=ending.refuse)
+        vitals.in_hand = task.in_hand
+        if health is not None:
+            from flowengine.runners.queue.health import answering  # Only who asks for it needs a server.
+
+            await stack.enter_async_context(answering(health, vitals, store.url))
+        rescue = Rescue(app, store, queue, stalled=pace.stalled, hanging=pace.hanging, pause=pace.heartbeat)
+        await rescue.look()
+        options = {
+            "queues": [queue],
+            "concurrency": concurrency,
+            "wait": wait,
+            "shutdown_graceful_timeout": _INTERRUPTED * pace.grace,
+            "update_heartbeat_interval": _NEVER,  # `Rescue` does it with what it asks.
+            "stalled_worker_timeout": pace.hanging,
+            "fetch_job_polling_interval": pace.poll,
+            "abort_job_polling_interval": pace.poll,
+            "delete_jobs": "always",  # The run's own record says how it ended.
+        }
+        staying = Staying(
+            app,
+            rescue,
+            Orphans(store),
+            Presence(app, queue, concurrency),
+            Sharing(app, queue, task.turns.company, stalled=pace.stalled),
+            pause=pace.heartbeat,
+            orphans_pause=pace.orphans,
+            in_hand=task.in_hand,
+            tell=tell,
+            vitals=vitals,
+            ending=ending,
+            options=options,
+        )
+        await staying.run(partial(_hurry, app, store, pace))
+
+
+async def _hurry(app: App, store: PostgresStore, pace: Pace) -> None:
+    """A worker that is told to stop waits no longer than its runs may for a server that is away."""
+    store.wait_for(pace.grace / 2)
+    if isinstance(app.connector, PatientConnector):
+        app.connector.stop_waiting(pace.grace)
+    await anyio.sleep(pace.grace / 2)
+    store.hand_back()

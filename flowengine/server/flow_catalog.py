@@ -1,0 +1,260 @@
+"""The flows that a server has: given as objects, as files, or as folders that are looked through again and again.
+
+Only these are shown, started and taken up again; a run's record cannot name another file. Nothing of a flow's code
+is imported until the flow is run or drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from flowengine.engine.events import RunStarted
+from flowengine.errors import Diagnostic, FlowEngineError, FlowError, did_you_mean
+from flowengine.flow import Flow
+from flowengine.nodes.compiled_flow import REQUIRED, InputField
+from flowengine.server.problems import ProblemError
+from visualize.picture import Picture, picture_of_skeleton
+
+__all__ = ["About", "CatalogEntry", "Library", "input_schema"]
+
+_SUFFIXES: Final = (".yaml", ".yml")
+_SKIPPED: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist"})
+_MOST_FILES: Final = 2_000
+"""Flow files that one folder may have below it."""
+_MARK: Final = re.compile(rb"^\s*\{?\s*flowengine\s*:", re.MULTILINE)
+_HEAD: Final = 8_000
+"""Bytes of a file in which the key `flowengine` must be, so that not every YAML file is read."""
+
+
+class About(NamedTuple):
+    """What is known of a flow without running any code of its."""
+
+    name: str
+    path: str
+    """As it is shown; of a flow built in Python, a word that says so."""
+    description: str = ""
+    source: str | None = None
+    problems: Sequence[Diagnostic] = ()
+    inputs: Mapping[str, InputField] | None = None
+    """None where it takes any."""
+
+    @property
+    def errors(self) -> int:
+        return sum(each.severity == "error" for each in self.problems)
+
+
+class CatalogEntry(Protocol):
+    """One flow; its methods may be slow and are called on threads."""
+
+    def about(self) -> About: ...
+
+    def flow(self, model: str | None = None) -> Flow:
+        """Ready to run; raises what is wrong with it."""
+        ...
+
+    def is_of(self, started: RunStarted) -> bool:
+        """Whether a run was started from it."""
+        ...
+
+
+class _Object:
+    """A flow built in Python, or loaded by whoever made the app."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        plan = flow.plan
+        path = plan.path or "(built in Python)"
+        self._about = About(plan.name, path, plan.description, plan.source, (), plan.inputs)
+
+    def about(self) -> About:
+        return self._about
+
+    def flow(self, model: str | None = None) -> Flow:
+        return self._flow
+
+    def is_of(self, started: RunStarted) -> bool:
+        return started.path == self._flow.plan.path
+
+
+_Stamps: TypeAlias = tuple[tuple[int, int], ...]
+
+
+class _File:
+    """A flow file, read anew when it, or a file that a text of it stands in, has changed."""
+
+    def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
+        self.path = path
+        self._environ = environ
+        self._beside: Sequence[Path] = ()
+        """The files that texts of it stand in."""
+        self._known: tuple[_Stamps, About] | None = None
+
+    def about(self) -> About:
+        stamps = self._stamps()
+        if self._known is None or self._known[0] != stamps:
+            own = _stamp(self.path)
+            self._beside = _text_files(self.path)
+            stamps = (own, *map(_stamp, self._beside))
+            self._known = stamps, self._read()
+        return self._known[1]
+
+    def _stamps(self) -> _Stamps:
+        return (_stamp(self.path), *map(_stamp, self._beside))
+
+    def flow(self, model: str | None = None) -> Flow:
+        return Flow.from_yaml(self.path, model=model, environ=self._environ)
+
+    def is_of(self, started: RunStarted) -> bool:
+        if started.path is None:
+            return False
+        folder = str(started.settings.get("folder", ""))
+        return os.path.realpath(os.path.join(folder, started.path)) == os.path.realpath(self.path)
+
+    def _read(self) -> About:
+        from flowengine.flowfile.loader import check_file, load_flow  # YAML only where there are files.
+        from flowengine.flowfile.project.project import project_of
+
+        project, problems = project_of(self.path)
+        found = [*problems, *check_file(self.path, project=project)]
+        source = self.path.read_text("utf-8-sig", "replace") if self.path.is_file() else None
+        try:
+            spec = load_flow(self.path, project=project)
+        except FlowError:
+            name = re.search(r"^name:\s*[\"']?([^\"'#\n]+)", source or "", re.MULTILINE)
+            return About(name[1].strip() if name else self.path.stem, str(self.path), "", source, found)
+        inputs = {
+            key: InputField(
+                each.type, REQUIRED if each.required else each.default, each.enum, each.schema_, each.description
+            )
+            for key, each in spec.inputs.items()
+        }
+        return About(spec.name, str(self.path), spec.description, source, found, inputs)
+
+
+class Library:
+    """Flows by name; a name that several have is followed by the file."""
+
+    def __init__(self, given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> None:
+        given = list(given)
+        self._objects: list[CatalogEntry] = [_Object(each) for each in given if isinstance(each, Flow)]
+        self._places = [Path(each) for each in given if not isinstance(each, Flow)]
+        self._environ = environ
+        self._files: dict[Path, _File] = {}
+        self._pictures: dict[str, tuple[About, Picture | None]] = {}
+        self._lock = threading.Lock()
+
+    def entries(self) -> Mapping[str, CatalogEntry]:
+        """All flows as they are now, in the order given; those of a folder by their paths. Call it on a thread."""
+        with self._lock:
+            paths = dict.fromkeys(file for place in self._places for file in _flow_files(place))
+            self._files = {path: self._files.get(path) or _File(path, self._environ) for path in paths}
+            every = [(each.about(), each) for each in (*self._objects, *self._files.values())]
+        found: dict[str, CatalogEntry] = {}
+        for about, entry in every:
+            name = about.name if about.name not in found else f"{about.name} ({about.path})"
+            found[name] = entry
+        return found
+
+    def find(self, name: str) -> CatalogEntry:
+        """Call it on a thread."""
+        known = self.entries()
+        if name not in known:
+            raise ProblemError(404, "No such flow", f"there is no flow '{name}' here{did_you_mean(name, known)}")
+        return known[name]
+
+    def of_run(self, started: RunStarted) -> CatalogEntry | None:
+        """The flow that a run goes on with: the one from whose file it came, else the only one of its name."""
+        known = self.entries()
+        same = [entry for entry in known.values() if entry.is_of(started) and entry.about().name == started.flow]
+        named = [entry for entry in known.values() if entry.about().name == started.flow]
+        return same[0] if same else named[0] if len(named) == 1 else None
+
+    def picture(self, name: str, entry: CatalogEntry) -> Picture | None:
+        """None where the flow cannot be built. Call it on a thread."""
+        about = entry.about()
+        known = self._pictures.get(name)
+        if known is None or known[0] is not about:
+            known = self._pictures[name] = about, _drawn(entry)
+        return known[1]
+
+
+def _drawn(entry: CatalogEntry) -> Picture | None:
+    try:
+        flow = entry.flow()
+    except FlowEngineError:  # Told among the problems, or when somebody runs it.
+        return None
+    return picture_of_skeleton(flow.name, flow.plan.skeleton)
+
+
+def _flow_files(place: Path) -> Iterator[Path]:
+    """The file itself, or the flow files anywhere below a folder, sorted."""
+    if not place.is_dir():
+        yield place
+        return
+    found = 0
+    for folder, folders, files in os.walk(place):
+        folders[:] = sorted(each for each in folders if each not in _SKIPPED and not each.startswith("."))
+        for name in sorted(files):
+            path = Path(folder, name)
+            if name.endswith(_SUFFIXES) and _says_flowengine(path):
+                yield path
+                found += 1
+                if found >= _MOST_FILES:
+                    return
+
+
+def _says_flowengine(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _MARK.search(file.read(_HEAD)) is not None
+    except OSError:
+        return False
+
+
+def _text_files(path: Path) -> Sequence[Path]:
+    """The files that texts of a flow file stand in, be they there or not."""
+    from flowengine.flowfile.analysis.shapes import is_map  # As above.
+    from flowengine.flowfile.file_texts import named_text_files
+    from flowengine.flowfile.yaml.parser import parse_yaml
+
+    try:
+        data = parse_yaml(path.read_text("utf-8-sig")).data
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return [path.parent / name for name in named_text_files(data)] if is_map(data) else ()
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # A name that no file can have.
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+def input_schema(inputs: Mapping[str, InputField] | None) -> Mapping[str, Any]:
+    """A flow's inputs as a JSON Schema."""
+    if inputs is None:
+        return {"type": "object"}
+    required = [name for name, field in inputs.items() if field.default is REQUIRED]
+    properties = {name: _property(field) for name, field in inputs.items()}
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _property(field: InputField) -> Mapping[str, Any]:
+    said: dict[str, Any] = dict(field.schema) if field.schema is not None else {}
+    if field.type is not None:
+        said["type"] = field.type
+    if field.enum is not None:
+        said["enum"] = list(field.enum)
+    if field.description:
+        said["description"] = field.description
+    if field.default is not REQUIRED:
+        said["default"] = field.default
+    return said

@@ -1,0 +1,149 @@
+"""Runs as pages need them, read from the store on threads and kept while they are looked at.
+
+It knows the store's reading side only: nothing here writes, and no caller waits on the event loop's own thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from flowengine.engine.events import Event
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import RunNotFoundError
+from flowengine.journal.value_types import only_looking
+from visualize.viewer.flows import RunPoint, point_of
+from visualize.viewer.reading import Reading
+
+__all__ = ["RunCache"]
+
+T = TypeVar("T")
+
+_THREADS: Final = 2
+"""Reading and drawing; each has a connection of its own to the store."""
+_KEPT: Final = 60_000
+"""Events of the runs that are kept together; one run is kept however long it is."""
+_POINTS: Final = 50
+"""Runs of a flow that are plotted."""
+_PLOTTED: Final = 50_000
+"""Events that are read for one plot; runs beyond them have no cost in it until another time."""
+
+
+class _Kept:
+    """One run, and what was made of it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reading: Reading | None = None
+        self.made: dict[str, tuple[int, bytes]] = {}
+        """What → how many events it was made of, and itself."""
+
+    @property
+    def size(self) -> int:
+        return 0 if self.reading is None else len(self.reading.events)
+
+
+class RunCache:
+    """Read-only runs of one store."""
+
+    def __init__(self, store: JournalStore) -> None:
+        self.store = store
+        self._threads = anyio.CapacityLimiter(_THREADS)
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+        self._points: dict[str, RunPoint] = {}
+
+    async def do(self, work: Callable[..., T], *given: Any) -> T:
+        """The work, on a thread."""
+        return await anyio.to_thread.run_sync(work, *given, limiter=self._threads)
+
+    async def events(self, run_id: str, after: int = 0) -> Sequence[Event]:
+        return await self.do(self._events, run_id, after)
+
+    async def runs(self) -> Sequence[RunInfo]:
+        return await self.do(self.store.list)
+
+    async def reading(self, run_id: str) -> Reading:
+        return await self.do(self.read, run_id)
+
+    def _events(self, run_id: str, after: int) -> Sequence[Event]:
+        """To look at: no flow need be loaded."""
+        with only_looking():
+            return self.store.events(run_id, after)
+
+    def read(self, run_id: str) -> Reading:
+        """The run as it is now; call it on a thread. Raises what the store raises."""
+        kept = self._place(run_id)
+        with kept.lock:
+            return self._renewed(run_id, kept)
+
+    def made(self, run_id: str, what: str, make: Callable[[Reading], str]) -> bytes:
+        """What is made of a run as it is now: once, however many ask for it at the same time. Call it on a thread."""
+        kept = self._place(run_id)
+        with kept.lock:
+            reading = self._renewed(run_id, kept)
+            count, found = kept.made.get(what, (0, b""))
+            if count != len(reading.events):
+                found = make(reading).encode()
+                kept.made[what] = len(reading.events), found
+        return found
+
+    def points(self, flow: str) -> list[RunPoint]:
+        """The last runs of a flow, the oldest first. Call it on a thread."""
+        infos = [info for info in self.store.list() if info.flow == flow][:_POINTS]
+        left = _PLOTTED
+        found: list[RunPoint] = []
+        for info in infos:
+            point = self._points.get(info.run_id)
+            if point is None or point.status != info.status or info.finished is None:
+                left -= info.events
+                point = self._point(info) if left >= 0 else _rough(info)
+            found.append(point)
+        return found[::-1]
+
+    def _point(self, info: RunInfo) -> RunPoint:
+        try:
+            point = point_of(Reading(self._events(info.run_id, 0)).progress)
+        except Exception:  # A damaged run is told of on its own page.
+            return _rough(info)
+        point = point._replace(run_id=info.run_id)
+        if info.finished is not None:
+            self._points[info.run_id] = point
+        return point
+
+    def _renewed(self, run_id: str, kept: _Kept) -> Reading:
+        old = kept.reading
+        try:
+            events = self._events(run_id, 0 if old is None else len(old.events))
+        except RunNotFoundError:
+            self._forget(run_id)
+            raise
+        if old is None or events:
+            kept.reading = old = Reading(list(events) if old is None else [*old.events, *events])
+            self._make_room()
+        return old
+
+    def _place(self, run_id: str) -> _Kept:
+        with self._lock:
+            kept = self._kept.setdefault(run_id, _Kept())
+            self._kept.move_to_end(run_id)
+            return kept
+
+    def _forget(self, run_id: str) -> None:
+        with self._lock:
+            self._kept.pop(run_id, None)
+
+    def _make_room(self) -> None:
+        with self._lock:
+            while len(self._kept) > 1 and sum(each.size for each in self._kept.values()) > _KEPT:
+                self._kept.popitem(last=False)
+
+
+def _rough(info: RunInfo) -> RunPoint:
+    """What the list of runs alone tells."""
+    return RunPoint(info.run_id, info.status, None if info.finished is None else info.finished - info.started, None)

@@ -1,0 +1,250 @@
+"""What can be done to runs: start one, answer what it asks, take it up again, stop it. Pages and API both come here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import Event, RunFinished, RunStarted, TokenStreamed
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import StoreCorruptError, StoreUnavailableError
+from flowengine.journal.approvals import answer
+from flowengine.journal.stores import TeeStore
+from flowengine.runners import local
+from flowengine.runners.local import Live
+from flowengine.runners.queue.submitted import queue_of
+from flowengine.runners.run import Run
+from flowengine.server.flow_catalog import CatalogEntry, Library
+from flowengine.server.problems import ProblemError, problem_of
+from flowengine.server.run_cache import RunCache
+
+__all__ = ["Answering", "RunCommands", "RunningRuns"]
+
+# --- Runs of this process
+
+Job: TypeAlias = Callable[[JournalStore, Live], Awaitable[Run]]
+"""RunningRuns in the store that it is given, and tells what agents write."""
+Heard: TypeAlias = Callable[[str, TokenStreamed], None]
+
+
+class _Launch:
+    """One job on its way."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.begun = anyio.Event()
+        """The journal has taken its first event, or it is over."""
+        self.ended = anyio.Event()
+        self.has_run = False
+        self.failure: Exception | None = None
+
+    def hear(self, event: Event) -> None:
+        self.has_run = True
+        self.begun.set()
+
+
+class RunningRuns:
+    """The runs that this process drives."""
+
+    def __init__(self, store: JournalStore, heard: Heard) -> None:
+        self._store = store
+        self._heard = heard
+        self._tasks: TaskGroup | None = None
+        self._launched: dict[str, _Launch] = {}
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """RunningRuns are tasks of this group from now on."""
+        self._tasks = tasks
+
+    async def end(self) -> None:
+        """Cancel what runs, and take no more."""
+        self._tasks = None
+        for run_id in list(self._launched):
+            await self.cancel(run_id)
+
+    def drives(self, run_id: str) -> bool:
+        return run_id in self._launched
+
+    async def launch(self, run_id: str, job: Job) -> None:
+        """Begin a job; raises what it raises before anything of it is in the journal."""
+        if self._tasks is None:
+            raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
+        if run_id in self._launched:
+            raise StoreUnavailableError(f"run '{run_id}' is being written by this server")
+        launch = self._launched[run_id] = _Launch()
+        self._tasks.start_soon(self._drive, run_id, launch, job)
+        await launch.begun.wait()
+        if launch.failure is not None and not launch.has_run:
+            raise launch.failure
+
+    async def cancel(self, run_id: str) -> bool:
+        """Stop a run of this process and wait for its end; False: it is none."""
+        launch = self._launched.get(run_id)
+        if launch is None:
+            return False
+        launch.scope.cancel()
+        await launch.ended.wait()
+        return True
+
+    async def _drive(self, run_id: str, launch: _Launch, job: Job) -> None:
+        try:
+            with launch.scope:
+                await job(TeeStore(self._store, launch.hear), partial(self._heard, run_id))
+        except (Exception, SystemExit, BaseExceptionGroup) as error:  # A node may call sys.exit(): that ends no server.
+            launch.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            if launch.has_run:
+                problem_of(launch.failure)  # Nobody waits for it any more, so it is logged.
+        finally:
+            del self._launched[run_id]
+            launch.begun.set()
+            launch.ended.set()
+
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Answering(NamedTuple):
+    """A person's answer."""
+
+    choice: str
+    comment: str = ""
+    form: Any = None
+    by: str = ""
+
+
+class RunCommands:
+    """On one store, with the flows of one library."""
+
+    def __init__(self, shelf: RunCache, library: Library, runs: RunningRuns) -> None:
+        self._shelf = shelf
+        self._library = library
+        self._runs = runs
+
+    async def start(
+        self,
+        name: str,
+        inputs: Mapping[str, Any],
+        *,
+        run_id: str | None = None,
+        session: str | None = None,
+        reuse: str | None = None,
+        model: str | None = None,
+        labels: Mapping[str, str] = EMPTY,
+    ) -> str:
+        """The id of a new run, whose start is in the journal."""
+        if run_id is not None and not _RUN_ID.fullmatch(run_id):
+            raise ProblemError(422, "Not an id", "a run's id is 1 to 64 letters, digits, _ and -")
+        entry = await self._shelf.do(self._library.find, name)
+        flow = await self._shelf.do(entry.flow, model)
+        earlier = None if reuse is None else await self._shelf.do(self._shelf.store.find, reuse)
+        settings = {"folder": os.getcwd(), **({} if model is None else {"model": model})}
+        chosen = run_id or local.new_run_id()
+
+        async def job(store: JournalStore, live: Live) -> Run:
+            return await local.start(
+                flow.plan,
+                inputs,
+                store,
+                run_id=chosen,
+                session=session,
+                reuse=earlier,
+                settings=settings,
+                labels=labels,
+                live=live,
+            )
+
+        await self._runs.launch(chosen, job)
+        return chosen
+
+    async def approve(self, run_id: str, node: str | None, given: Answering) -> tuple[str, bool]:
+        """Write the answer down and go on with the run; the node's path, and whether the run goes on now.
+
+        One that was submitted is put back into its queue. It does not go on where this server does not have the run's
+        flow: then the answer is kept all the same. A run that is at work, here or elsewhere, is left to its owner, who
+        takes the answer in.
+        """
+        started, _ = await self._ends(run_id)
+        is_submitted = queue_of(self._shelf.store, started) is not None
+        entry = None if is_submitted else await self._shelf.do(self._library.of_run, started)
+        path, writer = await answer(
+            self._shelf.store, run_id, node, given.choice, comment=given.comment, by=given.by, form=given.form
+        )
+        if writer is not None:
+            return path, True
+        if is_submitted:
+            from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
+
+            await requeue(queue_store(self._shelf.store), run_id)
+        elif entry is not None:
+            await self._go_on(run_id, started, entry)
+        return path, is_submitted or entry is not None
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        allow_changed: bool = False,
+        retry_effects: Collection[str] = (),
+        assume_done: Collection[str] = (),
+        limits: Mapping[str, Any] = EMPTY,
+    ) -> None:
+        """`limits`: those that are chosen anew, by their names in a flow file."""
+        self._refuse_if_driven(run_id)
+        started, finished = await self._ends(run_id)
+        if finished is not None and finished.status == "succeeded":
+            raise ProblemError(409, "It is over", f"run '{run_id}' has succeeded already")
+        entry = await self._shelf.do(self._library.of_run, started)
+        if entry is None:
+            raise ProblemError(
+                409, "Its flow is not here", f"this server does not have the flow '{started.flow}': "
+                f"use `flowengine resume {run_id}`"
+            )  # fmt: skip
+        how = {"allow_changed": allow_changed, "retry_effects": retry_effects, "assume_done": assume_done}
+        await self._go_on(run_id, started, entry, **how, settings=limits)
+
+    async def cancel(self, run_id: str) -> None:
+        if await self._runs.cancel(run_id):
+            return
+        started, finished = await self._ends(run_id)
+        if queue_of(self._shelf.store, started) is not None:
+            from flowengine.runners.queue.run_queue import cancel, queue_store  # Needs its extra.
+
+            if await cancel(queue_store(self._shelf.store), run_id) != "nothing to stop":
+                return
+        if finished is None:
+            why = "another process drives it, or it was interrupted: stop it there"
+        elif finished.status in ("waiting", "paused"):
+            why = f"it is not running: it is {finished.status}"
+        else:
+            why = f"it is over: it {finished.status}"
+        raise ProblemError(409, "It cannot be cancelled here", f"run '{run_id}': {why}")
+
+    def drives(self, run_id: str) -> bool:
+        """Whether a run is one of this process."""
+        return self._runs.drives(run_id)
+
+    async def _go_on(self, run_id: str, started: RunStarted, entry: CatalogEntry, **how: Any) -> None:
+        flow = await self._shelf.do(entry.flow, started.settings.get("model"))
+
+        async def job(store: JournalStore, live: Live) -> Run:
+            return await local.resume(flow.plan, run_id, store, live=live, **how)
+
+        await self._runs.launch(run_id, job)
+
+    async def _ends(self, run_id: str) -> tuple[RunStarted, RunFinished | None]:
+        """The first event, and the last one where it ends the run."""
+        events = await self._shelf.events(run_id)
+        if not events or not isinstance(events[0], RunStarted):
+            raise StoreCorruptError(f"run {run_id}: the journal does not begin with its start")
+        return events[0], events[-1] if isinstance(events[-1], RunFinished) else None
+
+    def _refuse_if_driven(self, run_id: str) -> None:
+        if self._runs.drives(run_id):
+            raise ProblemError(409, "It is running", f"run '{run_id}' is being run by this server")

@@ -1,0 +1,196 @@
+"""Level 3: what lies in a skill's folder beside its SKILL.md, by paths that cannot lead out of it.
+
+It reads files and runs nothing. What is a script is decided here: of those only the output enters a prompt.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from flowengine.core.flow_paths import RefusedPathError, check_path, is_withheld, open_regular
+from flowengine.errors import did_you_mean
+from flowengine.skills.skill import Skill
+
+__all__ = [
+    "SCRIPT_SUFFIXES",
+    "SKILL",
+    "VISIBLE",
+    "RefusedError",
+    "is_script",
+    "listed",
+    "path_in",
+    "prefixes",
+    "read_text",
+    "relative",
+    "visible",
+]
+
+MAX_FILE: Final = 2_000_000
+"""Bytes of a file that can be read."""
+MAX_LISTED: Final = 2_000
+MAX_WITHHELD: Final = 500
+"""Files and folders in a skill whose scripts run that are hidden, or keys."""
+
+SCRIPT_SUFFIXES: Final = (".py", ".sh", ".bash", ".js", ".mjs", ".rb", ".pl", ".php", ".lua")
+_TEXTS: Final = ("references", "assets")
+"""Folders whose files are there to be read, whatever they are."""
+
+
+class RefusedError(Exception):
+    """Something that a skill does not give; `key` and `values` are those of a locale's text."""
+
+    def __init__(self, key: str, **values: Any) -> None:
+        super().__init__(key)
+        self.key = f"errors.{key}"
+        self.values = values
+
+
+def path_in(skill: Skill, path: str) -> Path:
+    """The file of this path in the skill's folder, links resolved; a `RefusedError` where there is none."""
+    shown = path[:200]
+    parts = PurePosixPath(path.strip().replace("\\", "/").removeprefix("./"))
+    root = Path(os.path.realpath(skill.folder))
+    try:
+        target = Path(os.path.realpath(root / parts))
+        if parts.is_absolute() or ".." in parts.parts or not target.is_relative_to(root):
+            raise RefusedError("outside", path=shown)
+        check_path(target, root, shown)
+        if not target.is_file():
+            hint = did_you_mean(str(parts), listed(skill))
+            raise RefusedError("file", name=skill.name, path=shown, hint=hint)
+    except (OSError, ValueError, RefusedPathError) as error:  # A name that is too long, has a NUL in it, is hidden.
+        raise RefusedError("file", name=skill.name, path=shown, hint="") from error
+    return target
+
+
+def relative(file: Path, skill: Skill) -> str:
+    """The path of a file that `path_in` gave, below its skill's folder."""
+    return file.relative_to(os.path.realpath(skill.folder)).as_posix()
+
+
+def read_text(path: Path, shown: str) -> str:
+    """The text of a file; what is no text, or too much of it, is a `RefusedError`."""
+    # Neither a link that took the file's place since, nor a pipe that never ends.
+    with open_regular(path, follow=False) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_FILE:
+            raise RefusedError("large", path=shown, size=f"{size:,}", limit=f"{MAX_FILE:,}")
+        raw = file.read(MAX_FILE + 1)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RefusedError("binary", path=shown, size=f"{len(raw):,}") from error
+    if "\0" in text:
+        raise RefusedError("binary", path=shown, size=f"{len(raw):,}")
+    return text.replace("\r\n", "\n")
+
+
+def is_script(path: str) -> bool:
+    """Whether a path of a skill is that of a script: its text is never shown.
+
+    >>> is_script("scripts/run.py"), is_script("fill.py"), is_script("references/example.py"), is_script("a.md")
+    (True, True, False, False)
+    """
+    parts = PurePosixPath(path)
+    return parts.suffix.lower() in SCRIPT_SUFFIXES and (not parts.parts or parts.parts[0] not in _TEXTS)
+
+
+def listed(skill: Skill) -> list[str]:
+    """The skill's files by their paths, without SKILL.md and without what is hidden; links out of it are left out."""
+    return list(_below(skill.folder, skill))
+
+
+def _below(folder: Path, skill: Skill) -> Iterator[str]:
+    root, pending, count = os.path.realpath(skill.folder), [folder], 0
+    seen: set[str] = set()
+    while pending and count < MAX_LISTED:
+        here = pending.pop(0)
+        if (real := os.path.realpath(here)) in seen:
+            continue
+        seen.add(real)
+        for entry in _entries(here):
+            inside = not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(root)
+            if not inside or is_withheld(entry.name) or entry.name == "__pycache__":
+                continue
+            if os.path.isdir(entry.path):
+                pending.append(Path(entry.path))
+            elif os.path.isfile(entry.path) and Path(entry.path) != skill.file:
+                count += 1
+                yield Path(entry.path).relative_to(skill.folder).as_posix()
+
+
+def withheld_below(folder: Path) -> list[str]:
+    """The paths of files and folders in a skill that are kept from flows, and so from scripts; links lead to these.
+
+    `RefusedError` where there are too many.
+    """
+    found: list[str] = []
+    for here, folders, files in os.walk(folder):
+        withheld = [each for each in (*folders, *files) if is_withheld(each)]
+        folders[:] = [each for each in folders if not is_withheld(each)]
+        paths = [Path(here, each) for each in withheld]
+        found += [path.relative_to(folder).as_posix() for path in paths if not path.is_symlink()]
+        if len(found) > MAX_WITHHELD:
+            raise RefusedError("refused", reason=f"more than {MAX_WITHHELD} files of the skill are hidden")
+    return found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(folder), key=lambda each: each.name)
+    except OSError:
+        return []
+
+
+# --- What of the machine's files a script sees
+
+SKILL: Final = "/skill"
+VISIBLE: Final = ("/etc/ld.so.cache", "/etc/alternatives")
+"""What programs need beside those parts."""
+_PARTS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "share")
+_SHARED: Final = ("/usr", "/usr/local")
+
+
+def visible(skill: Path, root: Path | None) -> list[str]:
+    """The arguments for bubblewrap. `root`: of the project, of which only this Python is seen."""
+    places = [*_parts("/"), *(part for each in (*_SHARED, *prefixes()) for part in _parts(each))]
+    arguments = [part for each in (*VISIBLE, *places) for part in _mounted(each)]
+    real = None if root is None else Path(os.path.realpath(root))
+    if real is not None and any(real.is_relative_to(os.path.realpath(each)) for each in places):
+        within = [part for each in places if Path(each).is_relative_to(real) for part in _mounted(each)]
+        arguments += ["--tmpfs", str(real), *within, "--remount-ro", str(real)]
+    arguments += ["--ro-bind", os.path.realpath(skill), SKILL]
+    return [*arguments, *(part for each in withheld_below(skill) for part in _covered(skill, each))]
+
+
+def prefixes() -> Iterator[str]:
+    """Where this Python lives, as named and as resolved; never the whole file system or a home folder."""
+    too_wide = {"/", *_SHARED, str(Path.home()), *map(str, Path.home().parents)}
+    named = (sys.prefix, sys.base_prefix)
+    for prefix in dict.fromkeys(find(each) for each in named for find in (os.path.abspath, os.path.realpath)):
+        if prefix not in too_wide:
+            yield prefix
+
+
+def _parts(prefix: str) -> Iterator[str]:
+    names = _PARTS[:-2] if prefix == "/" else (*_PARTS, "pyvenv.cfg")
+    yield from (os.path.join(prefix, name) for name in names)
+
+
+def _mounted(place: str) -> Sequence[str]:
+    above = [part for each in reversed(Path(place).parents[:-1]) for part in ("--dir", str(each))]
+    if os.path.islink(place):
+        return [*above, "--symlink", os.readlink(place), place]
+    # Folders that are made on the way would be closed to others.
+    return [*above, "--ro-bind", place, place] if os.path.exists(place) else []
+
+
+def _covered(skill: Path, path: str) -> Sequence[str]:
+    """Nothing in the place of what is kept from flows."""
+    if (skill / path).is_dir():
+        return ["--tmpfs", f"{SKILL}/{path}", "--remount-ro", f"{SKILL}/{path}"]
+    return ["--ro-bind", "/dev/null", f"{SKILL}/{path}"]

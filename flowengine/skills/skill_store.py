@@ -1,0 +1,186 @@
+"""The skills below some folders: found, read and cached, and noticed where they change.
+
+Level 1 is read when somebody first asks, and again of each file that changed since. Bodies and files are read when
+they are used, and the latest of them are kept. Its methods touch the disk: asynchronous callers use a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from flowengine.core.flow_paths import open_regular
+from flowengine.errors import DefinitionError, Diagnostic, did_you_mean
+from flowengine.models.tokens import count_tokens
+from flowengine.retrieval.retriever import Retriever
+from flowengine.skills.discovery import SkillIndex, SkillPlace, places_below
+from flowengine.skills.frontmatter import MAX_BYTES, parts_of
+from flowengine.skills.reading import skill_of
+from flowengine.skills.skill import LoadedText, Skill, SkillStamp, irregular
+from flowengine.skills.skill_files import path_in, read_text
+
+__all__ = ["FolderLook", "SkillStore"]
+
+_KEPT: Final = 16_000_000
+"""Characters of bodies and files that are kept, over all."""
+
+
+class FolderLook(NamedTuple):
+    """What there is at one moment."""
+
+    skills: tuple[Skill, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class SkillStore:
+    """Skills by name. One store serves any number of runs at once.
+
+    In `strict` skills that break the specification are left out, each with an error in `diagnostics`.
+    """
+
+    def __init__(
+        self,
+        roots: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        strict: bool = False,
+        retriever: Retriever | None = None,
+        *,
+        hidden: bool = True,
+    ) -> None:
+        """`roots`: folders with skills below them, or skills' own folders. Of two skills with one name, that of the
+        earlier root keeps it. A root that is no folder is a `DefinitionError`.
+        `retriever`: what skills are searched with, where words alone will not do.
+        `hidden`: also look into folders whose names begin with a dot, which flows may not."""
+        given = [roots] if isinstance(roots, str | os.PathLike) else list(roots)
+        self.roots = tuple(_root(each) for each in given)
+        self.strict = strict
+        self._hidden = hidden
+        self.index = SkillIndex(retriever)
+        self._lock = threading.RLock()
+        self._read: dict[Path, tuple[SkillStamp, Skill | Diagnostic]] = {}
+        self._texts: OrderedDict[tuple[Path, SkillStamp], LoadedText] = OrderedDict()
+
+    def skills(self) -> tuple[Skill, ...]:
+        """All skills, as they are now."""
+        return self.look().skills
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What is irregular, of skills and of folders: nothing is left out without a word here."""
+        return self.look().diagnostics
+
+    def find(self, name: str) -> Skill | None:
+        """The skill of this name; capitals, blanks and underscores make no difference."""
+        skills = self.skills()
+        exact = next((each for each in skills if each.name == name.strip()), None)
+        return exact or next((each for each in skills if _plain(each.name) == _plain(name)), None)
+
+    def hint(self, name: str) -> str:
+        """The nearest name, as the end of a message."""
+        return did_you_mean(_plain(name), [each.name for each in self.skills()])
+
+    def body(self, skill: Skill) -> LoadedText:
+        """Level 2: the text below the frontmatter, as it is now. `OSError` where the file has gone."""
+        return self._text(skill.file, lambda: parts_of(_beginning_of(skill.file)).body)
+
+    def file(self, skill: Skill, path: str) -> LoadedText:
+        """Level 3: a file of the skill, as it is now; a `RefusedError` where it cannot be given."""
+        found = path_in(skill, path)
+        return self._text(found, lambda: read_text(found, path[:200]))
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def look(self) -> FolderLook:
+        """Both at once, of the same moment."""
+        with self._lock:
+            below = [places_below(root, hidden=self._hidden) for root in self.roots]
+            places = {each.file: each for found in below for each in found.found}
+            taken = [self._taken(each) for each in places.values()]
+            self._read = {file: self._read[file] for file in places}
+        skills = _named_apart([each for each in taken if isinstance(each, Skill)], self.strict)
+        diagnostics = (
+            *(each for found in below for each in found.diagnostics),
+            *(each for each in taken if isinstance(each, Diagnostic)),
+            *(each for skill in skills for each in skill.diagnostics),
+        )
+        return FolderLook(tuple(each for each in skills if each.is_valid), diagnostics)
+
+    def _taken(self, place: SkillPlace) -> Skill | Diagnostic:
+        known = self._read.get(place.file)
+        if known is None or known[0] != place.stamp:
+            known = (place.stamp, self._skill(place))
+            self._read[place.file] = known
+        return known[1]
+
+    def _skill(self, place: SkillPlace) -> Skill | Diagnostic:
+        if place.stamp.size > MAX_BYTES:
+            message = f"the file has {place.stamp.size:,} bytes; up to {MAX_BYTES:,} are read"
+            return irregular("SK107", message, place.file)
+        try:
+            raw = _beginning_of(place.file)
+        except OSError as error:
+            return irregular("SK106", f"the file cannot be read: {error.strerror}", place.file)
+        skill = skill_of(raw, place.file, place.stamp, has_files=place.has_files, strict=self.strict)
+        return replace(skill, diagnostics=(*place.diagnostics, *skill.diagnostics))
+
+    # --- texts ------------------------------------------------------------------------------------
+
+    def _text(self, file: Path, read: Callable[[], str]) -> LoadedText:
+        begun = time.perf_counter()
+        found = file.stat()
+        key = (file, SkillStamp(found.st_mtime_ns, found.st_size, found.st_ino))
+        with self._lock:
+            if key in self._texts:
+                self._texts.move_to_end(key)
+                return self._texts[key]
+        text = read()
+        loaded = LoadedText(text, count_tokens(text), time.perf_counter() - begun, sys.getsizeof(text))
+        with self._lock:
+            self._texts[key] = loaded
+            while len(self._texts) > 1 and sum(len(each.text) for each in self._texts.values()) > _KEPT:
+                self._texts.popitem(last=False)
+        return loaded
+
+
+def _beginning_of(file: Path) -> bytes:
+    with open_regular(file) as opened:
+        return opened.read(MAX_BYTES)
+
+
+def _root(given: str | os.PathLike[str]) -> Path:
+    path = Path(given).expanduser()
+    if not path.is_dir():
+        raise DefinitionError(f"skills: there is no folder '{given}'")
+    return path.absolute()
+
+
+def _named_apart(skills: list[Skill], strict: bool) -> list[Skill]:
+    """The skills with names of their own: a later one of a name that is taken gets a number.
+
+    A name that is written as names are goes before one that only means the same (`PDF` beside `pdf`).
+    """
+    taken: dict[str, Skill] = {}
+    apart: dict[int, Skill] = {}
+    for place, skill in sorted(enumerate(skills), key=lambda each: each[1].name != _plain(each[1].name)):
+        name, number = skill.name, 1
+        while _plain(name) in taken:
+            number += 1
+            name = f"{skill.name}-{number}"
+        if name != skill.name:
+            first = taken[_plain(skill.name)]
+            message = f"the name '{skill.name}' is that of {first.file} as well; this one is known as '{name}'"
+            found = irregular("SK307", message, skill.file, strict=strict)
+            skill = replace(skill, name=name, diagnostics=(*skill.diagnostics, found))
+        if skill.is_valid:
+            taken[_plain(name)] = skill
+        apart[place] = skill
+    return [apart[place] for place in range(len(skills))]
+
+
+def _plain(name: str) -> str:
+    return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())

@@ -1,0 +1,142 @@
+"""Where a flow's models sit, and how others are put in their place: the one seam of the testing kit.
+
+An agent takes a model object wherever it takes a model's name. So a flow under test is the flow itself,
+with other models in its agents: prompts, retries, routes and records go their usual way, and nothing in
+the product asks whether it is being tested. It knows nodes and agents, and no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.evaluation import EvaluationAgent
+from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.settings import CallSettings
+from flowengine.core.context import Context
+from flowengine.flow import Flow
+from flowengine.models.model import Model
+from flowengine.models.wrappers.retrying import RetryingModel
+from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
+from flowengine.nodes.container import ContainerNode, every_node
+from flowengine.nodes.node import FlowNode
+from flowengine.nodes.policy import wrapped
+
+__all__ = ["Seat", "agent_of", "prototype_of", "replace_agent", "replace_nodes", "seat_names", "with_models"]
+
+# --- A flow with other nodes in the places of its own, those inside loops, maps and subflows too
+
+Change: TypeAlias = Callable[[str, FlowNode], FlowNode]
+"""What stands in the place of a node that holds no others, from its path and the node."""
+
+
+def replace_nodes(flow: Flow, change: Change) -> Flow:
+    """The flow with what `change` gives in the place of each node."""
+    plan = flow.plan
+    definitions = _replace_all("", plan.definitions, change)
+    nodes = [wrapped(definitions[name]) for name in plan.graph.ids]
+    return type(flow).of(replace(plan, definitions=definitions, nodes=nodes))
+
+
+def agent_of(node: FlowNode) -> Any:
+    """The agent of a node, which may be templated; None where it asks no model."""
+    if isinstance(node, EvaluationNode):
+        return node.judge
+    return node.agent if isinstance(node, AgentNode | RoutingNode) else None
+
+
+def prototype_of(agent: Any) -> Any:
+    """The agent itself, or the one that a templated agent is made from."""
+    templated = cast("Templated[Any]", agent)
+    return templated.prototype if isinstance(agent, Templated) else agent
+
+
+def replace_agent(node: FlowNode, change: Callable[[Any], Any]) -> FlowNode:
+    """The node with its agent changed; of a templated one, each that is made from it. As it is without an agent."""
+    agent = agent_of(node)
+    if agent is None:
+        return node
+    changed = copy(node)
+    setattr(changed, "judge" if isinstance(node, EvaluationNode) else "agent", _changed(agent, change))
+    return changed
+
+
+def _replace_all(prefix: str, nodes: Mapping[str, FlowNode], change: Change) -> dict[str, FlowNode]:
+    return {name: _replaced(f"{prefix}{name}", node, change) for name, node in nodes.items()}
+
+
+def _replaced(name: str, node: FlowNode, change: Change) -> FlowNode:
+    if isinstance(node, ContainerNode):
+        return node.with_nodes(_replace_all(f"{name}.", node.definitions, change))
+    return change(name, node)
+
+
+def _changed(agent: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(agent, Templated):
+        make: Callable[[Context], Any] = agent.__call__
+        return Templated(change(prototype_of(agent)), lambda context: change(make(context)))
+    return change(agent)
+
+
+Part: TypeAlias = Literal["", "evaluation", "routing"]
+
+A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
+
+
+class Seat(NamedTuple):
+    """Who asks a model.
+
+    >>> str(Seat("draft")), str(Seat("draft", "evaluation"))
+    ('draft', 'draft.evaluation')
+    """
+
+    node: str
+    part: Part = ""
+    """Of an agent that also judges or routes: the judge or the router inside; else empty."""
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.part}" if self.part else self.node
+
+
+Choose: TypeAlias = Callable[[Seat, CallSettings], Model]
+"""The model for a seat, from the settings of the agent that sits there."""
+
+
+def with_models(flow: Flow, choose: Choose) -> Flow:
+    """The flow with the models that `choose` gives, each in the place of a model, its retries and its fallbacks."""
+    return replace_nodes(flow, lambda name, node: replace_agent(node, lambda agent: _seated(name, agent, choose)))
+
+
+def seat_names(flow: Flow) -> Iterator[str]:
+    """Every seat of the flow, by name; of a node inside a loop, a map or a subflow by its path (`polish.judge`)."""
+    for name, node in every_node(flow.plan.definitions):
+        agent = prototype_of(agent_of(node))
+        if agent is not None:
+            yield name
+        if isinstance(agent, Agent):
+            yield from [f"{name}.evaluation"] if agent.evaluator is not None else []
+            yield from [f"{name}.routing"] if agent.router is not None else []
+
+
+def _seated(node: str, agent: Any, choose: Choose) -> Any:
+    return _whole(node, agent, choose) if isinstance(agent, Agent) else _part(Seat(node), agent, choose)
+
+
+def _whole(node: str, agent: Agent, choose: Choose) -> Agent:
+    changed = _part(Seat(node), agent, choose)
+    if agent.evaluator is not None:
+        changed.evaluator = _part(Seat(node, "evaluation"), agent.evaluator, choose)
+    if agent.router is not None:
+        changed.router = _part(Seat(node, "routing"), agent.router, choose)
+    return changed
+
+
+def _part(seat: Seat, agent: A, choose: Choose) -> A:
+    changed = copy(agent)
+    # A policy of its own, without retries: the agent puts none round it.
+    model = RetryingModel(choose(seat, agent.settings), 0)
+    changed.settings = replace(agent.settings, model=model, fallbacks=())
+    return changed

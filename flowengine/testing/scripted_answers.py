@@ -1,0 +1,149 @@
+"""Answers for a flow's agents, written down by node.
+
+    run = scripted(flow, {"analyze": "A refund.", "triage": {"next_route": "billing", "confidence": 0.9}}).run_sync(…)
+
+A call for which there is no answer is an error that shows the prompt. What answers mean to agents is
+`flowengine.models.scripted`'s matter, where they are put in is that of `seats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, cast
+
+from flowengine.agents.settings import CallSettings
+from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.flow import Flow
+from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, shown
+from flowengine.nodes.container import every_node
+from flowengine.testing.model_overrides import Seat, seat_names, with_models
+
+__all__ = ["NodeAnswers", "Script", "scripted"]
+
+NodeAnswers: TypeAlias = Answer | list[Answer] | Callable[[Request], Answer] | Model
+"""One answer for every call, a list of answers for one call after the other, a function of the request, or a model."""
+
+
+def scripted(flow: Flow, answers: Mapping[str, NodeAnswers]) -> Flow:
+    """The flow with scripted answers in the place of its models.
+
+    A key is a node; `node.evaluation` and `node.routing` are the judge and the router inside of an agent
+    node, which otherwise take their answers from the node's. A list is used up once: make the flow anew
+    for each run. Raises `DefinitionError` for a key that is no node, or one that asks no model.
+
+    >>> from flowengine import Flow
+    >>> from flowengine.agents.agent import Agent
+    >>> flow = Flow("tea", {"ask": Agent("ask", "Name a tea.", model="openai/gpt-4o-mini")})
+    >>> scripted(flow, {"ask": "Sencha."}).run_sync().outputs["ask"]
+    'Sencha.'
+    """
+    return Script(answers).around(flow)
+
+
+class Script:
+    """Answers by node, and the calls that had none (`misses`), for whoever wants to look at them after the run."""
+
+    def __init__(self, answers: Mapping[str, NodeAnswers]) -> None:
+        self.misses: list[str] = []
+        self._answers = dict(answers)
+        self._models = {name: self._watched(_model(each)) for name, each in answers.items()}
+
+    def around(self, flow: Flow) -> Flow:
+        self._check(flow)
+        return with_models(flow, self._choose)
+
+    def _check(self, flow: Flow) -> None:
+        known, nodes = list(seat_names(flow)), dict(every_node(flow.plan.definitions))
+        for name in self._answers:
+            if name in known:
+                continue
+            node = nodes.get(name)
+            if node is not None:
+                raise DefinitionError(f"answers for '{name}', which is a {node.kind} node here and asks no model")
+            hint = did_you_mean(name, known) or f"; agents are: {', '.join(known) or 'none'}"
+            raise DefinitionError(f"answers for '{name}', and flow '{flow.name}' has no agent of that name{hint}")
+
+    def _choose(self, seat: Seat, settings: CallSettings) -> Model:
+        found = self._models.get(str(seat)) or self._models.get(seat.node)
+        return found or self._watched(ScriptedModel(self._refusal(seat)))
+
+    def _refusal(self, seat: Seat) -> Callable[[Request], Answer]:
+        def refuse(request: Request) -> Answer:
+            known = ", ".join(self._answers) or "no node"
+            raise UnscriptedCallError(
+                f"'{seat}' asked its model, and there is no answer for it in the script, which has answers for: "
+                f"{known}{shown(request)}"
+            )
+
+        return refuse
+
+    def _watched(self, model: Model) -> Model:
+        return _Watched(model, self.misses)
+
+
+class _Watched:
+    """A model whose refusals are put on a list, since a flow may have a way to go on without the answer."""
+
+    def __init__(self, model: Model, misses: list[str]) -> None:
+        self._model = model
+        self._misses = misses
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    async def supports_schema(self) -> bool:
+        return await supports_schema(self._model)
+
+    async def complete(self, request: Request) -> Reply:
+        try:
+            reply = await self._model.complete(request)
+            _check_tools(request, reply)
+            return reply
+        except UnscriptedCallError as error:
+            self._misses.append(str(error))
+            raise
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        try:
+            async with self._model.stream(request) as pieces:
+                yield _checked(request, pieces)
+        except UnscriptedCallError as error:
+            self._misses.append(str(error))
+            raise
+
+
+async def _checked(request: Request, pieces: AsyncIterator[str | Reply]) -> AsyncIterator[str | Reply]:
+    async for piece in pieces:
+        if isinstance(piece, Reply):
+            _check_tools(request, piece)
+        yield piece
+
+
+def _check_tools(request: Request, reply: Reply) -> None:
+    """`UnscriptedCallError` for a script that calls a tool which the agent is not offered."""
+    offered = [str(tool["function"]["name"]) for tool in request.tools]
+    if not offered and any(message.role == "tool" for message in request.messages):
+        return  # No tool is offered any more: that is the limit of rounds, of which the loop tells.
+    for call in reply.tool_calls:
+        if call.name not in offered:
+            hint = did_you_mean(call.name, offered) or f"; the agent is offered: {', '.join(offered) or 'no tool'}"
+            raise UnscriptedCallError(f"the script calls the tool '{call.name}', which the agent does not have{hint}")
+
+
+def _model(answers: NodeAnswers) -> Model:
+    if isinstance(answers, list):
+        return ScriptedModel(cast("list[Answer]", answers))
+    if callable(answers):
+        return ScriptedModel(answers)
+    if hasattr(answers, "complete"):
+        return cast(Model, answers)
+    answer = cast(Any, answers)
+    return ScriptedModel(lambda request: answer)

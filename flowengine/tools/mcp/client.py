@@ -1,0 +1,158 @@
+"""MCP servers that run for as long as a scope: each is started once in it, and shared by all who ask for it.
+
+    async with RunScope() as scope:
+        served = await serve([McpServer(name="time", command="mcp-server-time")], scope)
+        offer = Offer(served.sets)
+
+This is the door: it starts the servers side by side and ends them all. What happens to one server is
+`flowengine.tools.mcp.owner`'s, what one agent sees of it is `flowengine.tools.mcp.client`'s. The `mcp`
+library is loaded here, in a thread, and only when it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from flowengine.core.run_scope import RunScope
+from flowengine.errors import DefinitionError
+from flowengine.tools.mcp.listed_tools import check_allowed, describe
+from flowengine.tools.mcp.server_settings import McpServer, header_values, process_environment
+from flowengine.tools.result_text import cut
+from flowengine.tools.tool import Tool
+from flowengine.tools.toolset import ToolSet
+from flowengine.version import install_hint
+
+if TYPE_CHECKING:
+    from mcp_types import Tool as ListedTool
+
+    from flowengine.tools.mcp.owner import McpOwner
+
+__all__ = ["Served", "check_library", "serve"]
+
+# --- What one agent sees of running MCP servers
+
+
+class Served:
+    """The tools of some servers, one set for each."""
+
+    def __init__(self, views: Sequence[_View]) -> None:
+        self._views = views
+
+    @classmethod
+    async def of(cls, parts: Iterable[tuple[McpServer, McpOwner]]) -> Served:
+        """Once all of them have started."""
+        return cls([await _View.opened(server, owner) for server, owner in parts])
+
+    @property
+    def sets(self) -> tuple[ToolSet, ...]:
+        """As they were at the last look."""
+        return tuple(view.tools for view in self._views)
+
+    async def renew(self) -> bool:
+        """Look again; whether a server lists something else than before."""
+        return any([await view.renew() for view in self._views])
+
+
+class _View:
+    """One server, as one agent sees it."""
+
+    def __init__(self, server: McpServer, owner: McpOwner, listed: Sequence[ListedTool]) -> None:
+        self._server = server
+        self._owner = owner
+        self._listed = listed
+        self.tools = self._described()
+
+    @classmethod
+    async def opened(cls, server: McpServer, owner: McpOwner) -> _View:
+        listed = await owner.opened()
+        check_allowed(server, listed)
+        return cls(server, owner, listed)
+
+    async def renew(self) -> bool:
+        listed = await self._owner.listed()
+        if listed is None or listed is self._listed:
+            return False
+        self._listed = listed
+        self.tools = self._described()
+        return True
+
+    def _described(self) -> ToolSet:
+        server, owner = self._server, self._owner
+        tools = [
+            Tool(each.name, each.text, each.parameters, partial(owner.call, each), each.effect, server.timeout)
+            for each in describe(server, self._listed)
+        ]
+        return ToolSet(server.name, cut(owner.instructions, 2_000), tools, source=f"MCP server '{server.name}'")
+
+
+async def serve(servers: Iterable[McpServer], scope: RunScope, *, environ: Mapping[str, str] | None = None) -> Served:
+    """Start those of the servers that do not run in this scope yet, and give what they have, in their order.
+
+    A server is the same as another one if it is started with the same settings and the same values of `environ`
+    (None: the process's own environment); allow-lists and time limits of calls are each caller's own. It ends with the
+    scope.
+
+    A server that does not start is a `RunError` that names it; wrong settings, a tool in `allow` that
+    the server lacks, and a missing `mcp` extra are a `DefinitionError`. After that no server can raise
+    anything: its failures are results of its tools.
+    """
+    environ = os.environ if environ is None else environ
+    kind = await to_thread.run_sync(_owner_type)
+    running = scope.once(_Running, partial(_Running, scope))
+    return await Served.of([(server, running.owner(server, environ, kind)) for server in servers])
+
+
+class _Running:
+    """The servers of one scope, by what they were started with."""
+
+    def __init__(self, scope: RunScope) -> None:
+        self._scope = scope
+        self._owners: dict[Hashable, McpOwner] = {}
+        scope.at_end(self._close)
+
+    def owner(self, server: McpServer, environ: Mapping[str, str], kind: type[McpOwner]) -> McpOwner:
+        """The one that runs or is being started; one that was given up gets a successor."""
+        key = _started_with(server, environ)
+        owner = self._owners.get(key)
+        if owner is None or owner.is_gone:
+            owner = self._owners[key] = kind(server, environ)
+            self._scope.start_soon(owner.run)
+        return owner
+
+    async def _close(self) -> None:
+        for owner in self._owners.values():
+            owner.close()
+        for owner in self._owners.values():
+            await owner.ended.wait()
+
+
+def _started_with(server: McpServer, environ: Mapping[str, str]) -> Hashable:
+    """All that makes two servers different ones."""
+    values = process_environment(server, environ) if server.command else header_values(server, environ)
+    return server.name, server.command, server.args, server.url, server.start_timeout, frozenset(values.items())
+
+
+def check_library() -> None:
+    """`DefinitionError` where the `mcp` library is not installed; nothing is loaded."""
+    if find_spec("mcp") is None:
+        raise _no_library("mcp")
+
+
+def _owner_type() -> type[McpOwner]:
+    try:
+        return importlib.import_module("flowengine.tools.mcp.owner").McpOwner
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("flowengine"):
+            raise
+        raise _no_library(error.name or "mcp") from error
+
+
+def _no_library(name: str) -> DefinitionError:
+    return DefinitionError(f"MCP servers need the 'mcp' extra, and '{name}' is not installed: {install_hint('mcp')}")

@@ -1,0 +1,200 @@
+"""One connection to an MCP server, from the handshake to its end.
+
+It opens the transport, speaks the handshake and lists the tools. It neither restarts nor repeats
+anything: that is the `McpOwner`'s. Entered and left in one and the same task, as the `mcp` library wants.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import anyio
+import httpx2
+from mcp import Client, MCPError
+from mcp.client.session import IncomingMessage
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, Implementation, ToolListChangedNotification
+from mcp_types import Tool as ListedTool
+
+from flowengine.core.secret_values import Secrets, secret_values, url_secrets
+from flowengine.tools.mcp.pipe import Pipe
+from flowengine.tools.mcp.server_settings import McpServer, header_values, process_environment
+from flowengine.tools.result_text import error_text
+from flowengine.version import __version__
+
+__all__ = ["ConnectionLostError", "McpConnection"]
+
+_MAX_PAGES: Final = 100
+
+_CLOSED: Final = "McpConnection closed"
+"""What the library says of a call whose connection ended."""
+_FORGOTTEN: Final = "Session terminated"
+"""What it says where an HTTP server no longer knows the session: the call was not carried out."""
+
+# The library tells of every hiccup with a traceback; where no logging is set up, that is not for the terminal.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+class ConnectionLostError(Exception):
+    """The connection ended before the answer came; `reached` says whether the call may have been carried out."""
+
+    def __init__(self, reason: str, *, reached: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.reached = reached
+
+
+class McpConnection:
+    """A connection of one server; `hold` is its life."""
+
+    def __init__(self, server: McpServer, environ: Mapping[str, str]) -> None:
+        self._server = server
+        if server.command:
+            environment = process_environment(server, environ)
+            self._pipe = Pipe([server.command, *server.args], environment)
+            self._headers: dict[str, str] = {}
+            self.secrets = Secrets(secret_values(server.env))
+        else:
+            self._pipe = None
+            self._headers = header_values(server, environ)
+            self.secrets = Secrets([*self._headers.values(), *url_secrets(server.url or "")])
+        self._client: Client | None = None
+        self._ended = self._pipe.ended if self._pipe else anyio.Event()
+        self._left = anyio.Event()
+        self._start = anyio.CancelScope()
+        self._listed: list[ListedTool] = []
+        self._listing = anyio.Lock()
+        self._list_changed = False
+        self.instructions = ""
+        self.reason = ""
+        """Why it ended, once it has."""
+
+    @property
+    def is_live(self) -> bool:
+        return self._client is not None and not self._ended.is_set()
+
+    async def hold(self, opened: anyio.Event) -> None:
+        """Connect, set `opened`, and stay until the connection ends. `reason` then says why.
+
+        One cancel scope surrounds all of it, and its deadline goes once the server has started: a scope
+        round the start alone would be left while the library's task groups inside are still open.
+        """
+        self._start.deadline = anyio.current_time() + self._server.start_timeout
+        try:
+            with self._start:
+                async with self._connected() as client:
+                    self._listed = await _all_tools(client)
+                    self.instructions = client.session.instructions or ""
+                    self._start.deadline = math.inf
+                    self._client = client
+                    opened.set()
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._listen, client)
+                        await self._ended.wait()
+                        tasks.cancel_scope.cancel()
+        except Exception as error:
+            self.reason = self._why(error)
+        finally:
+            late = self._start.cancelled_caught and not self._ended.is_set()
+            if late:
+                self.reason = f"it did not answer within {self._server.start_timeout:g} s"
+            words = self._pipe.last_words() if self._pipe else ""
+            self.reason = self.secrets.hide((self.reason or self._why(None)) + words)
+            self._client = None
+            self._ended.set()
+            self._left.set()
+
+    async def listed(self) -> list[ListedTool]:
+        """The server's tools, asked for again where it has said that they changed.
+
+        A list that cannot be had leaves the last one.
+        """
+        async with self._listing:
+            client = self._client
+            if client is not None and self._list_changed:
+                self._list_changed = False  # What changes while it answers is asked for the next time.
+                try:
+                    with anyio.move_on_after(self._server.start_timeout):
+                        self._listed = await _all_tools(client)
+                except Exception:
+                    return self._listed
+                except BaseException:
+                    self._list_changed = True
+                    raise
+        return self._listed
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        """Call a tool. `ConnectionLostError` where the connection ended meanwhile."""
+        if self._client is None:
+            raise ConnectionLostError(self.reason, reached=False)
+        try:
+            return await self._client.call_tool(tool, dict(arguments))
+        except MCPError as error:
+            refused = error.message == _FORGOTTEN
+            if not (refused or error.message == _CLOSED or self._ended.is_set()):
+                raise
+        # Its owner leaves it now, within seconds; how the process ended is known only then.
+        self.close()
+        await self._left.wait()
+        raise ConnectionLostError(self.reason, reached=not refused)
+
+    def close(self) -> None:
+        """Let `hold` end, in the midst of the start too."""
+        self._ended.set()
+        if self._client is None:
+            self._start.cancel()
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[Client]:
+        info = Implementation(name="flowengine", version=__version__)
+        if self._pipe:
+            async with Client(self._pipe.open(), client_info=info, cache=None, message_handler=self._hear) as client:
+                yield client
+            return
+        url = self._server.url or ""
+        timeout = httpx2.Timeout(30.0, read=None)  # every wait for an answer has its own limit
+        async with (
+            httpx2.AsyncClient(headers=self._headers, timeout=timeout) as http,
+            Client(
+                streamable_http_client(url, http_client=http),
+                client_info=info,
+                cache=None,
+                message_handler=self._hear,
+            ) as client,
+        ):
+            yield client
+
+    async def _listen(self, client: Client) -> None:
+        """Ask to be told of changes, as servers of newer protocols want it; older ones tell unasked."""
+        tools = client.server_capabilities.tools
+        if tools is None or not tools.list_changed:
+            return
+        with suppress(Exception):  # An older server, or one that will not: then nothing is heard.
+            async with client.listen(tools_list_changed=True):
+                await anyio.sleep_forever()
+
+    async def _hear(self, message: IncomingMessage) -> None:
+        """Note that the list changed. It is not asked for here: whoever reads the answer is waiting for this to end."""
+        if isinstance(message, ToolListChangedNotification):
+            self._list_changed = True
+
+    def _why(self, error: Exception | None) -> str:
+        if self._pipe and self._pipe.ended.is_set():
+            return self._pipe.how_it_ended()
+        return error_text(error) if error else "the connection was closed"
+
+
+async def _all_tools(client: Client) -> list[ListedTool]:
+    tools: list[ListedTool] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return tools

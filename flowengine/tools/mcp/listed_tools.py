@@ -1,0 +1,143 @@
+"""An MCP server's answer to a call as a `ToolResult`: text as text, everything else said plainly."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from mcp_types import AudioContent, CallToolResult, ContentBlock, EmbeddedResource, ImageContent, TextContent
+from mcp_types import TextResourceContents as TextResource
+
+from flowengine.core.secret_values import Secrets
+from flowengine.errors import DefinitionError, RunError, did_you_mean
+from flowengine.tools.mcp.server_settings import McpServer
+from flowengine.tools.result_text import MAX_TEXT, cut, text_of
+from flowengine.tools.tool import Effect, ToolResult
+
+if TYPE_CHECKING:
+    from mcp_types import Tool as ListedTool
+
+__all__ = ["Description", "check_allowed", "describe", "result_of"]
+
+# --- What an MCP server lists as the tools that a model is offered
+
+_MAX_NAME: Final = 64
+_MAX_DESCRIPTION: Final = 8_000
+
+
+class Description(NamedTuple):
+    """One tool of a server."""
+
+    remote_name: str
+    """As the server calls it."""
+    name: str
+    """As the model calls it: with the server's name before it, and safe for vendors."""
+    text: str
+    parameters: dict[str, Any]
+    effect: Effect
+
+
+def check_allowed(server: McpServer, listed: Sequence[ListedTool]) -> None:
+    """A `DefinitionError` for a tool in `allow` that a server which has just started lacks."""
+    known = list(dict.fromkeys(tool.name for tool in listed))
+    missing = next((name for name in server.allow or () if name not in known), None)
+    if missing is not None:
+        hint = did_you_mean(missing, known) or f"; it has {cut(', '.join(known), 500) or 'none'}"
+        raise DefinitionError(f"MCP server '{server.name}' has no tool '{missing}', which `allow` names{hint}")
+
+
+def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Description]:
+    """The allowed tools that it lists now, in the server's order."""
+    kept = [tool for tool in listed if server.allow is None or tool.name in server.allow]
+    twice = next((name for name, count in Counter(tool.name for tool in kept).items() if count > 1), None)
+    if twice is not None:
+        raise RunError(
+            f"MCP server '{server.name}' lists two tools named {cut(twice, 100)!r}, which nobody could tell apart; "
+            f"leave the name out of `allow` to use the others"
+        )
+    names = _names(server.name, [tool.name for tool in kept])
+    return [
+        Description(
+            tool.name,
+            names[tool.name],
+            cut(tool.description or tool.title or "", _MAX_DESCRIPTION),
+            tool.input_schema,
+            _effect(tool),
+        )
+        for tool in kept
+    ]
+
+
+def _effect(tool: ListedTool) -> Effect:
+    """From the server's own hints; without one a call counts as a deed."""
+    hints = tool.annotations
+    if hints is None:
+        return "external"
+    return "none" if hints.read_only_hint else "idempotent" if hints.idempotent_hint else "external"
+
+
+def _names(prefix: str, remote: Sequence[str]) -> dict[str, str]:
+    """Server's name → offered name. One that had to be changed and meets another gets a digest at its end."""
+    plain = {name: re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}_{name}") for name in remote}
+    taken = Counter(plain.values())
+    return {
+        name: _with_digest(safe, name)
+        if len(safe) > _MAX_NAME or (taken[safe] > 1 and safe != f"{prefix}_{name}")
+        else safe
+        for name, safe in plain.items()
+    }
+
+
+def _with_digest(safe: str, name: str) -> str:
+    """Always the same for a name, whatever else the server lists."""
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{safe[: _MAX_NAME - 9]}_{digest}"
+
+
+def result_of(answer: CallToolResult, secrets: Secrets) -> ToolResult:
+    """`value` is the structured content where there is one, else the text."""
+    structured = secrets.hide_in(answer.structured_content)
+    text = secrets.hide(_joined([_text(block) for block in answer.content]))
+    if not text:
+        text = text_of(structured) if structured is not None else "[no content]"
+    if answer.is_error:
+        return ToolResult(text, is_error=True)
+    return ToolResult(text, text if structured is None else structured)
+
+
+def _joined(parts: list[str]) -> str:
+    """The parts one below the other, of bounded length."""
+    left, kept = MAX_TEXT, list[str]()
+    for number, part in enumerate(parts):
+        if left <= 0:
+            kept.append(f"[cut: {len(parts) - number:,} more parts left out]")
+            break
+        kept.append(cut(part, left))
+        left -= len(part) + 1
+    return "\n".join(kept)
+
+
+def _text(block: ContentBlock) -> str:
+    if isinstance(block, TextContent):
+        return block.text
+    if isinstance(block, ImageContent | AudioContent):
+        return f"[{block.type}: {_line(block.mime_type)}, {_bytes(block.data)}]"
+    if isinstance(block, EmbeddedResource):
+        resource = block.resource
+        if isinstance(resource, TextResource):
+            return f"[resource {_line(resource.uri)}]\n{resource.text}"
+        kind = _line(resource.mime_type or "of unknown type")
+        return f"[resource {_line(resource.uri)}: binary data, {kind}, {_bytes(resource.blob)}]"
+    about = f": {_line(block.description)}" if block.description else ""
+    return f"[link to resource {_line(block.uri)} '{_line(block.name)}'{about}]"
+
+
+def _bytes(base64: str) -> str:
+    return f"{len(base64.rstrip('=')) * 3 // 4:,} bytes"
+
+
+def _line(text: str) -> str:
+    return cut(" ".join(text[:1000].split()), 300)

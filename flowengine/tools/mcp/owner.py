@@ -1,0 +1,164 @@
+"""One MCP server as its callers see it: always there, or plainly gone.
+
+The owner's task enters and leaves every connection of its server, one after the other; calls come from
+other tasks and borrow the one that is live. Rules:
+
+1. A server is started once; if that fails, nothing is tried again.
+2. A connection that ended is replaced when the next call asks for it, after a pause that doubles.
+3. After `MAX_RESTARTS` restarts without one answered call between them the server is given up.
+4. A call that was under way when the connection ended is repeated, once, if its effect is `none` or
+   `idempotent`, or if it did not reach the server. Otherwise the model is told that it may have taken effect.
+5. Whatever goes wrong in a call is a result that the model can read.
+
+It knows no agent: allow-lists, names and time limits of tools are a `Served`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+from mcp import MCPError
+from mcp_types import Tool as ListedTool
+
+from flowengine.errors import RunError
+from flowengine.tools.mcp.connection import ConnectionLostError, McpConnection
+from flowengine.tools.mcp.listed_tools import Description, result_of
+from flowengine.tools.mcp.server_settings import McpServer
+from flowengine.tools.result_text import error_text
+from flowengine.tools.tool import ToolResult, failed
+
+__all__ = ["MAX_RESTARTS", "McpOwner"]
+
+MAX_RESTARTS: Final = 3
+_FIRST_PAUSE: Final = 0.25
+
+
+class _GoneError(Exception):
+    """No connection is to be had."""
+
+
+class McpOwner:
+    """Holds the connections of one server. `run` is a task of its own; everything else may be called from any task."""
+
+    def __init__(self, server: McpServer, environ: Mapping[str, str]) -> None:
+        self._server = server
+        self._environ = dict(environ)
+        self._connection = McpConnection(server, self._environ)
+        self._closing = anyio.Event()
+        self._wanted = anyio.Event()
+        self._changed = anyio.Event()
+        self._restarts = 0
+        self._gone = ""
+        self.instructions = ""
+        """What the server says of itself, once it has started."""
+        self.ended = anyio.Event()
+        """Set when `run` has ended."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was given up or closed."""
+        return bool(self._gone)
+
+    async def run(self) -> None:
+        """Hold one connection after the other, until the server is given up or closed."""
+        try:
+            await self._hold()
+            while not self._gone:
+                await self._wanted.wait()
+                with anyio.move_on_after(_FIRST_PAUSE * 2**self._restarts):
+                    await self._closing.wait()
+                if not self._gone:
+                    self._restarts += 1
+                    self._connection = McpConnection(self._server, self._environ)
+                    await self._hold()
+        finally:
+            self._end("it was closed")
+            self.ended.set()
+
+    async def opened(self) -> Sequence[ListedTool]:
+        """What the server lists, once it has started; a `RunError` where it does not."""
+        try:
+            connection = await self._live()
+        except _GoneError as error:
+            raise RunError(f"MCP server '{self._server.name}' did not start: {error}") from None
+        self.instructions = connection.instructions
+        return await connection.listed()
+
+    async def listed(self) -> Sequence[ListedTool] | None:
+        """What the server lists now, the same object for as long as nothing changes; None where it does not run."""
+        return await self._connection.listed() if self._connection.is_live else None
+
+    def close(self) -> None:
+        """Let `run` end; calls after this are told so."""
+        self._end("it was closed")
+        self._closing.set()
+        self._connection.close()
+
+    async def _hold(self) -> None:
+        """One connection from its start to its end."""
+        opened, connection = anyio.Event(), self._connection
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._announce, opened)
+            await connection.hold(opened)
+            tasks.cancel_scope.cancel()
+        if self._restarts >= MAX_RESTARTS:
+            self._end(f"it was restarted {self._restarts} times to no avail; the last time {connection.reason}")
+        elif self._restarts == 0 and not opened.is_set():
+            self._end(connection.reason)
+        self._tell()
+
+    async def _announce(self, opened: anyio.Event) -> None:
+        await opened.wait()
+        self._wanted = anyio.Event()  # what was wanted is there; the next wish comes after this one's end
+        self._tell()
+
+    def _end(self, reason: str) -> None:
+        self._gone = self._gone or reason
+        self._wanted.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake all that wait for a connection; they look again."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _live(self) -> McpConnection:
+        """The live connection, started where there is none."""
+        while not self._connection.is_live:
+            if self._gone:
+                raise _GoneError(self._gone)
+            self._wanted.set()
+            await self._changed.wait()
+        return self._connection
+
+    async def call(self, described: Description, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call it, over a second connection if the first one ends and that does no harm."""
+        lost = ""
+        for _ in range(2):
+            try:
+                connection = await self._live()
+            except _GoneError as error:
+                return failed(f"MCP server '{self._server.name}' is not available: {error}")
+            try:
+                return await self._answer(connection, described.remote_name, arguments)
+            except ConnectionLostError as error:
+                lost = f"MCP server '{self._server.name}' was lost during the call: {error.reason}"
+                if error.reached and described.effect == "external":
+                    return failed(f"{lost}. Whether the call took effect is unknown; it was not repeated")
+        return failed(lost)
+
+    async def _answer(self, connection: McpConnection, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        try:
+            answer = await connection.call(name, arguments)
+        except MCPError as error:
+            self._restarts = 0
+            return failed(connection.secrets.hide(f"MCP server '{self._server.name}' refused: {error.message}"))
+        except ConnectionLostError:
+            raise
+        except Exception as error:  # an answer that breaks the protocol or the tool's own schema
+            message = f"MCP server '{self._server.name}' answered wrongly: {error_text(error)}"
+            return failed(connection.secrets.hide(message))
+        self._restarts = 0
+        return result_of(answer, connection.secrets)

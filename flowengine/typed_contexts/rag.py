@@ -1,0 +1,118 @@
+"""Typed contexts that look things up: retrievers by name, asked one after the other, their rankings made into one.
+
+It knows retrievers by their protocol and how hits stand in a prompt. What is indexed, and how it is found, is the
+retriever's matter; what it holds is shared by all runs, since no run changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar
+
+from pydantic import BaseModel
+
+from flowengine.core.user_code import describe_error
+from flowengine.errors import DefinitionError, RunError, did_you_mean
+from flowengine.models.tokens import count_tokens
+from flowengine.retrieval.fts import FtsRetriever
+from flowengine.retrieval.retriever import Hit, Ranking, Retriever, fused
+from flowengine.typed_contexts.typed import TypedContext
+
+__all__ = ["NoData", "RetrievalContext"]
+
+D = TypeVar("D", bound=BaseModel)
+
+
+class NoData(BaseModel):
+    """The data of a context that only looks things up."""
+
+
+class RetrievalContext(TypedContext[D], Generic[D]):
+    """A typed context with retrievers. Rendered for a query, it adds what they find.
+
+    >>> import anyio
+    >>> from flowengine.retrieval.retriever import Document
+    >>> async def asked():
+    ...     manual = RetrievalContext.create("manual", "What the manual says", NoData, render_prompt=lambda context: "")
+    ...     pages = manual.register_rag("pages")
+    ...     await pages.add([Document("p7", "Press the red button to stop."), Document("p9", "Oil it weekly.")])
+    ...     return await manual.load_rag_for_prompt("How do I stop it?")
+    >>> print(anyio.run(asked))
+    [pages: p7]
+    Press the red button to stop.
+    """
+
+    rag_limit: int = 5
+    """Hits that enter a prompt at most."""
+    rag_tokens: int = 2000
+    """Tokens that they may have together, by real count; what does not fit is left out, the last first."""
+
+    def __init__(self, initial_data: D | Mapping[str, Any] | None = None) -> None:
+        super().__init__(initial_data)
+        self._rags: dict[str, Retriever] = {}
+
+    def register_rag(self, name: str, rag: Retriever | None = None) -> Retriever:
+        """Look things up in `rag` as well: any engine behind the protocol. None: one in memory, made here.
+
+        A name that is there already is a `DefinitionError`.
+        """
+        if not name:
+            raise DefinitionError(f"context '{self.id}': a retriever needs a name")
+        if name in self._rags:
+            raise DefinitionError(f"context '{self.id}' has a retriever '{name}' already: choose another name")
+        self._rags[name] = made = FtsRetriever() if rag is None else rag
+        return made
+
+    async def query_context_rag(self, query: str, limit: int | None = None, *, rag: str | None = None) -> list[Hit]:
+        """What all retrievers find, or the one that is named: the best first, scores from 0.0 to 1.0.
+
+        `metadata["rag"]` says which one found it. One that fails is a `RunError` that names it.
+        """
+        most = self.rag_limit if limit is None else limit
+        rankings = {name: await self._found(name, query, most) for name in self._chosen(rag)}
+        hits = {(name, hit.id): hit for name, ranking in rankings.items() for hit in ranking}
+        if len(rankings) == 1:
+            scores = {key: hit.score for key, hit in hits.items()}
+        else:
+            scores = fused(Ranking([(name, hit.id) for hit in ranking]) for name, ranking in rankings.items())
+        return [_named(hits[key], key[0], score) for key, score in list(scores.items())[:most]]
+
+    async def load_rag_for_prompt(self, query: str, limit: int | None = None) -> str:
+        """What is found, as text: each hit below its retriever and id."""
+        texts: list[str] = []
+        left = self.rag_tokens
+        for hit in await self.query_context_rag(query, limit):
+            text = f"[{hit.metadata['rag']}: {hit.id}]\n{hit.text.strip()}"
+            left -= count_tokens(text)
+            if left < 0:
+                break
+            texts.append(text)
+        return "\n\n".join(texts)
+
+    async def prompt_text(self, query: str | None = None) -> str:
+        own = await super().prompt_text(query)
+        found = await self.load_rag_for_prompt(query) if query and self._rags else ""
+        return "\n\n".join(text for text in (own, found) if text)
+
+    def fresh(self) -> Self:
+        other = super().fresh()
+        other._rags = dict(self._rags)
+        return other
+
+    def _chosen(self, rag: str | None) -> list[str]:
+        if rag is None:
+            return [*self._rags]
+        if rag not in self._rags:
+            raise DefinitionError(f"context '{self.id}' has no retriever '{rag}'{did_you_mean(rag, self._rags)}")
+        return [rag]
+
+    async def _found(self, name: str, query: str, limit: int) -> Sequence[Hit]:
+        try:
+            return await self._rags[name].search(query, limit)
+        except Exception as error:
+            problem = describe_error(error)
+            raise RunError(f"context '{self.id}': the retriever '{name}' failed: {problem}") from error
+
+
+def _named(hit: Hit, rag: str, score: float) -> Hit:
+    return hit._replace(score=score, metadata={**hit.metadata, "rag": rag})

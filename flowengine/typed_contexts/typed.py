@@ -1,0 +1,245 @@
+"""A typed context: data of a declared shape that owns tools and shows itself in the prompt.
+
+It knows its data, the check that every change of it has to pass, and what its author wrote about tools and
+text. It knows no model, no prompt round its own text, and no other context.
+
+Every way to the data leads through the schema: what is read is a copy, so a change in place changes nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from flowengine.context_providers.provider import settled
+from flowengine.errors import DefinitionError, StateError, did_you_mean
+from flowengine.tools.toolset import ToolSet
+
+__all__ = ["ToolCallResult", "TypedContext"]
+
+# --- What a context is told after a tool was called
+
+
+class ToolCallResult(NamedTuple):
+    """One tool call, of whatever tool: a function's, a server's, another context's."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: Any = None
+    """What the tool gave: the raw value, or the text where there is no more than that."""
+    is_error: bool = False
+
+
+D = TypeVar("D", bound=BaseModel)
+
+ToolSets: TypeAlias = ToolSet | Sequence[ToolSet]
+"""One set of tools, or several."""
+
+
+class TypedContext(Generic[D]):
+    """Subclass it, or make one from functions with `create`.
+
+    >>> class Cart(BaseModel):
+    ...     items: list[str] = []
+    >>> class CartContext(TypedContext[Cart]):
+    ...     id = "cart"
+    ...     description = "What the customer wants to buy"
+    ...     data_schema = Cart
+    ...     def tool_set(self):
+    ...         return ToolSet("cart", "Change the cart", [self.add])
+    ...     def add(self, item: str) -> None:
+    ...         "Put an item into the cart."
+    ...         with self.changing() as data:
+    ...             data.items.append(item)
+    >>> cart = CartContext()
+    >>> cart.add("tea")
+    >>> cart.render_prompt()
+    'What the customer wants to buy\\n{"items":["tea"]}'
+
+    Tools are made in `tool_set`, bound to the context that is asked for them: a run works on a `fresh` one.
+    """
+
+    id: str = ""
+    description: str = ""
+    data_schema: type[D]
+
+    def __init__(self, initial_data: D | Mapping[str, Any] | None = None) -> None:
+        """`initial_data`: what it begins with; None for the schema's defaults."""
+        self._declared()
+        try:
+            self._data: D = self._validated({} if initial_data is None else initial_data)
+        except StateError as error:
+            raise DefinitionError(str(error)) from error
+        self._initial = self._start = self._data
+        self._lock = threading.RLock()  # Plain tools run in threads, several at once.
+
+    @classmethod
+    def create(
+        cls,
+        id: str,
+        description: str,
+        data_schema: type[D],
+        initial_data: D | Mapping[str, Any] | None = None,
+        render_prompt: Callable[[Any], str | Awaitable[str]] | None = None,
+        tool_set: Callable[[Any], ToolSets] | ToolSets | None = None,
+        on_tool_call: Callable[[Any, ToolCallResult], Awaitable[None] | None] | None = None,
+    ) -> Self:
+        """One from functions; each gets the context as its first argument, sync or async as in a subclass.
+
+        >>> class Count(BaseModel):
+        ...     calls: int = 0
+        >>> def count(context, result):
+        ...     context.update_data(calls=context.get_data().calls + 1)
+        >>> counter = TypedContext.create("count", "Tool calls so far", Count, on_tool_call=count)
+        >>> counter.on_tool_call(ToolCallResult("add", {}))
+        >>> counter.get_data()
+        Count(calls=1)
+        """
+        given = _Given(render_prompt, tool_set, on_tool_call)
+        body: dict[str, Any] = {"id": id, "description": description, "data_schema": data_schema, **given.methods()}
+        made = cast("type[Self]", type(f"{cls.__name__}_{id}", (cls,), body))
+        return made(initial_data)
+
+    # --- what a subclass may define
+
+    def tool_set(self) -> ToolSets:
+        """Its tools, asked for before each model call; none by default."""
+        return ()
+
+    def render_prompt(self) -> str | Awaitable[str]:
+        """Its text in the prompt; by default the description and the data as JSON. The empty text is none."""
+        return f"{self.description}\n{self.get_data().model_dump_json()}".strip()
+
+    def on_tool_call(self, result: ToolCallResult) -> Awaitable[None] | None:
+        """Called after every tool call of the agent, whoever's tool it was."""
+
+    async def prompt_text(self, query: str | None = None) -> str:
+        """What enters the prompt; contexts that look things up for the query add what they find."""
+        return await settled(self.render_prompt())
+
+    # --- the data
+
+    def get_data(self) -> D:
+        """A copy of the data."""
+        return self._data.model_copy(deep=True)
+
+    def set_data(self, data: D | Mapping[str, Any]) -> None:
+        """Replace the data. What does not fit the schema is a `StateError`, and the data stay as they were."""
+        validated = self._validated(data)
+        with self._lock:
+            self._data = validated
+
+    def update_data(self, **changes: Any) -> None:
+        """Replace some fields; the whole is checked again."""
+        known = self.data_schema.model_fields
+        for name in changes:
+            if name not in known and self.data_schema.model_config.get("extra") != "allow":
+                raise StateError(f"the data of context '{self.id}' have no field '{name}'{did_you_mean(name, known)}")
+        with self._lock:
+            self.set_data(self._data.model_copy(update=changes))
+
+    @contextmanager
+    def changing(self) -> Generator[D]:
+        """A copy to change in place, which becomes the data at the end of the block; no other change comes between.
+
+        What is left unfit is a `StateError`, and what raises in the block changes nothing.
+        """
+        with self._lock:
+            data = self.get_data()
+            yield data
+            self.set_data(data)
+
+    # --- one for each run
+
+    def fresh(self) -> Self:
+        """The same context with its initial data: each run and agent node has its own."""
+        other = copy.copy(self)
+        other._data = other._start = self._initial
+        other._lock = threading.RLock()
+        return other
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the data differ from those that it began with, or that were loaded."""
+        return self._data is not self._start and self._data != self._start
+
+    def dump(self) -> Any:
+        """The data as a JSON value."""
+        return self._data.model_dump(mode="json", by_alias=True, round_trip=True)
+
+    def load(self, value: Any) -> None:
+        """Take over what `dump` gave; what does not fit the schema (any more) is a `StateError`."""
+        # Through JSON text: only there do strict models read dates and enums from what JSON has.
+        validated = self._checked(lambda: self.data_schema.model_validate_json(json.dumps(value)))
+        with self._lock:
+            self._data = self._start = validated
+
+    def _declared(self) -> None:
+        for name in ("id", "description"):
+            if not isinstance(getattr(self, name), str):
+                raise DefinitionError(f"{type(self).__name__}.{name} must be text, not {getattr(self, name)!r}")
+        if not self.id:
+            raise DefinitionError(f"{type(self).__name__} has no id: contexts are found, and kept, by it")
+        schema: object = getattr(self, "data_schema", None)
+        if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+            raise DefinitionError(f"context '{self.id}': data_schema must be a pydantic model's class, not {schema!r}")
+
+    def _validated(self, data: D | Mapping[str, Any]) -> D:
+        # An instance too: it may have been changed since it was checked.
+        plain = data.model_dump(by_alias=True, round_trip=True, warnings=False) if isinstance(data, BaseModel) else data
+        return self._checked(lambda: self.data_schema.model_validate(copy.deepcopy(plain)))
+
+    def _checked(self, validate: Callable[[], D]) -> D:
+        try:
+            return validate()
+        except ValidationError as error:
+            problem = f"context '{self.id}' do not fit {self.data_schema.__name__}: {_lines(error)}"
+            raise StateError(f"the data of {problem}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What `create` was given in place of a subclass's methods."""
+
+    render_prompt: Callable[[Any], str | Awaitable[str]] | None
+    tool_set: Callable[[Any], ToolSets] | ToolSets | None
+    on_tool_call: Callable[[Any, ToolCallResult], Awaitable[None] | None] | None
+
+    def methods(self) -> dict[str, Any]:
+        """Wrapped, because a callable object in a class would not be bound to the context."""
+        made: dict[str, Any] = {}
+        if (render := self.render_prompt) is not None:
+            made["render_prompt"] = _method(render)
+        if (told := self.on_tool_call) is not None:
+            made["on_tool_call"] = _method(told)
+        if (tools := self.tool_set) is not None:
+            made["tool_set"] = _method(tools) if callable(tools) else _always(tools)
+        return made
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any) -> Any:
+        return function(self, *args)
+
+    return method
+
+
+def _always(tools: ToolSets) -> Callable[..., ToolSets]:
+    def method(self: Any) -> ToolSets:
+        return tools
+
+    return method
+
+
+def _lines(error: ValidationError) -> str:
+    """What pydantic found, five problems at most."""
+    found = error.errors(include_url=False, include_context=False)
+    lines = [f"{'.'.join(map(str, each['loc'])) or 'the data'}: {each['msg']}" for each in found[:5]]
+    return "; ".join([*lines, f"and {len(found) - 5} more"] if len(found) > 5 else lines)

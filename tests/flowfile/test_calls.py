@@ -1,0 +1,103 @@
+"""What `with` gives to a function is compared with what the function takes, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowengine.flowfile.loader import check_file
+
+CODE = """
+import functools
+
+def search(query, limit=5): ...
+async def save(text, *, folder): ...
+def anything(first, **rest): ...
+def with_context(text, context): ...
+def nothing(): ...
+def one(context): ...
+def two(a, b): ...
+@functools.cache
+def decorated(a, b): ...
+def twice(a): ...
+def twice(b): ...
+class Thing:
+    def __init__(self, a): ...
+found = search
+"""
+
+
+def told(folder: Path, node: str) -> list[str]:
+    (folder / "tools.py").write_text(CODE)
+    file = folder / "flow.yaml"
+    file.write_text(f"flowengine: v1\nname: calls\nnodes:\n  f: {{type: function, call: {node}}}\n")
+    return [str(each).rpartition("/")[2] for each in check_file(file)]
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (
+            "'tools:search', with: {limit: 3}",
+            "flow.yaml:4:29: FE512 node 'f': the function needs 'query': give it in 'with'",
+        ),
+        (
+            "'tools:search', with: {query: a, limt: 3}",
+            "flow.yaml:4:62: FE512 node 'f': the function takes no argument 'limt'; did you mean 'limit'?",
+        ),
+        ("'tools:save', with: {text: a}", "FE512 node 'f': the function needs 'folder': give it in 'with'"),
+        ("'tools:save'", "FE512 node 'f': the function needs 'text', 'folder': give it in 'with'"),
+        ("'tools:anything', with: {other: a}", "FE512 node 'f': the function needs 'first': give it in 'with'"),
+        ("'tools:nothing', with: {a: 1}", "FE512 node 'f': the function takes no argument 'a'"),
+        ("'tools:two'", "FE512 node 'f': the function needs 'a', 'b': give it in 'with'"),
+    ],
+)
+def test_arguments_that_are_missing_or_not_known(tmp_path: Path, node: str, expected: str):
+    [found] = told(tmp_path, node)
+    assert expected in found
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "'tools:search', with: {query: a}",
+        "'tools:search'",
+        "'tools:save', with: {text: a, folder: b}",
+        "'tools:anything', with: {first: a, other: b}",
+        "'tools:with_context', with: {text: a}",
+        "'tools:nothing'",
+        "'tools:one'",
+        "'tools:decorated', with: {c: 1}",
+        "'tools:twice', with: {c: 1}",
+        "'tools:Thing', with: {b: 1}",
+        "'tools:found', with: {b: 1}",
+    ],
+)
+def test_nothing_is_said_of_what_fits_or_cannot_be_seen(tmp_path: Path, node: str):
+    assert told(tmp_path, node) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "missing"),
+    [
+        ("def f():\n    import nowhere.at_all\n", "nowhere.at_all"),
+        ("async def f():\n    'Docs.'\n    x = 1\n    from nowhere import it\n    return it\n", "nowhere"),
+        ("import json, nowhere\ndef f(): ...\n", "nowhere"),
+        ("def f():\n    import beside, json, package.part\n    from . import x\n", None),
+        ("try:\n    import nowhere\nexcept ImportError:\n    nowhere = None\ndef f(): ...\n", None),
+        ("def f():\n    try:\n        import nowhere\n    except ImportError: ...\n", None),
+        ("def f():\n    if not f:\n        return\n    import nowhere\n", None),
+        ("def g():\n    import nowhere\ndef f(): ...\n", None),
+    ],
+)
+def test_a_module_that_a_function_is_sure_to_miss_is_told(code: str, missing: str | None, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").touch()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "tools.py").write_text(code)
+    file = tmp_path / "flow.yaml"
+    for node, column in (("type: function, call: 'tools:f'", 29), ("prompt: x, tools: ['tools:f']", 26)):
+        file.write_text(f"flowengine: v1\nname: calls\nnodes:\n  f: {{{node}}}\n")
+        found = [str(each).rpartition("/")[2] for each in check_file(file)]
+        text = f"flow.yaml:4:{column}: FE505 node 'f': 'tools:f' imports '{missing}', and there is no such module"
+        assert found == ([text] if missing else [])

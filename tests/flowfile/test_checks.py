@@ -1,0 +1,263 @@
+"""What the checks let through, and what they see in a graph: rules 6 to 9 and the warnings."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from flowengine.flowfile.loader import check_text, load_flow
+
+
+def codes(nodes: str, rest: str = "") -> list[str]:
+    """The codes of a flow with these nodes."""
+    return [each.code for each in check_text(f"flowengine: v1\nname: a\n{rest}\nnodes:\n{nodes}")]
+
+
+CHOICE = "  p: {type: condition, if: 'true', then: x, else: y}\n  x: {prompt: x}\n  y: {prompt: y}\n"
+"""Two branches that exclude each other."""
+
+
+# --- rule 7
+
+
+def test_branches_that_exclude_each_other_leave_result_clear() -> None:
+    assert codes(CHOICE + "  z: {needs: [x, y], prompt: 'say {{ result }}'}") == []
+    assert codes(CHOICE + "  z: {needs: [x, y], instructions: sum up}") == []
+
+
+def test_a_router_passes_on_what_it_received_so_its_source_may_be_a_predecessor_too() -> None:
+    nodes = (
+        "  a: {prompt: x}\n  p: {type: condition, needs: [a], if: 'true', then: z}\n  z: {needs: [a], instructions: i}"
+    )
+    assert codes(nodes) == []
+
+
+def test_the_last_of_ordered_predecessors_speaks() -> None:
+    assert codes("  a: {prompt: x}\n  b: {needs: [a], prompt: x}\n  c: {needs: [a, b], instructions: i}") == []
+
+
+def test_ambiguity_is_seen_through_routers() -> None:
+    nodes = (
+        "  a: {prompt: x}\n  b: {prompt: x}\n  p: {type: condition, needs: [a, b], if: 'true', then: q}\n"
+        "  q: {type: condition, if: 'true', then: z}\n  z: {instructions: i}"
+    )
+    assert codes(nodes) == ["FE215"]
+
+
+def test_ambiguity_is_seen_behind_a_transparent_node_that_comes_after_its_neighbour() -> None:
+    nodes = (
+        "  f: {prompt: x}\n  d: {type: condition, if: 'true'}\n  e: {type: condition, needs: [f, d], if: 'true'}\n"
+        "  g: {needs: [e, f], instructions: i}"
+    )
+    assert codes(nodes) == ["FE215"]
+    assert codes(nodes + "\n  h: {needs: [e, f], prompt: '{{ result }}'}") == ["FE215", "FE215"]
+    later = "\n  s: {needs: [e], prompt: x}\n  g: {needs: [e, f, s], instructions: i}"
+    assert codes(nodes.rpartition("\n")[0] + later) == []
+
+
+def test_what_a_node_that_always_runs_prints_may_be_absent() -> None:
+    nodes = '  a: {prompt: x}\n  b: {needs: [a], join: always, prompt: "x {{ nodes.a.OUT }}"}'
+    for field in ("output", "result"):
+        assert codes(nodes.replace("OUT", field)) == ["FE903"]
+    for guarded in ("output | default('-')", "error", "status", "output or 'x'"):
+        assert codes(nodes.replace("OUT", guarded)) == []
+    assert codes(nodes.replace("OUT", "output").replace(", join: always", "")) == []
+
+
+@pytest.mark.parametrize("read", ["prev_outputs.a.txt", "prev_outputs.a.text.deep", "prev_outputs['a'].txt"])
+def test_fields_that_an_output_does_not_have_are_refused_behind_prev_outputs_too(read: str) -> None:
+    output = "{type: object, properties: {text: {type: string}}, required: [text], additionalProperties: false}"
+    nodes = f'  a: {{prompt: x, output: {output}}}\n  b: {{needs: [a], prompt: "{{{{ READ }}}}"}}'
+    assert codes(nodes.replace("READ", read)) == ["FE306"]
+    assert codes(nodes.replace("READ", "prev_outputs.a.text")) == []
+
+
+def test_a_mistake_beside_the_file_hides_none_of_its_graph() -> None:
+    nodes = "  a: {prompt: x}\n  b: {prompt: x}\n  c: {needs: [a, b], instructions: i}"
+    assert codes(nodes + "\n  f: {type: function, call: 'nowhere:f'}\n  s: {type: subflow, flow: ./gone.yaml}") == [
+        "FE215",
+        "FE505",
+        "FE225",
+    ]
+
+
+def test_a_failure_and_its_success_exclude_each_other() -> None:
+    nodes = (
+        "  a: {prompt: x, on_error: {then: rescue}}\n  rescue: {prompt: x}\n  go_on: {needs: [a], prompt: x}\n"
+        "  end: {needs: [rescue, go_on], instructions: i}"
+    )
+    assert codes(nodes) == []
+
+
+def test_a_reference_makes_a_predecessor_too() -> None:
+    nodes = "  a: {prompt: x}\n  b: {prompt: x}\n  c: {needs: [a], instructions: 'mind {{ nodes.b.output }}'}"
+    assert codes(nodes) == ["FE215"]
+
+
+def test_first_nodes_take_the_inputs() -> None:
+    assert codes("  a: {instructions: i}\n  b: {}", "inputs: {n: {type: string}}") == []
+    assert codes("  a: {type: evaluation}", "inputs: {n: {type: string}}") == []
+
+
+# --- rule 8
+
+
+def test_the_last_generation_of_ordered_agents_is_clear() -> None:
+    nodes = "  a: {prompt: x}\n  b: {needs: [a], prompt: x}\n  j: {type: evaluation, needs: [b]}"
+    assert codes(nodes) == []
+
+
+def test_a_later_agent_settles_which_generation_is_the_last() -> None:
+    nodes = "  a: {prompt: x}\n  b: {prompt: x}\n  c: {needs: [a, b], prompt: x}\n  j: {type: evaluation, needs: [c]}"
+    assert codes(nodes) == []
+
+
+def test_an_optional_later_agent_does_not_settle_it() -> None:
+    nodes = (
+        "  a: {prompt: x}\n  b: {prompt: x}\n  c: {needs: [a, b], when: run.id == 'x', prompt: x}\n"
+        "  d: {type: condition, needs: [a, b, c], if: 'true', then: j}\n  j: {type: evaluation}"
+    )
+    assert codes(nodes) == ["FE216"]
+
+
+def test_routings_in_branches_that_exclude_each_other_are_clear() -> None:
+    nodes = CHOICE.replace("{prompt: x}", "{type: routing, target: t, instruction: i, routes: {m: {}}}").replace(
+        "{prompt: y}", "{type: routing, target: t, instruction: i, routes: {m: {}}}"
+    )
+    assert codes(nodes + "  z: {needs: [x, y], prompt: '{{ routing_result.next_route }}'}") == []
+
+
+def test_an_agent_that_improves_sets_an_evaluation() -> None:
+    nodes = "  a: {prompt: x, improve: {}}\n  b: {prompt: x, evaluate: {}}\n"
+    assert codes(nodes + "  c: {needs: [a, b], prompt: '{{ evaluation_result.score }}'}") == ["FE216"]
+
+
+# --- rule 6
+
+
+def test_ordered_writers_and_writers_that_exclude_each_other_do_not_race() -> None:
+    state = "shared_state: {n: {}}"
+    ordered = "  a: {prompt: x, set: {n: 1}}\n  b: {needs: [a], prompt: '{{ shared_state.n }}', set: {n: 2}}"
+    assert codes(ordered, state) == []
+    branches = CHOICE.replace("{prompt: x}", "{prompt: x, set: {n: 1}}").replace(
+        "{prompt: y}", "{prompt: y, set: {n: 2}}"
+    )
+    assert codes(branches + "  z: {needs: [x, y], prompt: '{{ shared_state.n }}'}", state) == []
+
+
+@pytest.mark.parametrize("merge", ["replace", "append", "union", "sum", "max", "min", "update"])
+def test_a_merge_rule_lets_unordered_writers_write(merge: str) -> None:
+    nodes = "  a: {prompt: x, set: {n: 1}}\n  b: {prompt: x, set: {n: 2}}\noutputs: {n: '{{ shared_state.n }}'}"
+    assert codes(nodes, f"shared_state: {{n: {{merge: {merge}}}}}") == []
+
+
+# --- names
+
+
+def test_everything_that_rule_nine_names_is_visible() -> None:
+    nodes = """
+  a: {prompt: "{{ inputs.n }} {{ run.id }}", output: {properties: {n: {type: integer}}}}
+  b:
+    needs: [a]
+    prompt: >-
+      {{ nodes.a.output.n }} {{ nodes.a.result.content.n }} {{ nodes.a.status }} {{ nodes.a.error }} {{ result }}
+      {{ prev_outputs.a.n }} {{ shared_state.k }} {{ shared_state._last_prompt }}
+    set: {k: "{{ output }}"}
+  c: {type: evaluation, needs: [b]}
+  d: {needs: [c], prompt: "{{ evaluation_result.criteria_scores.any }} {{ evaluation_result.score }}"}
+outputs:
+  all: ["{{ nodes.d.output }}", {deep: "{{ inputs.n }}"}, 3]
+"""
+    assert codes(nodes, "inputs: {n: {type: string}}\nshared_state: {k: {}}") == []
+
+
+def test_names_of_a_template_itself_are_its_own() -> None:
+    assert (
+        codes(
+            "  a: {prompt: '{% for x in inputs.n %}{{ x.y }}{{ loop.index }}{% endfor %}'}",
+            "inputs: {n: {type: array}}",
+        )
+        == []
+    )
+
+
+def test_the_templates_of_a_shared_agent_make_edges_for_each_node_that_names_it() -> None:
+    from flowengine.flowfile.analysis.references import edges_of
+
+    text = (
+        "flowengine: v1\nname: a\nagents: {w: {instructions: 'mind {{ nodes.a.output }}'}}\nnodes:\n"
+        "  a: {prompt: x}\n  b: {agent: w, prompt: x}\n  c: {agent: w, prompt: x}\n"
+        "  d: {agent: w, instructions: own, prompt: x}\n"
+    )
+    assert [(edge.source, edge.target) for edge in edges_of(load_flow(text=text))] == [("a", "b"), ("a", "c")]
+
+
+# --- warnings
+
+
+def test_a_target_that_is_reached_again_through_a_route_is_no_warning() -> None:
+    nodes = (
+        "  p: {type: condition, if: 'true', then: long, else: publish}\n  long: {prompt: x}\n"
+        "  q: {type: condition, needs: [long], if: 'true', then: publish}\n  publish: {prompt: x}"
+    )
+    assert codes(nodes) == []
+
+
+def test_a_value_that_is_tested_before_is_no_warning() -> None:
+    maybe = "  a: {prompt: x, when: run.id == 'x'}\n"
+    assert codes(maybe + "  b: {when: nodes.a.output, prompt: '{{ nodes.a.output }}'}") == []
+    assert codes(maybe + "  b: {prompt: '{% if nodes.a.output %}{{ nodes.a.output }}{% endif %}'}") == []
+    assert codes(maybe + "  b: {prompt: '{{ nodes.a.output | default(1) }}'}") == []
+    assert codes(maybe + "  b: {needs: [a], prompt: '{{ nodes.a.output }}'}") == []
+    assert codes(maybe + "  c: {prompt: x}\n  b: {needs: [c], prompt: '{{ nodes.a.output }}'}") == ["FE903"]
+
+
+def test_a_meeting_point_of_all_branches_is_never_absent() -> None:
+    assert codes(CHOICE + "  z: {needs: [x, y], prompt: z}\noutputs: {o: '{{ nodes.z.output }}'}") == []
+
+
+def test_flows_with_code_are_not_told_what_nobody_reads() -> None:
+    nodes = "  a: {type: function, call: 'math:sqrt'}"
+    found = codes(nodes, "inputs: {n: {type: string}}\nshared_state: {k: {}}")
+    assert not {"FE904", "FE905"} & set(found)
+
+
+# --- cost
+
+
+def _many_choices(size: int) -> str:
+    lines = ["flowengine: v1", "name: many", "shared_state: {n: {}}", "nodes:"]
+    for at in range(size // 3):
+        before = f"needs: [x{at - 1}, y{at - 1}], " if at else ""
+        lines.append(f"  r{at}: {{type: condition, {before}if: 'true', then: x{at}, else: y{at}}}")
+        lines += [f"  {each}{at}: {{instructions: go, prompt: p, set: {{n: 1}}}}" for each in "xy"]
+    return "\n".join([*lines, "outputs: {n: '{{ shared_state.n }} {{ shared_state._last_generation }}'}"])
+
+
+def test_a_thousand_nodes_with_routes_and_writers_cost_no_more_than_their_number() -> None:
+    def cost(size: int) -> float:
+        text = _many_choices(size)
+        started = time.process_time()
+        assert check_text(text) == []
+        return time.process_time() - started
+
+    cost(90)
+    small, large = min(cost(300) for _ in range(3)), min(cost(1200) for _ in range(3))
+    assert large < 10 * small  # Four times the nodes: quadratic would be sixteen times the cost.
+
+
+def test_names_that_change_no_edge_hide_neither_ambiguous_results_nor_unordered_writers() -> None:
+    text = (
+        "flowengine: v1\nname: f\nshared_state: {n: {}}\ninputs: {i: {}}\nnodes:\n"
+        "  a: {prompt: '{{ inputs.j }}', set: {n: 1}}\n"
+        "  b: {prompt: '{{ env.X }}', set: {n: 2}}\n"
+        "  c: {needs: [a, b], instructions: '{{ shared_state.m }}'}\n"
+    ).replace("{i: {}}", "{i: {type: string}}")
+    assert [each.code for each in check_text(text)] == ["FE303", "FE307", "FE217", "FE215", "FE304"]
+
+
+def test_a_name_that_hides_an_edge_brings_no_mistakes_that_follow_from_it() -> None:
+    nodes = "  a: {prompt: x}\n  b: {prompt: '{{ nodes.aa.output }}'}\n  c: {needs: [a, b]}\n"
+    text = f"flowengine: v1\nname: f\nnodes:\n{nodes}"
+    assert [each.code for each in check_text(text)] == ["FE305"]

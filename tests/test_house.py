@@ -1,0 +1,17 @@
+"""The house keeps its order: no name stands twice, and modules do not import each other in circles."""
+
+from __future__ import annotations
+
+from tests.bench.house import circles, classes_that_stand_twice, files_that_stand_twice
+
+
+def test_a_public_class_name_stands_in_one_module():
+    assert classes_that_stand_twice() == {}
+
+
+def test_few_file_names_stand_in_several_folders():
+    assert len(files_that_stand_twice()) <= 12, files_that_stand_twice()
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circles() == []

@@ -1,0 +1,159 @@
+"""The rows of a run in the order of its flow: those of a body below their container, by item or by round."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from flowengine.engine.graph import ON_ERROR
+from visualize.progress import NodeRow, Progress
+from visualize.skeleton import Site, SkeletonLevel
+
+__all__ = ["EdgeState", "critical_path", "edges_of", "in_order"]
+
+# --- Which way a run took
+
+EdgeState = Literal["declared", "taken", "not_taken", "undecided"]
+
+_OPEN: Final = frozenset({"pending", "running", "waiting"})
+
+
+class SiteEdge(NamedTuple):
+    """An edge between two sites; its ends are their paths."""
+
+    source: str
+    target: str
+    labels: tuple[str, ...]
+    state: EdgeState
+    critical: bool
+
+
+def edges_of(progress: Progress, critical: frozenset[str]) -> Iterator[SiteEdge]:
+    """All edges of all levels."""
+    for _, level in progress.skeleton.levels():
+        for source, target, labels in level.edges:
+            ends = level.sites[source], level.sites[target]
+            pairs = list(_pairs(progress, *ends))
+            states: set[EdgeState] = {_state(before, after, labels) for before, after in pairs}
+            is_critical = any(
+                before.id in critical and after.id in critical and _state(before, after, labels) == "taken"
+                for before, after in pairs
+            )
+            yield SiteEdge(ends[0].path, ends[1].path, labels, _of_all(states), is_critical)
+
+
+def _pairs(progress: Progress, source: Site, target: Site) -> Iterator[tuple[NodeRow, NodeRow]]:
+    """The rows at both ends that belong to one item or round."""
+    for after in progress.times.get(target.path, ()):
+        before = progress.nodes.get(after.spot.unit + source.id)
+        if before is not None and before.spot.site == source.path:
+            yield before, after
+
+
+_TELLING: Final[tuple[EdgeState, ...]] = ("taken", "undecided", "not_taken")
+"""Of the states that an edge had at several times, the first of these is shown."""
+
+
+def _of_all(states: Collection[EdgeState]) -> EdgeState:
+    for each in _TELLING:
+        if each in states:
+            return each
+    return "undecided"
+
+
+def _state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeState:
+    """Taken when its source let its target run; undecided while either may still change."""
+    if before.status in _OPEN or after.status == "pending":
+        return "undecided"
+    route = None if before.result is None else before.result.route
+    opened = before.status == "succeeded" and (not labels or route in labels)
+    handled = before.status == "failed" and ON_ERROR in labels
+    return "taken" if (opened or handled) and after.has_run else "not_taken"
+
+
+def critical_path(progress: Progress) -> frozenset[str]:
+    """Paths of the rows that decided how long the run took.
+
+    From the row that ended last, back along the parents that ended last; and in the same way inside the
+    containers on it: through every round of a loop, and through the item of a map that ended last.
+    """
+    found: set[str] = set()
+    units = _by_unit(progress.nodes.values())
+    todo = [("", progress.skeleton.top)]
+    while todo:
+        unit, level = todo.pop()
+        for name in _chain({each: units.get(unit, {}).get(each) for each in level.sites}, level):
+            row = progress.nodes[unit + name]
+            found.add(row.id)
+            body = level.sites[name].body
+            if body is not None:
+                todo += [(each, body) for each in _deciding(row, units)]
+    return frozenset(found)
+
+
+def _by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:
+    """What the paths begin with → local id → row."""
+    units: dict[str, dict[str, NodeRow]] = {}
+    for row in rows:
+        units.setdefault(row.spot.unit, {})[row.id[len(row.spot.unit) :]] = row
+    return units
+
+
+def _chain(rows: Mapping[str, NodeRow | None], level: SkeletonLevel) -> list[str]:
+    """Ids of the one line through a level that ended last."""
+    ended = {
+        name: row.ended
+        for name, row in rows.items()
+        if row is not None and row.ended is not None and row.started is not None and row.has_run
+    }
+    if not ended:
+        return []
+    parents: dict[str, list[str]] = {}
+    for source, target, labels in level.edges:
+        before, after = rows[source], rows[target]
+        if source in ended and before is not None and after is not None and _state(before, after, labels) == "taken":
+            parents.setdefault(target, []).append(source)
+    line = [max(ended, key=ended.__getitem__)]
+    while len(line) <= len(rows) and line[-1] in parents:
+        line.append(max(parents[line[-1]], key=ended.__getitem__))
+    return line
+
+
+def units_of(container: NodeRow) -> list[str]:
+    """What the paths of a container's items or rounds begin with, in their order."""
+    if container.kind == "subflow":
+        return [f"{container.id}."]
+    between = ".round" if container.kind == "loop" else ""
+    return [f"{container.id}{between}[{index}]." for index in sorted(container.units)]
+
+
+def _deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]]) -> list[str]:
+    """Of a container's items or rounds, those that it waited for."""
+    own = units_of(container)
+    if container.kind != "map" or not own:
+        return own
+    return [max(own, key=lambda unit: max((_ran_until(row) for row in units.get(unit, {}).values()), default=0.0))]
+
+
+def _ran_until(row: NodeRow) -> float:
+    """When a row ended; the beginning of time for one that did not run."""
+    return 0.0 if row.ended is None or not row.has_run else row.ended
+
+
+def in_order(progress: Progress) -> list[NodeRow]:
+    """Every row once; those that the skeleton does not know come last."""
+    found: dict[str, NodeRow] = {}
+    _gather(progress, progress.skeleton.top, "", found)
+    found.update((path, row) for path, row in progress.nodes.items() if path not in found)
+    return list(found.values())
+
+
+def _gather(progress: Progress, level: SkeletonLevel, unit: str, found: dict[str, NodeRow]) -> None:
+    for name, site in level.sites.items():
+        row = progress.nodes.get(unit + name)
+        if row is None:
+            continue
+        found[row.id] = row
+        if site.body is not None:
+            for each in units_of(row):
+                _gather(progress, site.body, each, found)
