@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.caller import naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.prompt import chat_of, generation_messages
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
     PROCESS,
@@ -30,7 +29,7 @@ from flowengine.agents.settings import (
 from flowengine.agents.standalone import DirectGateway, StreamingGateway, run_sync
 from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.tooling import Admit, ServerChoice, ToolChoice, tooling_of
-from flowengine.agents.turn import Response, TurnRequest, admitted, open_turn, turn_of
+from flowengine.agents.turn import AgentParts, Response, TurnRequest, check_input, open_turn, turn_of
 from flowengine.core.context import Context
 from flowengine.core.locale import catalogue
 from flowengine.core.records import Gateway
@@ -243,13 +242,27 @@ class Agent:
         """
         door = DirectGateway() if gateway is None else gateway
         opening = TurnRequest(input_text, earlier, door, options, scope, admit, kept, recorded)
+        parts = self._parts()
         with naming(self.name):
+            settings = self.settings_for(options)
             if self.tooling.servers or self.sources is not None:
-                async with open_turn(self, opening) as turn:
+                async with open_turn(parts, settings, opening) as turn:
                     return await turn.respond()
-            settings = await admitted(self, opening)
+            await check_input(parts, opening)
             caller = await open_caller(settings, door, self.words, self.tooling.loops(self.words))
-            return await turn_of(self, opening, caller).respond()
+            return await turn_of(parts, opening, caller).respond()
+
+    def _parts(self) -> AgentParts:
+        return AgentParts(
+            self.name,
+            self.words,
+            self.tooling,
+            self.sources,
+            self.generation,
+            self.evaluator,
+            self.improvement,
+            self.router,
+        )
 
     def settings_for(self, options: Mapping[str, Any]) -> CallSettings:
         """The call settings of a run that is given these options."""
@@ -286,8 +299,11 @@ class Agent:
         """
         found = Context() if context is None else context
         door: StreamingGateway = DirectGateway() if gateway is None else gateway
+        with naming(self.name):
+            settings = self.settings_for(options)
+        request = TurnRequest(input_text, found.messages, door, options, found.scope)
         async with (
-            open_turn(self, TurnRequest(input_text, found.messages, door, options, found.scope)) as turn,
+            open_turn(self._parts(), settings, request) as turn,
             aclosing(turn.pieces(door)) as pieces,
             aclosing(self._shown(pieces, found)) as shown,
         ):
@@ -295,14 +311,7 @@ class Agent:
 
     def messages(self, input_text: str, earlier: Sequence[Any] = ()) -> tuple[Message, ...]:
         """The agent's own part of the prompt for an input: nothing is asked, neither models nor providers."""
-        return generation_messages(
-            self.words,
-            input_text,
-            system_message=self.generation.system_message,
-            instructions=self.generation.instructions,
-            history=self.generation.recent(),
-            earlier=chat_of(earlier),
-        )
+        return self._parts().messages(input_text, earlier)
 
     async def _shown(self, pieces: AsyncIterator[str | Response], context: Context) -> AsyncGenerator[str | Context]:
         with naming(self.name):

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judged
 from flowengine.agents.model_environment import NamedModels
-from flowengine.agents.prompt import Subject, chat_of, exchange, guidance, improvement_messages, prompt_text, text_of
+from flowengine.agents.prompt import (
+    Subject,
+    chat_of,
+    exchange,
+    generation_messages,
+    guidance,
+    improvement_messages,
+    prompt_text,
+    text_of,
+)
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import (
     CallSettings,
@@ -28,8 +37,9 @@ from flowengine.agents.settings import (
 from flowengine.agents.standalone import StreamingGateway
 from flowengine.agents.structured import StructuredAnswer
 from flowengine.agents.tool_loop import ToolLoopRequest
-from flowengine.agents.tooling import Admit
+from flowengine.agents.tooling import Admit, Tooling
 from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.run_scope import RunScope
 from flowengine.core.user_code import describe_error
@@ -39,11 +49,10 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply
 
 if TYPE_CHECKING:
-    from flowengine.agents.agent import Agent
     from flowengine.agents.prompt_builder import PromptBuilder
     from flowengine.agents.sources import Sources
 
-__all__ = ["Response", "TurnRequest", "admitted", "open_turn", "turn_of"]
+__all__ = ["AgentParts", "Response", "TurnRequest", "check_input", "open_turn", "turn_of"]
 
 # --- Guardrails
 
@@ -265,12 +274,37 @@ class TurnRequest(NamedTuple):
     """What an interrupted attempt of the agent's node has told."""
 
 
+class AgentParts(NamedTuple):
+    """What a turn needs of its agent: the agent makes it for each run, and nobody changes it."""
+
+    name: str
+    words: Messages
+    tooling: Tooling
+    sources: Sources | None
+    generation: Generation
+    evaluator: EvaluationAgent | None
+    improvement: Improvement | None
+    """None outside orchestration mode."""
+    router: RoutingAgent | None
+
+    def messages(self, input_text: str, earlier: Sequence[Any] = ()) -> tuple[Message, ...]:
+        """The agent's own part of the prompt for an input: nothing is asked, neither models nor providers."""
+        return generation_messages(
+            self.words,
+            input_text,
+            system_message=self.generation.system_message,
+            instructions=self.generation.instructions,
+            history=self.generation.recent(),
+            earlier=chat_of(earlier),
+        )
+
+
 @asynccontextmanager
-async def open_turn(agent: Agent, opening: TurnRequest) -> AsyncGenerator[Turn]:
+async def open_turn(agent: AgentParts, settings: CallSettings, opening: TurnRequest) -> AsyncGenerator[Turn]:
     """All that this run needs; servers of its own end with the block."""
     async with AsyncExitStack() as stack:
         with naming(agent.name):
-            settings = await admitted(agent, opening)
+            await check_input(agent, opening)
             around = settings.surroundings
             material = None if agent.sources is None else await _material(agent, agent.sources, opening, around)
             environ = around.environ
@@ -283,15 +317,13 @@ async def open_turn(agent: Agent, opening: TurnRequest) -> AsyncGenerator[Turn]:
         yield turn
 
 
-async def admitted(agent: Agent, opening: TurnRequest) -> CallSettings:
-    """The settings of this run, once the input has passed its guardrails."""
-    settings = agent.settings_for(opening.options)
+async def check_input(agent: AgentParts, opening: TurnRequest) -> None:
+    """Ask the agent's guardrails about the input; a refusal is a `GuardrailError`."""
     if agent.generation.input_guardrails:
         await check_guardrails(agent.generation.input_guardrails, "input", opening.input_text)
-    return settings
 
 
-def turn_of(agent: Agent, opening: TurnRequest, caller: Caller) -> Turn:
+def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
     """The turn of an agent that draws on nothing but its own texts."""
     return Turn(
         input_text=opening.input_text,
@@ -305,7 +337,7 @@ def turn_of(agent: Agent, opening: TurnRequest, caller: Caller) -> Turn:
     )
 
 
-async def _material(agent: Agent, sources: Sources, opening: TurnRequest, around: Surroundings) -> PromptBuilder:
+async def _material(agent: AgentParts, sources: Sources, opening: TurnRequest, around: Surroundings) -> PromptBuilder:
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
     from flowengine.agents.prompt_builder import open_material
 
@@ -322,7 +354,7 @@ async def _material(agent: Agent, sources: Sources, opening: TurnRequest, around
     )
 
 
-async def _prompt(agent: Agent, opening: TurnRequest, material: PromptBuilder, caller: Caller) -> tuple[Any, ...]:
+async def _prompt(agent: AgentParts, opening: TurnRequest, material: PromptBuilder, caller: Caller) -> tuple[Any, ...]:
     from flowengine.agents.prompt_parts import PromptQuestion
 
     own = agent.generation
