@@ -1,0 +1,41 @@
+"""Runs that an earlier version wrote: they are read, shown and gone on with, whatever classes are called now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowengine.core.records import ModelCall
+from flowengine.engine.events import NodeFinished, NodeRecorded
+from flowengine.flow import Flow
+from flowengine.journal.memory import MemoryStore
+from flowengine.journal.run_export import pack_run, store_run, unpack_run
+from visualize.progress import folded
+
+EARLIER = Path(__file__).parent / "earlier_runs"
+FLOWS = Path(__file__).parents[2] / "flows"
+NAMES = sorted(path.stem for path in EARLIER.glob("*.jsonl"))
+
+
+def lines(name: str) -> list[str]:
+    return (EARLIER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_of_an_earlier_version_is_read_and_written_as_it_was(name: str):
+    events = unpack_run(lines(name), name)
+    assert list(pack_run(events)) == lines(name)
+    assert folded(events).status == ("waiting" if name == "release_approval" else "succeeded")
+    assert any(isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) for event in events)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_waiting_run_of_an_earlier_version_goes_on_and_pays_nothing_twice():
+    events, store = unpack_run(lines("release_approval"), "release_approval"), MemoryStore()
+    run_id = await store_run(store, events)
+    flow = Flow.from_yaml(FLOWS / "release_approval.yaml")
+    run = await flow.approve(run_id, "sign_off", "hold", form={"ticket": "REL-1"}, store=store)
+    assert run.status == "succeeded", run.error
+    finished = [event.node for event in store.events(run_id) if isinstance(event, NodeFinished)]
+    assert finished.count("notes") == 1
