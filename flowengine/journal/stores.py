@@ -1,18 +1,25 @@
-"""From what `--store` says to a store. The one table of the kinds of store that there are."""
+"""From what `--store` says to a store. The one table of the kinds of store that there are.
+
+Other packages bring further kinds under the entry point group `flowengine.stores`: a URL's scheme → a callable that
+takes the URL and the durability and gives a `JournalStore`. They are looked for only when a scheme is none of ours.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from inspect import isfunction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from flowengine.core.context import NodeResult
+from flowengine.core.packages import find_entry_points, load_entry_point, package_of
 from flowengine.core.run_scope import Fence
+from flowengine.core.user_code import describe_error
 from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import Journal, JournalStore, RunInfo
-from flowengine.errors import StoreUnavailableError, did_you_mean
+from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailableError, did_you_mean
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.sqlite.store import SQLiteStore
@@ -140,13 +147,7 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
         )
     scheme, rest = _split(url)
     make = _SCHEMES.get(scheme)
-    if make is None:
-        known = ", ".join(f"{each}:" for each in _SCHEMES)
-        raise StoreUnavailableError(
-            f"'{without_password(url)}' names no kind of store that is known: use {known} or a path"
-            f"{did_you_mean(scheme, _SCHEMES)}"
-        )
-    return make(url, rest, durability)
+    return _of_package(scheme, url, durability) if make is None else make(url, rest, durability)
 
 
 def _split(url: str) -> tuple[str, str]:
@@ -179,6 +180,40 @@ def _postgres(url: str, rest: str, durability: Durability) -> JournalStore:
         ) from error
     return PostgresStore(url, durability)
 
+
+_GROUP: Final = "flowengine.stores"
+
+
+def _of_package(scheme: str, url: str, durability: Durability) -> JournalStore:
+    points = {name.lower(): point for name, point in find_entry_points(_GROUP).items()}
+    point = points.get(scheme)
+    if point is None:
+        known = [*_SCHEMES, *(name for name in points if name not in _SCHEMES)]
+        raise StoreUnavailableError(
+            f"'{without_password(url)}' names no kind of store that is known: use "
+            f"{', '.join(f'{each}:' for each in known)} or a path{did_you_mean(scheme, known)}"
+        )
+    try:
+        made: object = load_entry_point(point, f"the store '{scheme}:'")(url, durability)
+    except DefinitionError as error:
+        raise StoreUnavailableError(str(error)) from error
+    except FlowEngineError:
+        raise
+    except Exception as error:  # A package is foreign code: whatever it raises means that there is no store.
+        said = describe_error(error).replace(url, without_password(url))
+        raise StoreUnavailableError(
+            f"'{without_password(url)}' cannot be opened by the package '{package_of(point)}': {said}"
+        ) from error
+    lacking = [name for name in _METHODS if not callable(getattr(made, name, None))]
+    if lacking:
+        raise StoreUnavailableError(
+            f"the package '{package_of(point)}' gives no store for '{without_password(url)}': "
+            f"{type(made).__name__} has no {', '.join(lacking)}"
+        )
+    return cast("JournalStore", made)
+
+
+_METHODS: Final = tuple(name for name, each in vars(JournalStore).items() if isfunction(each) and name[0] != "_")
 
 _SCHEMES: Final[dict[str, Callable[[str, str, Durability], JournalStore]]] = {
     "memory": _memory,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from flowengine import Flow
+from flowengine.core.context import Context
 from flowengine.errors import StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
+from flowengine.nodes.function import FunctionNode
+from tests.support.packages import installed_package
 
 
 @pytest.mark.parametrize("url", [None, "memory:", "memory://", "MEMORY:"])
@@ -61,3 +67,70 @@ def test_the_name_of_a_kind_alone_makes_no_file(word: str, tmp_path: Path, monke
     with pytest.raises(StoreUnavailableError, match=f"use {word}: for the kind, ./{word} for a file"):
         open_store(word)
     assert list(tmp_path.iterdir()) == []
+
+
+_SHELF = """
+    from flowengine.errors import StoreUnavailableError
+    from flowengine.journal.memory import MemoryStore
+
+    class Shelf(MemoryStore):
+        def __init__(self, url, durability):
+            super().__init__()
+            self.opened = (url, durability)
+            if url.endswith("full"):
+                raise StoreUnavailableError("the shelf is full")
+            if url.endswith("broken"):
+                raise OSError(f"no shelf at {url}")
+
+    def hollow(url, durability):
+        return object()
+"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Iterator[None]:
+    points = {"shelf": "a_shelf:Shelf", "Hollow": "a_shelf:hollow", "gone": "a_shelf:gone", "sqlite": "a_shelf:Shelf"}
+    with installed_package(tmp_path, "a_shelf", _SHELF, {"flowengine.stores": points}):
+        yield
+
+
+def _greet(context: Context) -> str:
+    return "Hi"
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_package_brings_a_store_by_its_scheme() -> None:
+    store = open_store("Shelf://host/runs", "full")
+    assert getattr(store, "opened", None) == ("Shelf://host/runs", "full")
+    flow = Flow.sequential({"hello": FunctionNode(_greet)})
+    run = flow.run_sync(store=store)
+    assert [each.run_id for each in store.list()] == [run.id]
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_package_takes_none_of_our_schemes_and_is_not_imported_for_them() -> None:
+    assert isinstance(open_store("sqlite:///runs.db"), SQLiteStore)
+    assert "a_shelf" not in sys.modules
+
+
+@pytest.mark.usefixtures("shelf")
+def test_an_unknown_scheme_is_compared_with_those_of_packages() -> None:
+    with pytest.raises(StoreUnavailableError, match=r"sqlite:, .*shelf:.* or a path; did you mean 'shelf'\?"):
+        open_store("shlef:x")
+
+
+@pytest.mark.usefixtures("shelf")
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("gone:x", "the store 'gone:' of the package 'a_shelf' cannot be loaded: AttributeError"),
+        ("hollow:x", "the package 'a_shelf' gives no store for 'hollow:x': object has no create, open, "),
+        ("shelf:full", "the shelf is full"),
+        ("shelf://ann:s3cret@broken", "'shelf://ann@broken' cannot be opened by the package 'a_shelf': OSError: no "),
+    ],
+)
+def test_a_package_whose_store_cannot_be_had_is_named(url: str, said: str) -> None:
+    with pytest.raises(StoreUnavailableError) as caught:
+        open_store(url)
+    assert said in str(caught.value)
+    assert "s3cret" not in str(caught.value)
