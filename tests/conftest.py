@@ -45,5 +45,5 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means: three more than there are cores, as half of the time tests wait for other processes."""
-    return len(os.sched_getaffinity(0)) + 3
+    """What `-n auto` means: two more than there are cores, as half of the time tests wait for other processes."""
+    return len(os.sched_getaffinity(0)) + 2

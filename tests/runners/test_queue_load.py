@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import submit, submit_many
 from flowengine.runners.queue.worker import Pace, work
+from tests.support.pace import measured_pace
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, flow
 
@@ -69,13 +71,24 @@ async def test_an_idle_worker_holds_three_connections_and_commits_a_few_times_a_
 ) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: work(store, pace=Pace()))
-        await anyio.sleep(6)  # What it does at first is over, and counted.
-        before, seconds = server.commits(), 8.0
-        await anyio.sleep(seconds)
-        commits, connections = server.commits() - before, server.connections()
+        await _settled(server)
+        before, begun = server.commits(), time.monotonic()
+        await anyio.sleep(8.0)
+        commits, seconds = server.commits() - before, time.monotonic() - begun
+        connections = server.connections()
         tasks.cancel_scope.cancel()
     assert connections <= 3
     assert commits / seconds <= 3.0
+
+
+async def _settled(server: Server) -> None:
+    """Wait until what a worker does at first is over, and counted: the server's counts are late."""
+    await anyio.sleep(4)
+    for _ in range(20):
+        before = server.commits()
+        await anyio.sleep(2)
+        if server.commits() - before <= 6:
+            return
 
 
 async def test_a_run_of_five_nodes_takes_few_commits(store: PostgresStore, server: Server, tmp_path: Path) -> None:
@@ -85,6 +98,8 @@ async def test_a_run_of_five_nodes_takes_few_commits(store: PostgresStore, serve
     await submit_many(store, plan, {f"r{number}": {} for number in range(runs)})
     await anyio.sleep(1.2)  # The server's counts are late.
     before = server.commits()
-    await drain(store)
+    with measured_pace() as pace:
+        await drain(store)
     await anyio.sleep(1.2)
-    assert (server.commits() - before) / runs <= 7.0  # What the worker itself asks at its beginning is among them.
+    # What the worker itself asks at its beginning is among them; events of a slow run ride together less often.
+    assert (server.commits() - before) / runs <= 7.0 * pace.factor()

@@ -20,7 +20,7 @@ class PricedModel:
     >>> import anyio
     >>> from flowengine.models.model import TokenUsage
     >>> from flowengine.models.scripted import ScriptedModel
-    >>> model = PricedModel(ScriptedModel([Reply("Green.", usage=Usage(1000, 200))]), Price(input=3, output=15))
+    >>> model = PricedModel(ScriptedModel([Reply("Green.", usage=TokenUsage(1000, 200))]), Price(input=3, output=15))
     >>> anyio.run(model.complete, Request("scripted", ())).cost_usd
     0.006
     """
