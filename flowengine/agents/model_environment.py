@@ -18,7 +18,7 @@ from flowengine.models.embedding import get_embedding
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.model import Model
 from flowengine.models.open import choice_of, default_model, get_llm
-from flowengine.models.vendors import ProviderSettings, needs_key
+from flowengine.models.vendors import ProviderSettings, is_packaged, needs_key
 from flowengine.models.wrappers.priced import said_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
@@ -108,7 +108,7 @@ _MOST_KNOWN: Final = 1000
 def prepare_model(settings: CallSettings) -> None:
     """Raise now what opening the model would raise later (a missing key), and start the slow import of its library."""
     model, _ = open_model(settings)
-    if _is_name(settings.model) and model.provider != "offline":
+    if _is_name(settings.model) and model.provider != "offline" and not is_packaged(model.provider):
         LiteLLMModel.preload()
 
 

@@ -15,7 +15,15 @@ from typing import Final, NamedTuple, TypeAlias
 
 from flowengine.errors import ModelConfigError, did_you_mean
 from flowengine.models.pricing import is_listed, listed_names, listed_vendor
-from flowengine.models.vendors import ALIASES, OTHERS, VENDORS, Vendor, key_of
+from flowengine.models.vendors import (
+    ALIASES,
+    VENDORS,
+    Vendor,
+    is_vendor,
+    key_of,
+    packaged_vendors,
+    vendor_names,
+)
 
 __all__ = ["VendorChoice", "VendorQuestion", "check_name", "choose", "default_vendor", "known_provider"]
 
@@ -167,8 +175,9 @@ def default_vendor(environ: Mapping[str, str], default_provider: str | None = No
 def known_provider(provider: str) -> str:
     """The provider's own name, of whichever spelling; `ModelConfigError` for one that is unknown."""
     canonical = ALIASES.get(provider, provider)
-    if canonical not in VENDORS and canonical not in OTHERS:
-        raise ModelConfigError(f"unknown provider '{provider}'{_nearest(provider)}; known are {', '.join(VENDORS)}")
+    if not is_vendor(canonical):
+        known = ", ".join((*VENDORS, *packaged_vendors()))
+        raise ModelConfigError(f"unknown provider '{provider}'{_nearest(provider)}; known are {known}")
     return canonical
 
 
@@ -196,10 +205,10 @@ def _split(model: str) -> tuple[str | None, str]:
     prefix, name = _slashed(model)
     if prefix is not None:
         canonical = ALIASES.get(prefix, prefix)
-        if canonical in VENDORS or canonical in OTHERS:
+        if is_vendor(canonical):
             return canonical, name
         # `opnai/gpt-4o` is meant for somebody; `meta-llama/llama-3` may be a name with a slash.
-        if get_close_matches(prefix, [*VENDORS, *OTHERS, *ALIASES], n=1, cutoff=0.85):
+        if get_close_matches(prefix, vendor_names(), n=1, cutoff=0.85):
             raise ModelConfigError(f"unknown provider '{prefix}' in model '{model}'{_nearest(prefix)}")
     prefix, colon, name = model.partition(":")
     canonical = ALIASES.get(prefix, prefix)
@@ -230,7 +239,7 @@ _HOW: Final = "OLLAMA_HOST or OPENAI_BASE_URL in the environment, `default_provi
 
 
 def _nearest(provider: str) -> str:
-    known = [*VENDORS, *OTHERS, *ALIASES]
+    known = vendor_names()
     longer = [each for each in known if len(provider) > 2 and provider in each]
     return f"; did you mean '{longer[0]}'?" if longer else did_you_mean(provider, known)
 

@@ -27,7 +27,7 @@ from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.open import brake_of, connection_to
 from flowengine.models.outbound import check_outbound
-from flowengine.models.vendors import RateLimits
+from flowengine.models.vendors import RateLimits, is_packaged
 from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_for
 from flowengine.models.wrappers.retrying import RetryingModel
 
@@ -68,6 +68,8 @@ def get_embedding(
     vendor, name, found = connection_to(model, environ=environ, **settings)
     if vendor.name == "offline":
         raise ModelConfigError(_REFUSED)
+    if is_packaged(vendor.name):
+        raise ModelConfigError(f"no vectors can be made with {vendor.name}, whose package brings models that answer")
     made: Model = LiteLLMEmbedding(name, vendor.name, prefix=vendor.prefix.removesuffix("_chat"), settings=found)
     if limits is not None:
         made = RateLimitedModel(made, limiters(vendor.name, limits))

@@ -9,15 +9,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from flowengine.errors import ModelConfigError
+from flowengine.core.packages import load_entry_point, package_of
+from flowengine.core.user_code import describe_error
+from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
 from flowengine.models.choosing import VendorChoice, VendorQuestion, choose, known_provider
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.model import Model
 from flowengine.models.offline.model import OfflineModel
 from flowengine.models.throttle import Brake, brake_for
-from flowengine.models.vendors import VENDORS, RateLimits, Vendor, first_set, key_of, vendor_named
+from flowengine.models.vendors import (
+    VENDORS,
+    ProviderSettings,
+    RateLimits,
+    Vendor,
+    first_set,
+    is_packaged,
+    key_of,
+    packaged_vendors,
+    vendor_named,
+)
 from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_for
 from flowengine.models.wrappers.retrying import RetryingModel
 
@@ -122,10 +134,38 @@ def get_llm(
     )
     if vendor.name == "offline":
         return OfflineModel()
-    made: Model = LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)
+    if is_packaged(vendor.name):
+        made = _of_package(vendor.name, name, limits, os.environ if environ is None else environ, settings)
+    else:
+        made = LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)
     if limits is not None:
         made = RateLimitedModel(made, limiters(vendor.name, limits))
     return RetryingModel(made, max_retries, brake=brake_of(vendor, settings)) if max_retries else made
+
+
+def _of_package(
+    vendor: str, name: str, limits: RateLimits | None, environ: Mapping[str, str], settings: Mapping[str, Any]
+) -> Model:
+    point = packaged_vendors()[vendor]
+    other = [key for key in settings if key != "api_base"]
+    if other:
+        raise ModelConfigError(f"'{other[0]}' does not go with {vendor}, a vendor of '{package_of(point)}'")
+    try:
+        make = load_entry_point(point, f"the model vendor '{vendor}'")
+        made: object = make(name, ProviderSettings(settings.get("api_base"), limits), environ)
+    except FlowEngineError as error:
+        raise error if type(error) is not DefinitionError else ModelConfigError(str(error)) from error
+    except Exception as error:  # A package is foreign code: whatever it raises means that there is no model.
+        raise ModelConfigError(
+            f"model '{name}' of {vendor} cannot be made by the package '{package_of(point)}': {describe_error(error)}"
+        ) from error
+    lacking = [each for each in ("name", "provider", "complete", "stream") if not hasattr(made, each)]
+    if lacking:
+        raise ModelConfigError(
+            f"the package '{package_of(point)}' gives no model for '{vendor}/{name}': {type(made).__name__} has no "
+            f"{', '.join(lacking)}"
+        )
+    return cast("Model", made)
 
 
 def brake_of(vendor: Vendor, settings: Mapping[str, Any]) -> Brake:

@@ -1,13 +1,18 @@
 """The vendors by name: where their keys are, how litellm calls them, and which model to take.
 
-Facts only. In which order a vendor is looked for is decided in `detect`.
+Facts only. In which order a vendor is looked for is decided in `detect`. Other packages bring further vendors under the
+entry point group `flowengine.models`: the name before the slash of `vendor/model` → what makes its models. They are
+looked for only when a name is none of ours; where their keys and addresses are is their own matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import Final, NamedTuple
+
+from flowengine.core.packages import find_entry_points
 
 __all__ = [
     "ALIASES",
@@ -17,9 +22,13 @@ __all__ = [
     "RateLimits",
     "Vendor",
     "first_set",
+    "is_packaged",
+    "is_vendor",
     "key_of",
     "needs_key",
+    "packaged_vendors",
     "vendor_named",
+    "vendor_names",
 ]
 
 # --- What a user says of a vendor
@@ -202,7 +211,31 @@ def needs_key(provider: str) -> bool:
 
 def vendor_named(provider: str) -> Vendor:
     """The vendor of a provider's own name."""
-    return VENDORS.get(provider) or OTHERS[provider]
+    found = VENDORS.get(provider) or OTHERS.get(provider)
+    if found is None and is_packaged(provider):
+        return Vendor(provider, provider)
+    return found or OTHERS[provider]
+
+
+def packaged_vendors() -> Mapping[str, EntryPoint]:
+    """The vendors that installed packages bring. None of them takes the name of one of ours."""
+    found = find_entry_points("flowengine.models").items()
+    return {name: point for name, point in found if name not in VENDORS and name not in OTHERS and name not in ALIASES}
+
+
+def is_packaged(provider: str) -> bool:
+    """Whether an installed package brings the vendor. For ours no package is looked at."""
+    return provider not in VENDORS and provider not in OTHERS and provider in packaged_vendors()
+
+
+def is_vendor(provider: str) -> bool:
+    """Whether this is a vendor's own name, be it one that a package brings."""
+    return provider in VENDORS or provider in OTHERS or provider in packaged_vendors()
+
+
+def vendor_names() -> list[str]:
+    """Every vendor's name, in each spelling."""
+    return [*VENDORS, *OTHERS, *ALIASES, *packaged_vendors()]
 
 
 def key_of(vendor: Vendor, environ: Mapping[str, str]) -> str | None:

@@ -20,6 +20,7 @@ from flowengine.cli.environment import environment
 from flowengine.cli.run_access import chosen_store, journals, keeps, store_option
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results
+from flowengine.core.packages import package_of
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.flowfile.checks.agent_sources import models_of
 from flowengine.flowfile.loader import load_flow
@@ -29,7 +30,7 @@ from flowengine.models.choosing import default_vendor
 from flowengine.models.dotenv import read_environment
 from flowengine.models.open import DefaultModel, choice_of, default_model
 from flowengine.models.probing import ProbePlace, probe
-from flowengine.models.vendors import OTHERS, VENDORS, Vendor
+from flowengine.models.vendors import OTHERS, VENDORS, Vendor, packaged_vendors
 from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
 
 __all__ = ["command"]
@@ -135,6 +136,9 @@ def _models(environ: Mapping[str, str], default_provider: str | None) -> Iterato
     variables = [name for vendor in (*VENDORS.values(), *OTHERS.values()) for name in _variables(vendor)]
     known = [name for name in dict.fromkeys(variables) if environ.get(name)]
     yield DoctorFinding("keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set")
+    if packaged := packaged_vendors():
+        shown = ", ".join(f"{name} ({package_of(point)})" for name, point in packaged.items())
+        yield DoctorFinding("models of packages", shown)
     chosen = default_model(environ)
     yield _default_model(chosen, environ, default_provider)
     default = default_vendor(environ, default_provider)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.models.pricing import Price
-from flowengine.models.vendors import ALIASES, OTHERS, VENDORS, ProviderSettings, RateLimits
+from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_vendor, vendor_names
 
 __all__ = ["read_default_provider", "read_prices", "read_providers"]
 
@@ -61,8 +61,11 @@ def _is_amount(value: object) -> bool:
 _LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "max_parallel")
 _PROVIDER_KEYS: Final = ("base_url", *_LIMITS)
 _HINT: Final = f"; it takes {', '.join(_PROVIDER_KEYS)}"
-_NAMES: Final = [name for name in (*VENDORS, *OTHERS, *ALIASES) if name != "offline"]
-"""The stand-in asks nobody, so there is nothing to say of it."""
+
+
+def _is_known(name: str) -> bool:
+    """Whether it is a vendor of which there is something to say: the stand-in asks nobody."""
+    return name != "offline" and is_vendor(ALIASES.get(name, name))
 
 
 def read_providers(table: Mapping[str, Any], tell: Tell) -> dict[str, ProviderSettings]:
@@ -70,7 +73,7 @@ def read_providers(table: Mapping[str, Any], tell: Tell) -> dict[str, ProviderSe
     found: dict[str, ProviderSettings] = {}
     for name, given in table.items():
         provider = ALIASES.get(name, name)
-        if name not in _NAMES:
+        if not _is_known(name):
             tell(f"unknown provider '{name}' in `providers`", _nearest(name))
         elif not is_map(given):
             tell(f"'{name}' in `providers` is a table", "")
@@ -83,7 +86,7 @@ def read_providers(table: Mapping[str, Any], tell: Tell) -> dict[str, ProviderSe
 
 def read_default_provider(name: str | None, tell: Tell) -> str | None:
     """The provider of that name, under its own; None where there is none."""
-    if name is None or name in _NAMES:
+    if name is None or _is_known(name):
         return name and ALIASES.get(name, name)
     tell(f"unknown provider '{name}' in `default_provider`", _nearest(name))
     return None
@@ -107,14 +110,14 @@ def _nearest(name: str) -> str:
     >>> _nearest("opnai")
     "; did you mean 'openai'?"
     """
-    close = get_close_matches(name, _NAMES, n=1, cutoff=0.75)
-    return f"; did you mean '{close[0]}'?" if close else _KNOWN
-
-
-_KNOWN: Final = (
-    f"; it names a vendor, one of {', '.join(_NAMES)}. A server of your own that speaks as OpenAI does is "
-    f"hosted_vllm, with its address as `base_url`"
-)
+    known = [each for each in vendor_names() if each != "offline"]
+    close = get_close_matches(name, known, n=1, cutoff=0.75)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return (
+        f"; it names a vendor, one of {', '.join(known)}. A server of your own that speaks as OpenAI does is "
+        f"hosted_vllm, with its address as `base_url`"
+    )
 
 
 def _limits(name: str, given: Mapping[str, Any], tell: Tell) -> Iterator[tuple[str, int]]:
