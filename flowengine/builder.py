@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, Unpack, cast, get_type_hints
 
-from flowengine.core.user_code import plain_name
+from flowengine.core.user_code import unprefixed_name
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
 
@@ -304,4 +304,4 @@ def _code_path(value: Callable[..., Any], where: str) -> str:
             f"'{where}': {name or type(value).__name__} has no name that a file could call it by: "
             f"define it at the top of a module"
         )
-    return f"{plain_name(module)}:{name}"
+    return f"{unprefixed_name(module)}:{name}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.memory.open_database import open_memory, shortened
 from flowengine.memory.scopes.channel_messages import ChannelMessage
 from flowengine.memory.scopes.generation import MemoryLimits, long_term_messages, short_term_messages
@@ -80,7 +80,7 @@ async def keep(store: str, channel: str, thread: str, at: str, recent: str, hist
         scope, scope_id = MemoryScope.THREAD, thread_scope_id(channel, thread)
     texts: Mapping[MemoryType, str] = {MemoryType.SHORT_TERM: recent, MemoryType.LONG_TERM: history}
     limits = {MemoryType.SHORT_TERM: LIMITS.short_term, MemoryType.LONG_TERM: LIMITS.long_term}
-    notice = catalogue("en")("memory.shortened")
+    notice = load_messages("en")("memory.shortened")
     database = open_memory(store)
     try:
         repository = SQLMemoryRepository(database)

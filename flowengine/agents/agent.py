@@ -31,7 +31,7 @@ from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.tooling import Admit, ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import AgentParts, Response, TurnRequest, check_input, open_turn, turn_of
 from flowengine.core.context import Context
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
@@ -131,7 +131,7 @@ class Agent:
         """
         with naming(name):
             self.name = name
-            self.words = catalogue(locale)
+            self.words = load_messages(locale)
             self.settings: CallSettings = call_settings(
                 arguments_of(Agent),
                 options,

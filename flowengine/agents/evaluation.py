@@ -26,7 +26,7 @@ from flowengine.agents.settings import (
 from flowengine.agents.standalone import run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, error_lines
 from flowengine.core.context import Context, EvaluationResult, Share
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice, Round
 from flowengine.errors import LimitError, RunError
 from flowengine.models.messages import Message
@@ -87,7 +87,7 @@ class EvaluationAgent:
                 max_retries=max_retries,
                 surroundings=surroundings,
             )
-            self.words = catalogue(locale)
+            self.words = load_messages(locale)
             self.criteria = dict(evaluation_criteria or self.words.section("criteria"))
             self._shape = _judgement_shape(self.criteria)
 

@@ -26,7 +26,7 @@ from flowengine.agents.settings import (
 from flowengine.agents.standalone import run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, error_lines
 from flowengine.core.context import Context, RoutingResult, Share
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import find_label
 from flowengine.errors import DefinitionError, RouteError
@@ -90,7 +90,7 @@ class RoutingAgent:
                 max_retries=max_retries,
                 surroundings=surroundings,
             )
-            self.words = catalogue(locale)
+            self.words = load_messages(locale)
             self._shape = _choice_shape(self.routes)
 
     async def run_async(

@@ -22,7 +22,7 @@ from flowengine.core.context import Fragment
 from flowengine.core.records import Gateway, ProviderFailed
 from flowengine.core.run_scope import RunScope
 from flowengine.core.user_code import describe_error
-from flowengine.core.values import shown
+from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 from flowengine.skills.disclosure import SkillAccess, SkillChoice, SkillScope
 from flowengine.skills.sandbox.sandbox import Sandbox
@@ -118,7 +118,8 @@ def _memory(memory: Any) -> ContextProvider:
     if isinstance(memory, Mapping):
         return memory_source(cast("Mapping[str, Any]", memory), None)
     raise DefinitionError(
-        f"memory must be a file, the settings of a LongTermMemoryProvider, or a context provider, not {shown(memory)}"
+        "memory must be a file, the settings of a LongTermMemoryProvider, or a context provider, "
+        f"not {describe_value(memory)}"
     )
 
 
@@ -138,12 +139,12 @@ def _manager(chosen: Sequence[Any]) -> ContextManager:
 
 def _checked(name: str, given: Any, kinds: tuple[type[Any], ...], hint: str = "") -> list[Any]:
     if isinstance(given, (str, Mapping, *kinds)) or not isinstance(given, Iterable):
-        raise DefinitionError(f"{name} must be a list, not {shown(cast(object, given))}{hint}")
+        raise DefinitionError(f"{name} must be a list, not {describe_value(cast(object, given))}{hint}")
     found = list(cast("Iterable[Any]", given))
     for each in found:
         if not isinstance(each, kinds):
             allowed = " or ".join(kind.__name__ for kind in kinds)
-            raise DefinitionError(f"one of {name} is no {allowed}: {shown(each)}{hint}")
+            raise DefinitionError(f"one of {name} is no {allowed}: {describe_value(each)}{hint}")
     return found
 
 

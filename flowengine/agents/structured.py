@@ -261,12 +261,12 @@ def _line(error: Any) -> str:
 
 def _value_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
     # Loaded here because the validating library is slow to import and most agents answer in text.
-    from flowengine.core.json_schema import problems, validator
+    from flowengine.core.json_schema import describe_problems, make_validator
 
-    check = validator(schema)
+    check = make_validator(schema)
 
     def parse(value: Any) -> Any:
-        found = problems(check, value)
+        found = describe_problems(check, value)
         if found:
             raise UnfitError("; ".join(found))
         try:

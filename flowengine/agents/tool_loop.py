@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 import anyio
 
 from flowengine.agents.standalone import StreamingGateway, ask, check_refusal
-from flowengine.core.locale import Messages, catalogue
+from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Model, Reply, Request
@@ -231,4 +231,4 @@ def without_tools() -> ToolLoop:
     return _NONE
 
 
-_NONE: Final = ToolLoop(Offer(()), catalogue("en"), max_rounds=0, max_parallel=1)
+_NONE: Final = ToolLoop(Offer(()), load_messages("en"), max_rounds=0, max_parallel=1)

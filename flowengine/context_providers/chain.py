@@ -24,7 +24,7 @@ from flowengine.core.context import Fragment
 from flowengine.core.records import Brought, ProviderFailed
 from flowengine.core.secret_values import NO_SECRETS, Secrets
 from flowengine.core.user_code import describe_error
-from flowengine.core.values import shown
+from flowengine.core.values import describe_value
 
 __all__ = [
     "FAILED",
@@ -225,7 +225,7 @@ async def _sound(provider: ContextProvider, found: Any, note: Note) -> list[Frag
     given: list[Any] = [*found] if isinstance(found, list | tuple) and not isinstance(found, Fragment) else [found]
     wrong = [each for each in given if not (isinstance(each, Fragment) and isinstance(cast(Any, each.text), str))]
     if wrong:
-        await _tell(provider, f"fragments must return a list of Fragment, not {shown(wrong[0])}", note)
+        await _tell(provider, f"fragments must return a list of Fragment, not {describe_value(wrong[0])}", note)
         return None
     return [_plain(each) for each in given if each.text.strip()]
 

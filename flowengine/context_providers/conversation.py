@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider, at_once, joined
 from flowengine.core.context import Fragment
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 
 __all__ = ["ConversationHistoryProvider", "entry_of"]
 
@@ -107,7 +107,7 @@ class ConversationHistoryProvider(ContextProvider):
                 self._entries.append(dict(each))
 
     def _fragments(self, kwargs: Mapping[str, Any]) -> list[Fragment]:
-        words = catalogue(kwargs.get("locale", "en"))
+        words = load_messages(kwargs.get("locale", "en"))
         newest = len(self._entries) - 1
         return [
             Fragment(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider, called, joined
 from flowengine.core.context import Fragment
-from flowengine.core.values import shown
+from flowengine.core.values import describe_value
 
 __all__ = ["CustomDataProvider", "DataSource"]
 
@@ -35,7 +35,7 @@ class CustomDataProvider(ContextProvider):
         """`config`: further arguments of the function."""
         if not isinstance(cast(Any, data_source), Mapping) and not callable(data_source):
             raise ParameterError(
-                f"data_source must be a mapping or a function, not {shown(data_source)}", "data_source"
+                f"data_source must be a mapping or a function, not {describe_value(data_source)}", "data_source"
             )
         if config and not callable(data_source):
             raise ParameterError("config holds arguments of a function, and data_source is a mapping", "config")

@@ -17,7 +17,7 @@ import yaml
 from flowengine.context_providers.parameters import ParameterError, check_parameters, kinds_of
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.context_providers.registry import known_names, object_of, provider_class, register
-from flowengine.core.values import shown
+from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
 __all__ = ["Configured", "ContextProviderFactory", "configured", "made"]
@@ -72,7 +72,9 @@ class ContextProviderFactory:
         if isinstance(config, str | Mapping):
             config = [config]
         if not isinstance(config, Sequence):
-            raise DefinitionError(f"context providers are configured by a list of entries, not {shown(config)}")
+            raise DefinitionError(
+                f"context providers are configured by a list of entries, not {describe_value(config)}"
+            )
         return [made(configured(each), root, load) for each in cast("Sequence[Any]", config)]
 
 
@@ -93,17 +95,21 @@ def configured(given: Any) -> Configured:
         return Configured(given, {})
     entry: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     if not entry:
-        raise ParameterError(f"a context provider is configured by {_FORMS}, not by {shown(cast(Any, given))}")
+        raise ParameterError(f"a context provider is configured by {_FORMS}, not by {describe_value(cast(Any, given))}")
     if "type" in entry:
         if not isinstance(entry["type"], str):
-            raise ParameterError(f"the type of a context provider is its name, not {shown(entry['type'])}", "type")
+            raise ParameterError(
+                f"the type of a context provider is its name, not {describe_value(entry['type'])}", "type"
+            )
         return Configured(entry["type"], {key: value for key, value in entry.items() if key != "type"})
     if len(entry) > 1:
         names = ", ".join(map(repr, entry))
         raise ParameterError(f"a context provider is configured by {_FORMS}; here are the keys {names}")
     name, parameters = next(iter(entry.items()))
     if parameters is not None and not isinstance(parameters, Mapping):
-        raise ParameterError(f"the parameters of context provider '{name}' must be a mapping, not {shown(parameters)}")
+        raise ParameterError(
+            f"the parameters of context provider '{name}' must be a mapping, not {describe_value(parameters)}"
+        )
     return Configured(str(name), cast("Mapping[str, Any]", parameters or {}))
 
 

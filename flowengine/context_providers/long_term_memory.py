@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from flowengine.context_providers.parameters import ParameterError, located_store
 from flowengine.context_providers.provider import ContextProvider, at_once
 from flowengine.core.context import Fragment
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.memory.database import MemoryDatabase
 from flowengine.memory.items.ranking import MemoryItem, Recalled
@@ -201,7 +201,7 @@ class LongTermMemoryProvider(ContextProvider):
         return self._made(value["user_input"], value["result"], _time(value["at"]), value["subject"])
 
     def _shown(self, item: MemoryItem, locale: str) -> str:
-        words = catalogue(locale)
+        words = load_messages(locale)
         asked, answered = item.metadata.get("user_input"), item.metadata.get("result")
         said = words("generation.exchange", question=asked, answer=answered) if asked and answered else item.text
         kept = shortened(said, self._settings.max_tokens, words("memory.shortened"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from flowengine.core.flow_paths import RefusedPathError, resolve_path, resolve_store
-from flowengine.core.values import is_json_type, shown
+from flowengine.core.values import describe_value, is_json_type
 from flowengine.errors import DefinitionError, did_you_mean
 
 __all__ = [
@@ -113,7 +113,9 @@ def _check_type(name: str, key: str, parameter: Mapping[str, Any], value: Any) -
         return
     if kinds and not any(_fits(value, each) for each in kinds):
         expected = " or ".join(_SHOWN.get(each, each) for each in kinds)
-        raise ParameterError(f"context provider '{name}': '{key}' must be {expected}, found {shown(value)}", key)
+        raise ParameterError(
+            f"context provider '{name}': '{key}' must be {expected}, found {describe_value(value)}", key
+        )
 
 
 def kinds_of(parameter: Mapping[str, Any]) -> list[str]:

@@ -1,13 +1,13 @@
-"""Budget on what a run, or a part of it, may spend: reserved before a call, settled after it.
+"""Keeps what a run, or a part of it, spends within its budget: reserved before a call, settled after it.
 
 The rules:
 
 1. A call reserves the most that it can cost, in the ledger of its part and in all those above, up to the
    run's: in all of them, or in none. So what is spent and what is reserved never exceed a bound together.
 2. Where that does not fit beside what others have reserved, it waits, since they may settle for less. On
-   each ledger whoever asked first is served first.
+   each ledger the first to ask is served first.
 3. What was spent never falls. So a call that does not fit beside what was spent is refused at once.
-4. A ledger that has refused a call lets nobody wait any more: what does not fit now is refused as well.
+4. A ledger that has refused a call lets no other call wait any more: what does not fit now is refused as well.
 
 Only numbers are known here; what a call can cost, and what it did cost, is for others to say. Money is
 counted in whole 10⁻¹² dollars, so that sums are exact. One event loop, no task and no clock.
@@ -96,8 +96,8 @@ class Ledger:
         here: frozenset[Limit] = frozenset(limit for limit in _LIMITS if getattr(bounds, limit) is not None)
         self._bounded: frozenset[Limit] = here if above is None else here | above._bounded
         self._tickets: count[int] = count() if above is None else above._tickets
-        self._most = _most(bounds)
-        self._spent = _amount(spent)
+        self._most = _limits_of(bounds)
+        self._spent = _amount_of(spent)
         self._reserved = _NOTHING
         self._waiting: list[tuple[int, _Waiter]] = []
         """A heap, whoever asked first on top. A call waits in one of its ledgers: the first that holds it up."""
@@ -106,12 +106,12 @@ class Ledger:
     @property
     def spent(self) -> Spending:
         """What was settled and charged."""
-        return _usage(self._spent)
+        return _spending_of(self._spent)
 
     @property
     def reserved(self) -> Spending:
         """The most that the calls under way can take."""
-        return _usage(self._reserved)
+        return _spending_of(self._reserved)
 
     def bounds_any(self, *limits: Limit) -> bool:
         """Whether one of these limits is bounded, here or above."""
@@ -119,12 +119,12 @@ class Ledger:
 
     def can_ever_fit(self, *, tokens: int, cost_usd: float | None) -> bool:
         """Whether a call that takes so much fits beside what was spent, here and above."""
-        asked = _asked(tokens, cost_usd)
-        return not any(_exceeded(ledger._most, ledger._spent, asked) for ledger in self._line)
+        asked = _amount_of_call(tokens, cost_usd)
+        return not any(_find_exceeded(ledger._most, ledger._spent, asked) for ledger in self._line)
 
     def charge(self, usage: Spending) -> None:
         """What was paid without a reservation (by whoever ran this part before), here and above."""
-        self._enter(_NOTHING, _amount(usage))
+        self._enter(_NOTHING, _amount_of(usage))
 
     async def reserve(self, *, tokens: int, cost_usd: float | None) -> Reservation:
         """Reserve for one model call that takes at most so much; None is an unknown price, for which `cost_usd` is
@@ -132,7 +132,7 @@ class Ledger:
 
         `LimitError` where a bound does not allow the call.
         """
-        waiter = _Waiter(next(self._tickets), self, _asked(tokens, cost_usd))
+        waiter = _Waiter(next(self._tickets), self, _amount_of_call(tokens, cost_usd))
         self._decide(waiter)
         if waiter.answer is None:
             await self._wait(waiter)
@@ -165,13 +165,13 @@ class Ledger:
                 heappush(ledger._waiting, (waiter.ticket, waiter))
                 return
         for ledger in self._line:
-            ledger._reserved = _plus(ledger._reserved, asked)
+            ledger._reserved = _add(ledger._reserved, asked)
         waiter.tell(Reservation(partial(self._enter, asked), asked))
 
     def _refuses(self, asked: _Amount) -> Limit | None:
         """The bound for which a call is refused here; None where it fits, or may fit later."""
-        used = _plus(self._spent, self._reserved) if self._has_refused else self._spent
-        return _exceeded(self._most, used, asked)
+        used = _add(self._spent, self._reserved) if self._has_refused else self._spent
+        return _find_exceeded(self._most, used, asked)
 
     def _holds_up(self, waiter: _Waiter) -> bool:
         """Whether a call has to wait here: it does not fit yet, or somebody else asked before."""
@@ -179,19 +179,20 @@ class Ledger:
             heappop(self._waiting)
         if self._waiting and self._waiting[0][0] < waiter.ticket:
             return True
-        return _exceeded(self._most, _plus(self._spent, self._reserved), waiter.asked) is not None
+        return _find_exceeded(self._most, _add(self._spent, self._reserved), waiter.asked) is not None
 
     def _refusal(self, asked: _Amount, limit: Limit) -> LimitError:
         if not self._has_refused:
             self._has_refused = True
             self._serve()
-        spent = _shown(limit, getattr(self.spent, limit))
-        message = f"{self.of} has a limit of {_shown(limit, getattr(self.bounds, limit))}: "
+        spent = _format_amount(limit, getattr(self.spent, limit))
+        message = f"{self.of} has a limit of {_format_amount(limit, getattr(self.bounds, limit))}: "
         if limit == "model_calls":
             message += f"{spent} made, and there is one more to make"
         else:
-            message += f"{spent} spent, and the next call could take {_shown(limit, getattr(_usage(asked), limit))}"
-        needed = getattr(_usage(_plus(_plus(self._spent, self._reserved), asked)), limit)
+            could_take = _format_amount(limit, getattr(_spending_of(asked), limit))
+            message += f"{spent} spent, and the next call could take {could_take}"
+        needed = getattr(_spending_of(_add(_add(self._spent, self._reserved), asked)), limit)
         return LimitError(
             message, part=self.part, on_limit=self.on_limit, of=self.of, limit=limit, needed=needed, ledger=self
         )
@@ -199,8 +200,8 @@ class Ledger:
     def _enter(self, reserved: _Amount, paid: _Amount) -> None:
         """Take off what was reserved, add what was paid, and serve whoever waited for that."""
         for ledger in self._line:
-            ledger._reserved = _minus(ledger._reserved, reserved)
-            ledger._spent = _plus(ledger._spent, paid)
+            ledger._reserved = _subtract(ledger._reserved, reserved)
+            ledger._spent = _add(ledger._spent, paid)
         for ledger in self._line:
             ledger._serve()
 
@@ -225,7 +226,7 @@ class Reservation:
 
     def settle(self, usage: Spending) -> None:
         """The call is over, and this is what it took."""
-        self._end(_amount(usage))
+        self._end(_amount_of(usage))
 
     def settle_in_full(self) -> None:
         """The call was sent, and what it took will not be known: it counts as the most that it could."""
@@ -241,7 +242,7 @@ class Reservation:
             close(paid)
 
 
-# --- numbers --------------------------------------------------------------------------------------
+# --- Amounts as whole numbers
 
 
 class _Amount(NamedTuple):
@@ -278,38 +279,38 @@ class _Waiter:
             self.woken.set()
 
 
-def _picos(dollars: float) -> int:
+def _to_picos(dollars: float) -> int:
     if not (isfinite(dollars) and dollars >= 0):
         raise ValueError(f"an amount of money is a number of at least 0, not {dollars!r}")
     return round(dollars * _PICOS)
 
 
-def _most(bounds: Budget) -> tuple[int | None, ...]:
+def _limits_of(bounds: Budget) -> tuple[int | None, ...]:
     """In the order of `_LIMITS`."""
-    return (None if bounds.cost_usd is None else _picos(bounds.cost_usd), bounds.tokens, bounds.model_calls)
+    return (None if bounds.cost_usd is None else _to_picos(bounds.cost_usd), bounds.tokens, bounds.model_calls)
 
 
-def _asked(tokens: int, cost_usd: float | None) -> _Amount:
-    return _amount(Spending(1, tokens, cost_usd or 0.0, int(cost_usd is None)))
+def _amount_of_call(tokens: int, cost_usd: float | None) -> _Amount:
+    return _amount_of(Spending(1, tokens, cost_usd or 0.0, int(cost_usd is None)))
 
 
-def _amount(usage: Spending) -> _Amount:
-    return _Amount(_picos(usage.cost_usd), usage.tokens, usage.model_calls, usage.unpriced_calls)
+def _amount_of(usage: Spending) -> _Amount:
+    return _Amount(_to_picos(usage.cost_usd), usage.tokens, usage.model_calls, usage.unpriced_calls)
 
 
-def _usage(amount: _Amount) -> Spending:
+def _spending_of(amount: _Amount) -> Spending:
     return Spending(amount.calls, amount.tokens, amount.picos / _PICOS, amount.unpriced)
 
 
-def _plus(one: _Amount, other: _Amount) -> _Amount:
+def _add(one: _Amount, other: _Amount) -> _Amount:
     return _Amount(*map(add, one, other))
 
 
-def _minus(one: _Amount, other: _Amount) -> _Amount:
+def _subtract(one: _Amount, other: _Amount) -> _Amount:
     return _Amount(*map(sub, one, other))
 
 
-def _exceeded(most: tuple[int | None, ...], used: _Amount, asked: _Amount) -> Limit | None:
+def _find_exceeded(most: tuple[int | None, ...], used: _Amount, asked: _Amount) -> Limit | None:
     """The first bound beyond which a call would lead; of one without a price nobody knows whether that is money's."""
     for limit, bound, before, more in zip(_LIMITS, most, used, asked, strict=False):
         if bound is not None and before + more > bound and not (asked.unpriced and limit == "cost_usd"):
@@ -317,10 +318,10 @@ def _exceeded(most: tuple[int | None, ...], used: _Amount, asked: _Amount) -> Li
     return None
 
 
-def _shown(limit: Limit, value: float) -> str:
+def _format_amount(limit: Limit, value: float) -> str:
     """An amount as messages have it.
 
-    >>> _shown("cost_usd", 0.25), _shown("tokens", 12000), _shown("model_calls", 1)
+    >>> _format_amount("cost_usd", 0.25), _format_amount("tokens", 12000), _format_amount("model_calls", 1)
     ('0.25 USD', '12,000 tokens', '1 model call')
     """
     if limit == "cost_usd":

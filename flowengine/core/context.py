@@ -1,4 +1,4 @@
-"""The frozen data that the engine and the agents share: what goes into a node and what comes out.
+"""Defines the frozen data that the engine and the agents share: what goes into a node and what comes out.
 
 It knows no graph, no journal and no model. A `Context` goes in, a `NodeResult` comes out; the
 engine hands out lazy contexts of its own (`flowengine.engine.view`) with the same attributes.
@@ -33,8 +33,8 @@ __all__ = [
     "RoutingResult",
     "RunStatus",
     "Tell",
-    "readable",
-    "unheard",
+    "ignore_record",
+    "read_or_raise",
 ]
 
 NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
@@ -72,13 +72,13 @@ class LLMResult(_Readable):
         return str(self.content)
 
 
-def _no_boolean(value: Any) -> Any:
+def _refuse_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("a score is a number from 0.0 to 1.0, not true or false")
     return value
 
 
-Share: TypeAlias = Annotated[float, BeforeValidator(_no_boolean), Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Share: TypeAlias = Annotated[float, BeforeValidator(_refuse_boolean), Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 """A score or a confidence."""
 
 
@@ -141,7 +141,7 @@ class FailedRouting(NamedTuple):
         )
 
 
-def readable(found: Any) -> Any:
+def read_or_raise(found: Any) -> Any:
     """The result of an evaluation or a routing as it is read; raises `RunError` where that failed."""
     if isinstance(found, FailedEvaluation | FailedRouting):
         raise found.error()
@@ -241,7 +241,7 @@ Around: TypeAlias = Callable[[Any], Any]
 """Makes of a gateway (`flowengine.core.records.Gateway`) another one."""
 
 
-async def unheard(record: Any) -> None:
+async def ignore_record(record: Any) -> None:
     """Outside a run there is no journal to tell."""
 
 
@@ -296,7 +296,7 @@ class Context:
         error: str | None = None,
         run_id: str | None = None,
         variables: Mapping[str, Any] | None = None,
-        note: Note = unheard,
+        note: Note = ignore_record,
         recorded: Sequence[Any] = (),
         tell: Tell | None = None,
         kept: Mapping[str, Any] | None = None,
@@ -351,12 +351,12 @@ class Context:
     @property
     def routing_result(self) -> RoutingResult | None:
         """The routing of the topologically last live ancestor that made one."""
-        return readable(self._given["routing_result"])
+        return read_or_raise(self._given["routing_result"])
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
         """The evaluation of the topologically last ancestor that made one; a `RunError` where that one failed."""
-        return readable(self._given["evaluation_result"])
+        return read_or_raise(self._given["evaluation_result"])
 
     @property
     def prev_outputs(self) -> Mapping[str, Any]:

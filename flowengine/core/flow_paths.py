@@ -1,4 +1,4 @@
-"""Which files a flow may name. Every path that stands in a flow, or in what a run brings along, is judged here.
+"""Judges every path that stands in a flow or that a run brings along: which files a flow may name.
 
 1. It lies below the root, after links are followed.
 2. After links are followed, no part of it below the root begins with a dot: no `.env`, no `.git`, no `.venv`.
@@ -7,7 +7,8 @@
 5. A store, which is made and written to, ends in `.db`, `.sqlite` or `.sqlite3`, so it is never taken for anything
    that this program reads as text: a flow, a project file, a module.
 
-What people and projects choose (the flow that is run, the store of runs, `@file` of a command line) is not judged here.
+Paths that people and projects choose (the flow that is run, the store of runs, `@file` of a command line) are not
+judged here.
 It knows names and kinds of files. It knows neither flows nor projects, and reads nothing.
 """
 

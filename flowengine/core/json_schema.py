@@ -1,4 +1,4 @@
-"""A JSON Schema as a check on values: is it one at all, and does a value fit it.
+"""Checks JSON Schemas themselves, and values against them.
 
 It knows the library that validates and keeps it off the network: a schema may refer to its own
 parts only. It knows no model and no answer. Imported where a schema is used, since the library
@@ -21,9 +21,9 @@ from referencing.jsonschema import DRAFT202012
 
 from flowengine.errors import DefinitionError
 
-__all__ = ["misfits", "problems", "validator"]
+__all__ = ["describe_problems", "find_misfits", "make_validator"]
 
-# --- Whether a value fits a JSON Schema that a flow has brought, which may refer to its own parts alone
+# --- Validators that read no other schema
 
 
 class Misfit(NamedTuple):
@@ -31,12 +31,12 @@ class Misfit(NamedTuple):
     message: str
 
 
-def misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
+def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
     """What is wrong with a value, what matters most first; none where it fits.
 
-    >>> misfits({"type": "object", "required": ["a"]}, {"b": 1})
+    >>> find_misfits({"type": "object", "required": ["a"]}, {"b": 1})
     [Misfit(path='$', message="'a' is a required property")]
-    >>> misfits({"$ref": "file:///etc/passwd"}, 1)
+    >>> find_misfits({"$ref": "file:///etc/passwd"}, 1)
     [Misfit(path='$', message="its schema refers to 'file:///etc/passwd', which is no part of it")]
     """
     from jsonschema import (  # Half a second that most flows need not wait for.
@@ -67,10 +67,10 @@ _MOST_PROBLEMS = 5
 _LONGEST = 300
 
 
-def validator(schema: Mapping[str, Any]) -> Validator:
+def make_validator(schema: Mapping[str, Any]) -> Validator:
     """The validator of a schema; what is no schema is a `DefinitionError`.
 
-    >>> validator({"name": "string"})
+    >>> make_validator({"name": "string"})
     Traceback (most recent call last):
     flowengine.errors.DefinitionError: this is no JSON Schema: none of its keys (name) is a keyword; ...
     """
@@ -94,7 +94,7 @@ def validator(schema: Mapping[str, Any]) -> Validator:
     return check
 
 
-def problems(check: Validator, value: Any) -> list[str]:
+def describe_problems(check: Validator, value: Any) -> list[str]:
     """What is wrong with the value, a few lines at most; empty where it fits."""
     try:
         return [

@@ -1,4 +1,4 @@
-"""The texts that models read, in the agent's language: one TOML file a locale, read when first asked for.
+"""Reads the texts that models are sent, in the agent's language: one TOML file a locale, read at its first use.
 
 It knows keys and placeholders. It knows no agent and no message, and it translates nothing that a
 user wrote.
@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from flowengine.errors import DefinitionError
 
-__all__ = ["LOCALES", "Messages", "catalogue"]
+__all__ = ["LOCALES", "Messages", "load_messages"]
 
 LOCALES: Final = ("en", "ja", "zh")
 
@@ -22,7 +22,7 @@ LOCALES: Final = ("en", "ja", "zh")
 class Messages:
     """The texts of one locale, by `section.key`.
 
-    >>> catalogue("en")("generation.input", text="Why?")
+    >>> load_messages("en")("generation.input", text="Why?")
     'User input: Why?'
     """
 
@@ -41,7 +41,7 @@ class Messages:
 
 
 @lru_cache(maxsize=len(LOCALES))
-def catalogue(locale: str) -> Messages:
+def load_messages(locale: str) -> Messages:
     """The catalogue of a locale; an unknown one is a `DefinitionError`."""
     if locale not in LOCALES:
         raise DefinitionError(f"unknown locale {locale!r}; there are {', '.join(LOCALES)}")

@@ -1,6 +1,6 @@
-"""What agents have to tell, and the one door through which they reach the world.
+"""Defines the records that agents leave, and `Gateway`, their only way to models and tools.
 
-An agent never calls a model or a tool itself: it asks a `Gateway`. Standing alone it gets the
+An agent never calls a model or a tool itself: it asks a `Gateway`. An agent outside of a flow gets the
 direct one; inside a flow its node hands it one that records. So agents know neither journal nor
 graph, and still every call is in the trace. Records are plain named tuples of JSON values; the
 journal writes them down under their class name (`RECORDS`).

@@ -1,4 +1,4 @@
-"""What the nodes of one run hold in common beside values: servers, caches, sources. Closed with the run.
+"""Holds what the nodes of one run share beside values (servers, caches, sources) and closes it with the run.
 
 It knows neither what it holds nor who runs. Values that a later node may see never go through here:
 they are results, and journaled.
@@ -21,7 +21,7 @@ T = TypeVar("T")
 Fence: TypeAlias = Callable[[], Awaitable[None]]
 """Raises where another process goes on with the run by now."""
 
-CLOSING: Final = 10.0
+CLOSING_SECONDS: Final = 10.0
 """Seconds that everything together may take to close."""
 
 
@@ -71,7 +71,7 @@ class RunScope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if self._closing:
-            with anyio.move_on_after(CLOSING, shield=True):
+            with anyio.move_on_after(CLOSING_SECONDS, shield=True):
                 while self._closing:
                     await self._closing.pop()()
         if self._has_tasks:  # A cancellation costs as much as the rest of a short run.

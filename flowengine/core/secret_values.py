@@ -1,4 +1,4 @@
-"""Values that must not be seen, taken out of texts: keys, tokens, passwords.
+"""Takes secret values (keys, tokens, passwords) out of texts.
 
 It knows the forms in which headers and URLs carry a value, and those in which a model or a server may write it to have
 it pass: escaped (`%41`, `\\u0041`, `\\x41`, `&#65;`), in hexadecimal, in base64 at any offset, in other case, spaced
@@ -13,21 +13,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["ESCAPE", "NO_SECRETS", "HiddenStream", "Secrets", "is_random", "secret_values", "unescaped", "url_secrets"]
+__all__ = [
+    "ESCAPE",
+    "NO_SECRETS",
+    "HiddenStream",
+    "Secrets",
+    "find_secret_values",
+    "find_url_secrets",
+    "is_random",
+    "replace_escape",
+]
 
-# --- The letters that escapes stand for
+# --- Escapes and the letters they stand for
 
 ESCAPE: Final = re.compile(
     r"%(?P<a>[0-9A-Fa-f]{2})|\\+u\{?(?P<b>[0-9A-Fa-f]{4})\}?|\\+x(?P<c>[0-9A-Fa-f]{2})"
     r"|&#(?P<d>[0-9]{2,6});|&#[xX](?P<e>[0-9A-Fa-f]{2,5});"
 )
-BEGUN: Final = re.compile(
+UNFINISHED_ESCAPE: Final = re.compile(
     r"(?:%[0-9A-Fa-f]?|\\+(?:u\{?[0-9A-Fa-f]{0,4}|x[0-9A-Fa-f]?)?|&(?:#[0-9]{0,6}|#[xX][0-9A-Fa-f]{0,5})?)\Z"
 )
 """An escape at the end of a text that may go on."""
 
 
-def unescaped(found: re.Match[str]) -> str:
+def replace_escape(found: re.Match[str]) -> str:
     """What an escape stands for; nothing where there is no such letter."""
     base = 10 if found["d"] else 16
     code = int(next(each for each in found.groups() if each), base)
@@ -43,19 +52,19 @@ _HIDDEN: Final = "[hidden]"
 _MAX_DEPTH: Final = 50
 
 
-def secret_values(settings: Mapping[str, Any]) -> list[str]:
+def find_secret_values(settings: Mapping[str, Any]) -> list[str]:
     """The values whose variables are named like secrets; a time zone or a log level is none.
 
-    >>> secret_values({"API_KEY": "sk-123456", "TZ": "Asia/Tokyo"})
+    >>> find_secret_values({"API_KEY": "sk-123456", "TZ": "Asia/Tokyo"})
     ['sk-123456']
     """
     return [value for name, value in settings.items() if isinstance(value, str) and _SECRET_NAME.search(name)]
 
 
-def url_secrets(url: str) -> list[str]:
+def find_url_secrets(url: str) -> list[str]:
     """The password and the query's values, in which services let keys be given.
 
-    >>> url_secrets("https://ada:pass@example.org/mcp?key=abc&v=2")
+    >>> find_url_secrets("https://ada:pass@example.org/mcp?key=abc&v=2")
     ['pass', 'abc', '2']
     """
     try:
@@ -88,7 +97,7 @@ class Secrets:
         # Servers echo a token without the scheme before it, which is no secret.
         pieces = {piece for value in values for piece in (value, *value.split()[1:]) if len(piece) >= _SHORTEST}
         self._pieces = sorted(pieces, key=len, reverse=True)
-        forms = {form for piece in self._pieces if len(piece) >= _LONG for form in _forms(piece)}
+        forms = {form for piece in self._pieces if len(piece) >= _LONG for form in _list_forms(piece)}
         self.forms: Final = sorted(forms, key=len, reverse=True)
         """As they stand in a flat text."""
 
@@ -99,7 +108,7 @@ class Secrets:
         """Whether a value is in the text, in any of its forms."""
         if any(piece in text for piece in self._pieces):
             return True
-        flat = _flat(text) if self.forms else ""
+        flat = _flatten(text) if self.forms else ""
         return any(form in flat for form in self.forms)
 
     def hide(self, text: str) -> str:
@@ -132,10 +141,12 @@ class Secrets:
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where the values of many characters stand, in any form; in order, without overlaps."""
-        letters = list(_letters(text))
+        letters = list(_split_letters(text))
         flat = "".join(each.letter for each in letters)
         found = sorted(
-            (letters[at].start, letters[at + len(form) - 1].end) for form in self.forms for at in _places(form, flat)
+            (letters[at].start, letters[at + len(form) - 1].end)
+            for form in self.forms
+            for at in _find_places(form, flat)
         )
         joined: list[tuple[int, int]] = []
         for start, end in found:
@@ -166,7 +177,7 @@ class HiddenStream:
         if not self._secrets.forms:
             return piece
         self._held += piece
-        at = self._clear()
+        at = self._find_clear_end()
         clear, self._held = self._held[:at], self._held[at:]
         return self._secrets.hide(clear)
 
@@ -175,22 +186,22 @@ class HiddenStream:
         rest, self._held = self._held, ""
         return self._secrets.hide(rest)
 
-    def _clear(self) -> int:
+    def _find_clear_end(self) -> int:
         """Up to where no value can begin any more that is not whole."""
         text = self._held
-        begun = BEGUN.search(text)
+        begun = UNFINISHED_ESCAPE.search(text)
         at = len(text) if begun is None else begun.start()
-        letters = list(_letters(text[:at]))
+        letters = list(_split_letters(text[:at]))
         flat = "".join(each.letter for each in letters)
         for form in self._secrets.forms:
-            for place in _places(form[0], flat[1 - len(form) :], max(0, len(flat) - len(form) + 1)):
+            for place in _find_places(form[0], flat[1 - len(form) :], max(0, len(flat) - len(form) + 1)):
                 if form.startswith(flat[place:]):
                     at = min(at, letters[place].start)
                     break
         return next((start for start, end in self._secrets.spans(text) if start < at < end), at)
 
 
-# --- forms ----------------------------------------------------------------------------------------
+# --- Texts and values without their disguises
 
 
 class _Letter(NamedTuple):
@@ -210,19 +221,19 @@ _FLAT: Final = {**dict.fromkeys(_BLANKS), ord("+"): "-", ord("/"): "_"} | {
 """Blanks and what is not seen are left out; base64 has two alphabets; letters are small."""
 
 
-def _flat(text: str) -> str:
+def _flatten(text: str) -> str:
     """The text as values are looked for in it."""
     if "%" in text or "\\" in text or "&" in text:
-        text = ESCAPE.sub(unescaped, text)
+        text = ESCAPE.sub(replace_escape, text)
     return text.translate(_FLAT)
 
 
-def _letters(text: str) -> Iterator[_Letter]:
+def _split_letters(text: str) -> Iterator[_Letter]:
     """The letters of the flat text, with their places."""
     at = 0
     for found in ESCAPE.finditer(text):
         yield from _plain_letters(text, at, found.start())
-        for letter in unescaped(found).translate(_FLAT):
+        for letter in replace_escape(found).translate(_FLAT):
             yield _Letter(letter, *found.span())
         at = found.end()
     yield from _plain_letters(text, at, len(text))
@@ -234,18 +245,18 @@ def _plain_letters(text: str, start: int, end: int) -> Iterator[_Letter]:
             yield _Letter(letter, at, at + 1)
 
 
-def _places(form: str, flat: str, offset: int = 0) -> Iterator[int]:
+def _find_places(form: str, flat: str, offset: int = 0) -> Iterator[int]:
     at = flat.find(form)
     while at >= 0:
         yield at + offset
         at = flat.find(form, at + 1)
 
 
-def _forms(value: str) -> Iterator[str]:
+def _list_forms(value: str) -> Iterator[str]:
     """All that a value may look like in a flat text."""
-    plain = _flat(value)
+    plain = _flatten(value)
     data = value.encode("utf-8", "replace")
     yield from (plain, plain[::-1], data.hex())
     for offset, shared in enumerate((0, 2, 3)):  # Letters that also say something of what stands before.
         whole = (offset + len(data)) * 8 // 6
-        yield _flat(b64encode(bytes(offset) + data).decode()[shared:whole])
+        yield _flatten(b64encode(bytes(offset) + data).decode()[shared:whole])

@@ -1,6 +1,7 @@
-"""A word about the running event loop: that it ends with the call that it was made for.
+"""Posts calls into a running event loop from other threads, and marks loops that end with one call.
 
-What is made for such a loop alone is made for nothing. Who cares asks here; who makes loops says it here.
+An object that serves one loop only is not worth making for such a loop: `is_short_lived` tells. Works on asyncio and
+on trio; knows nothing of what is posted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, Protocol
 
 __all__ = ["Post", "event_of_this_loop", "is_short_lived", "post_to_this_loop", "short_lived"]
 
-# --- How another thread says something to the event loop that this code runs in, on asyncio and on trio
+# --- Messages from other threads
 
 
 class Post(Protocol):
@@ -47,19 +48,19 @@ def event_of_this_loop() -> tuple[Post, Event]:
     return asyncio.get_running_loop().call_soon_threadsafe, asyncio.Event()
 
 
-_says_so: Final = ContextVar("the loop ends with this call", default=False)
+_ends_with_call: Final = ContextVar("the loop ends with this call", default=False)
 
 
 @contextmanager
 def short_lived() -> Generator[None]:
     """The running loop ends with this block."""
-    token = _says_so.set(True)
+    token = _ends_with_call.set(True)
     try:
         yield
     finally:
-        _says_so.reset(token)
+        _ends_with_call.reset(token)
 
 
 def is_short_lived() -> bool:
     """Whether the code that runs has been told so."""
-    return _says_so.get()
+    return _ends_with_call.get()

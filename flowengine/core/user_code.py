@@ -1,4 +1,4 @@
-"""Code that users wrote, called so that nothing but a value or an `Exception` leaves the call.
+"""Calls code that users wrote, so that nothing but a value or an `Exception` leaves the call.
 
 It knows no node, no tool and no run; whose code it is, and what its failure means, is the caller's matter.
 """
@@ -19,11 +19,11 @@ __all__ = [
     "describe_error",
     "is_interrupt",
     "is_of_project",
-    "plain_name",
-    "plain_text",
+    "unprefixed_name",
+    "unprefixed_text",
 ]
 
-# --- The names of a project's modules
+# --- Names of a project's modules
 
 ROOT_PREFIX: Final = "_flowengine_"
 """How the names begin under which project modules are known to Python."""
@@ -36,19 +36,19 @@ def is_of_project(name: str) -> bool:
     return name.startswith(ROOT_PREFIX)
 
 
-def plain_name(name: str) -> str:
+def unprefixed_name(name: str) -> str:
     """A module's name as flows and its own project write it.
 
-    >>> plain_name("_flowengine_0123456789ab.tools"), plain_name("os")
+    >>> unprefixed_name("_flowengine_0123456789ab.tools"), unprefixed_name("os")
     ('tools', 'os')
     """
     return name.partition(".")[2] if name.startswith(ROOT_PREFIX) else name
 
 
-def plain_text(text: str) -> str:
+def unprefixed_text(text: str) -> str:
     """A text with the plain names of the modules that it speaks of.
 
-    >>> plain_text("cannot import name 'x' from '_flowengine_0123456789ab.tools'")
+    >>> unprefixed_text("cannot import name 'x' from '_flowengine_0123456789ab.tools'")
     "cannot import name 'x' from 'tools'"
     """
     return _ROOT.sub("", text) if ROOT_PREFIX in text else text
@@ -77,7 +77,7 @@ def describe_error(error: BaseException | None) -> str:
         error = error.__cause__
     name = type(error).__name__
     try:
-        text = plain_text(str(error))
+        text = unprefixed_text(str(error))
     except Exception as problem:
         return f"{name} (its text cannot be read: `__str__` raised {type(problem).__name__})"
     return f"{name}: {text}" if text else name
@@ -100,11 +100,11 @@ async def call_in_thread(call: Callable[[], T]) -> T:
     A caller that is cancelled leaves the thread to its end, and what it gives is dropped.
     """
     # In a tuple, because trio refuses a thread's result that is something to wait for.
-    (value,) = await to_thread.run_sync(_called, call, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    (value,) = await to_thread.run_sync(_call_in_tuple, call, abandon_on_cancel=True, limiter=CapacityLimiter(1))
     return value
 
 
-def _called(call: Callable[[], T]) -> tuple[T]:
+def _call_in_tuple(call: Callable[[], T]) -> tuple[T]:
     try:
         return (call(),)
     except (Exception, SystemExit):

@@ -1,4 +1,4 @@
-"""Values as nodes share them, and what JSON calls them. It knows no node and no run.
+"""Freezes the values that nodes share, and names their JSON types. Knows no node and no run.
 
 Theory of operation:
 
@@ -28,13 +28,13 @@ __all__ = [
     "MixedDict",
     "MixedList",
     "copy_mutable",
+    "describe_value",
     "find_label",
     "freeze",
     "frozen_dict",
     "frozen_list",
     "is_json_type",
     "label_key",
-    "shown",
     "thaw",
 ]
 
@@ -168,10 +168,10 @@ def thaw(value: Any) -> Any:
     return copy_mutable(value)
 
 
-def shown(value: object) -> str:
+def describe_value(value: object) -> str:
     """A value as messages show it: its type, and the beginning of its `repr`.
 
-    >>> shown("abc")
+    >>> describe_value("abc")
     "str 'abc'"
     """
     return f"{type(value).__name__} {value!r:.60}"
@@ -196,7 +196,7 @@ def is_json_type(value: object, kind: str) -> bool:
     return isinstance(value, _JSON_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
-# --- Labels of routes and choices, and which of them an answer names
+# --- Labels of routes and choices
 
 
 def label_key(label: str, *, in_any_case: bool = False) -> str:

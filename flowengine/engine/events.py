@@ -1,4 +1,4 @@
-"""The alphabet of a run: everything that happens is one of these before it is anything else.
+"""Defines the events of a run: everything that happens is one of these before it is anything else.
 
 The journal stores them, `flow.stream()` yields them, the viewer and the exporters read them, and
 resume folds them. They are plain named tuples: cheap to make, and untracked by the garbage
@@ -34,19 +34,19 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "TokenStreamed",
-    "plain",
+    "to_json_value",
 ]
 
-# --- Values in JSON's types, for people and scripts
+# --- Values as JSON
 
 _RECORDS: Final[frozenset[type[Any]]] = frozenset(RECORDS.values())
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """The value in JSON's types; what has no such form becomes its text.
 
     >>> from flowengine.engine.events import NodeStarted
-    >>> plain({"a": (1, float("inf")), "b": NodeStarted("draft", 1.5)})
+    >>> to_json_value({"a": (1, float("inf")), "b": NodeStarted("draft", 1.5)})
     {'a': [1, 'inf'], 'b': {'type': 'NodeStarted', 'node': 'draft', 'at': 1.5}}
     """
     if value is None or isinstance(value, (bool, int, str)):
@@ -54,30 +54,30 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): to_json_value(each) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (list, tuple, Set)):
-        return _plain_sequence(cast("Sequence[Any]", value))
+        return _to_json_sequence(cast("Sequence[Any]", value))
     if isinstance(value, BaseModel):
-        return {name: plain(each) for name, each in value}
+        return {name: to_json_value(each) for name, each in value}
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: to_json_value(getattr(value, each.name)) for each in fields(value)}
     return to_jsonable_python(value, fallback=str)
 
 
-def plain_fields(value: tuple[Any, ...], names: Sequence[str]) -> dict[str, Any]:
+def to_json_fields(value: tuple[Any, ...], names: Sequence[str]) -> dict[str, Any]:
     """The fields of a named tuple by their names."""
-    return {name: plain(each) for name, each in zip(names, value, strict=True)}
+    return {name: to_json_value(each) for name, each in zip(names, value, strict=True)}
 
 
-def _plain_sequence(value: Sequence[Any]) -> Any:
+def _to_json_sequence(value: Sequence[Any]) -> Any:
     as_dict = getattr(value, "as_dict", None)
     if as_dict is not None:
         return as_dict()
     names: Sequence[str] | None = getattr(value, "_fields", None)
     if names is None:
-        return [plain(each) for each in value]
+        return [to_json_value(each) for each in value]
     typed = {"type": type(value).__name__} if type(value) in _RECORDS else {}
-    return typed | plain_fields(tuple(value), names)
+    return typed | to_json_fields(tuple(value), names)
 
 
 SCHEMA_VERSION: Final = 1
@@ -90,7 +90,7 @@ def _as_dict(event: Any) -> dict[str, Any]:
     >>> NodeStarted("draft", 1.5).as_dict()
     {'type': 'NodeStarted', 'node': 'draft', 'at': 1.5}
     """
-    return {"type": type(event).__name__, **plain_fields(event, event._fields)}
+    return {"type": type(event).__name__, **to_json_fields(event, event._fields)}
 
 
 class ErrorInfo(NamedTuple):

@@ -1,4 +1,4 @@
-"""The shape of a flow: what follows what, and by which routes. Frozen once built.
+"""Holds the shape of a flow: which nodes follow which, and by which routes. Frozen once built.
 
 Nodes are numbered in a topological order that depends on the declaration alone, so that every fold
 over ancestors gives the same value in every run. What a node does is not known here.
@@ -13,15 +13,26 @@ from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 
-__all__ = ["FALLBACK", "ON_ERROR", "Ancestry", "Edge", "Graph", "Join", "OnError", "Vertex", "cycles_of", "topological"]
+__all__ = [
+    "FALLBACK",
+    "ON_ERROR",
+    "Ancestry",
+    "Edge",
+    "Graph",
+    "Join",
+    "OnError",
+    "Vertex",
+    "find_cycles",
+    "sort_topologically",
+]
 
-# --- The topological order of names and edges, and the cycles that prevent one
+# --- Topological order and cycles
 
 
-def topological(declared: Sequence[str], edges: Iterable[tuple[str, str]]) -> tuple[str, ...] | None:
+def sort_topologically(declared: Sequence[str], edges: Iterable[tuple[str, str]]) -> tuple[str, ...] | None:
     """The order that keeps to the declared one wherever the edges allow, or None where there is a cycle.
 
-    >>> topological(["c", "b", "a"], [("a", "b")])
+    >>> sort_topologically(["c", "b", "a"], [("a", "b")])
     ('c', 'a', 'b')
     """
     position = {name: number for number, name in enumerate(declared)}
@@ -42,10 +53,10 @@ def topological(declared: Sequence[str], edges: Iterable[tuple[str, str]]) -> tu
     return tuple(found) if len(found) == len(declared) else None
 
 
-def cycles_of(declared: Sequence[str], edges: Iterable[tuple[str, str]], most: int = 10) -> list[list[str]]:
+def find_cycles(declared: Sequence[str], edges: Iterable[tuple[str, str]], most: int = 10) -> list[list[str]]:
     """Cycles, one after the other, each broken where it was found; the first node is repeated at the end.
 
-    >>> cycles_of(["a", "b"], [("a", "b"), ("b", "a")])
+    >>> find_cycles(["a", "b"], [("a", "b"), ("b", "a")])
     [['a', 'b', 'a']]
     """
     order = {name: position for position, name in enumerate(declared)}
@@ -68,7 +79,7 @@ def cycles_of(declared: Sequence[str], edges: Iterable[tuple[str, str]], most: i
     return found
 
 
-# --- Is one node an ancestor of another? Answered without keeping a set of ancestors for each node
+# --- Ancestors of a node
 
 
 class Ancestry:
@@ -198,7 +209,7 @@ class Graph:
     def __init__(self, vertices: Iterable[Vertex], edges: Iterable[Edge] = ()) -> None:
         declared = {vertex.id: vertex for vertex in vertices}
         self.edges = tuple(dict.fromkeys(edges))
-        self.ids = _numbered(declared, self.edges)
+        self.ids = _number_nodes(declared, self.edges)
         self.index = {name: number for number, name in enumerate(self.ids)}
         self.vertices = tuple(declared[name] for name in self.ids)
         self._number_edges()
@@ -263,7 +274,7 @@ class Graph:
         return f"<Graph of {len(self.ids)} nodes and {len(self.edges)} edges>"
 
 
-def _numbered(declared: Mapping[str, Vertex], edges: Sequence[Edge]) -> tuple[str, ...]:
+def _number_nodes(declared: Mapping[str, Vertex], edges: Sequence[Edge]) -> tuple[str, ...]:
     """The topological order; unknown nodes and cycles are `FlowError`s."""
     for source, target, _ in edges:
         for name, other in ((source, target), (target, source)):
@@ -271,9 +282,9 @@ def _numbered(declared: Mapping[str, Vertex], edges: Sequence[Edge]) -> tuple[st
                 hint = did_you_mean(name, declared)
                 raise FlowError([Diagnostic("FE203", f"unknown node '{name}'", node=other, hint=hint)])
     names, pairs = list(declared), [(edge.source, edge.target) for edge in edges]
-    order = topological(names, pairs)
+    order = sort_topologically(names, pairs)
     if order is None:
-        cycles = cycles_of(names, pairs)
+        cycles = find_cycles(names, pairs)
         spelled = [(cycle[0], " → ".join(cycle)) for cycle in cycles]
         raise FlowError([Diagnostic("FE210", f"the nodes form a cycle: {text}", node=node) for node, text in spelled])
     return order

@@ -1,4 +1,4 @@
-"""Levels inside a node: the body of a loop, a map or a subflow, walked for itself.
+"""Runs levels: the body of a loop, a map or a subflow, walked inside its node.
 
 A container is a node like any other whose `run` enters levels: each is a walk of its own with the
 container's path before its nodes' paths, driven by a scheduler that shares journal, slots and
@@ -25,7 +25,7 @@ from flowengine.engine.view import FinalContext, NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, RunError
 
-__all__ = ["Level", "LevelBody", "Unfinished", "enter", "out_of_time", "store_of", "written"]
+__all__ = ["Level", "LevelBody", "Unfinished", "enter_level", "result_of_level", "store_of", "timeout_error"]
 
 
 class LevelBody(NamedTuple):
@@ -76,7 +76,7 @@ class Level:
         with anyio.move_on_at(ledger.deadline):
             await self._scheduler.run_level()
             return
-        raise out_of_time(ledger)
+        raise timeout_error(ledger)
 
     def seen(self) -> FinalContext:
         """What is seen once all its nodes are settled."""
@@ -87,7 +87,7 @@ class Level:
         return self.walk.store.contribution(self.walk.final())
 
 
-def enter(
+def enter_level(
     context: Context,
     body: LevelBody,
     at: str,
@@ -127,7 +127,7 @@ def enter(
     return Level(walk, scheduler.inside(walk, body.nodes, context.ledger), outside)
 
 
-def out_of_time(ledger: Ledger) -> LimitError:
+def timeout_error(ledger: Ledger) -> LimitError:
     """The time of a part of the run is up."""
     message = f"{ledger.of} took longer than its limit of time"
     return LimitError(message, part=ledger.part, on_limit=ledger.on_limit, of=ledger.of, limit="timeout", ledger=ledger)
@@ -140,7 +140,7 @@ def store_of(context: Context) -> StateStore:
     return context.walk.store
 
 
-def written(output: Any, contribution: Mapping[str, Any]) -> NodeResult:
+def result_of_level(output: Any, contribution: Mapping[str, Any]) -> NodeResult:
     """A container's result: its output, and what its body wrote as its own write."""
     owned = {key: contribution[key] for key in ENGINE_OWNED if key in contribution}
     kept = {name: contribution[key] for key in contribution if (name := kept_name(key)) is not None}

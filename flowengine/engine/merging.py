@@ -1,4 +1,4 @@
-"""How what several nodes wrote of one key meets: the merge rules, and what each takes.
+"""Merges what several nodes wrote to one key: the merge rules, and the values that each accepts.
 
 Pure functions over values. Who wrote what, and in which order, is the state's to say. Source of the
 rules: rule 6 of the flow format.
@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from flowengine.core.values import frozen_dict, frozen_list, is_json_type, shown
+from flowengine.core.values import describe_value, frozen_dict, frozen_list, is_json_type
 from flowengine.errors import StateError
 
-__all__ = ["FOLDS", "Merge", "StateKey", "check", "state_rules"]
+__all__ = ["FOLDS", "Merge", "StateKey", "check_contribution", "state_rules"]
 
 Merge = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
 
@@ -29,10 +29,10 @@ class StateKey(NamedTuple):
 
 def state_rules(keys: Mapping[str, StateKey]) -> dict[str, list[Any]]:
     """Key → its merge rule and its default, as JSON has it (None where it has not)."""
-    return {name: [key.merge, _plain(key.default)] for name, key in keys.items()}
+    return {name: [key.merge, _json_or_none(key.default)] for name, key in keys.items()}
 
 
-def _plain(default: Any) -> Any:
+def _json_or_none(default: Any) -> Any:
     try:
         json.dumps(default)
     except (TypeError, ValueError, RecursionError):
@@ -49,19 +49,19 @@ def _union(value: Any, contributions: Sequence[Any]) -> Any:
     kept: list[Any] = []
     known: set[Any] = set()
     for each in _append(value, contributions):
-        mark = _mark(each)
+        mark = _comparison_key(each)
         if mark not in known:
             known.add(mark)
             kept.append(each)
     return frozen_list(kept)
 
 
-def _mark(value: Any) -> Any:
+def _comparison_key(value: Any) -> Any:
     """A hashable stand-in that is equal where values are equal (1 and true stay apart)."""
     if isinstance(value, list):
-        return ("list", tuple(_mark(each) for each in cast(list[Any], value)))
+        return ("list", tuple(_comparison_key(each) for each in cast(list[Any], value)))
     if isinstance(value, dict):
-        return ("dict", frozenset((key, _mark(each)) for key, each in cast(dict[Any, Any], value).items()))
+        return ("dict", frozenset((key, _comparison_key(each)) for key, each in cast(dict[Any, Any], value).items()))
     try:
         hash(value)
     except TypeError:
@@ -112,7 +112,7 @@ _CONTRIBUTION: Final[Mapping[str, str]] = {
 """What one contribution must be; it goes before the declared type."""
 
 
-def check(key: str, declared: StateKey, value: Any) -> None:
+def check_contribution(key: str, declared: StateKey, value: Any) -> None:
     expected = _CONTRIBUTION.get(declared.merge, declared.type)
     if expected is None or (value is None and expected == declared.type):
         return
@@ -120,4 +120,4 @@ def check(key: str, declared: StateKey, value: Any) -> None:
         expected = "string"
     if not is_json_type(value, expected):
         rule = f" (merge: {declared.merge} takes contributions)" if declared.merge in FOLDS else ""
-        raise StateError(f"shared state key '{key}' takes {expected} values{rule}, found {shown(value)}")
+        raise StateError(f"shared state key '{key}' takes {expected} values{rule}, found {describe_value(value)}")

@@ -1,4 +1,4 @@
-"""Nodes of a run that wait for somebody outside, on all its levels, and how they go on while others are at work.
+"""Lets the nodes of a run that wait for an answer go on while others are at work, on all levels of the run.
 
 An answer is journaled, then the history is renewed from the journal, and then what parked is entered again as when a
 run is resumed: the node itself where its level still runs, else the container that parked with it. A container that
@@ -18,7 +18,7 @@ from flowengine.errors import JournalError
 
 __all__ = ["Entrance", "Parked"]
 
-_BETWEEN: Final = 0.25
+_SECONDS_BETWEEN_LOOKS: Final = 0.25
 """Seconds between two looks into the mailbox that only the end of some other node gives reason for."""
 
 
@@ -71,7 +71,7 @@ class Parked:
 
     async def look(self) -> None:
         """Take in what has come, some time after the last look."""
-        if perf_counter() - self._looked > _BETWEEN:
+        if perf_counter() - self._looked > _SECONDS_BETWEEN_LOOKS:
             await self.take_in()
 
     async def take_in(self) -> None:

@@ -1,4 +1,4 @@
-"""The two seams of the engine: what it runs (`Node`) and where it writes (`Journal`)."""
+"""Defines the two seams of the engine: what it runs (`Node`) and where it writes (`Journal`)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = [
     "run_clock",
 ]
 
-# --- The time that events bear
+# --- Times of events
 
-_passed: Final[Callable[[], float]] = (
+_elapsed: Final[Callable[[], float]] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
 """Seconds that also count while the machine sleeps, where the operating system has such a clock."""
@@ -34,7 +34,7 @@ _passed: Final[Callable[[], float]] = (
 
 def run_clock() -> Callable[[], float]:
     """Unix seconds as of now, which only go forward."""
-    offset = time.time() - _passed()
+    offset = time.time() - _elapsed()
     if not hasattr(time, "CLOCK_BOOTTIME"):
         passed = time.monotonic
         return lambda: offset + passed()

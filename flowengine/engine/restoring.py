@@ -1,4 +1,4 @@
-"""What a journal says had settled for good, for a run that goes on. Pure: events in, facts out.
+"""Tells from a journal what had settled for good, for a run that goes on. Pure: events in, facts out.
 
 A journal is read level by level: the nodes of the flow are one, each round of a loop and each item of
 a map is another (`polish.round[2].`), named by the prefix of its nodes' paths.
@@ -28,9 +28,9 @@ from flowengine.engine.events import (
 )
 from flowengine.engine.graph import Graph
 
-__all__ = ["TOP", "Attempts", "History", "RestoredPast", "containers_round", "past_of"]
+__all__ = ["TOP", "Attempts", "History", "RestoredPast", "enclosing_containers", "past_of"]
 
-# --- What unfinished nodes recorded, and what of it counts when they are entered again
+# --- Records of unfinished nodes
 
 
 class Attempts:
@@ -56,7 +56,7 @@ class Attempts:
     def add(self, node: str, record: Any) -> None:
         records = self._records.setdefault(node, [])
         if type(record) is Retry:
-            records[:] = [each for each in records if type(each) is Retry or _is_deed(each)]
+            records[:] = [each for each in records if type(each) is Retry or _is_external_effect(each)]
         records.append(record)
 
     def replace(self, node: str, records: Sequence[Any]) -> None:
@@ -65,7 +65,7 @@ class Attempts:
 
     def fail(self, node: str) -> None:
         """The node failed for good."""
-        deeds = [each for each in self._records.pop(node, ()) if _is_deed(each)]
+        deeds = [each for each in self._records.pop(node, ()) if _is_external_effect(each)]
         if deeds:
             self._records[node] = deeds
 
@@ -79,7 +79,7 @@ class Attempts:
         self._records.pop(node, None)
 
 
-def _is_deed(record: Any) -> bool:
+def _is_external_effect(record: Any) -> bool:
     return type(record) is EffectDecided or (type(record) is ToolCall and record.effect == "external")
 
 
@@ -116,7 +116,9 @@ class History:
     def spent(self, part: str = TOP) -> Spending:
         """What the model calls of a node, and of all nodes inside it, took; of the whole run by default."""
         inside = (f"{part}.", f"{part}[")
-        return _sum([used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)])
+        return _add_up(
+            [used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)]
+        )
 
     def renew(self, events: Iterable[Event], part: str) -> None:
         """Take in what has happened since, for a node that parked and is entered again, and all inside it.
@@ -150,7 +152,7 @@ class History:
             case NodeRecorded(node=node, record=record):
                 self.attempts.add(node, record)
                 if isinstance(record, ModelCall):
-                    self._spent[node] = _sum([self._spent.get(node, Spending()), usage_of(record)])
+                    self._spent[node] = _add_up([self._spent.get(node, Spending()), usage_of(record)])
                 return
             case _:
                 return
@@ -175,7 +177,7 @@ class History:
 
     def _reopen(self, path: str) -> None:
         """A container that had ended is entered again, and with it those round it; later rounds begin anew."""
-        for container in (path, *containers_round(path)):
+        for container in (path, *enclosing_containers(path)):
             self._done.discard(container)
         for found in _ROUND.finditer(path):
             loop, number = path[: found.start()], int(found[1])
@@ -184,17 +186,17 @@ class History:
             self.attempts.forget_rounds(loop, number)
 
 
-def _sum(usages: Sequence[Spending]) -> Spending:
+def _add_up(usages: Sequence[Spending]) -> Spending:
     if not usages:
         return Spending()
     calls, tokens, costs, unpriced = zip(*usages, strict=True)
     return Spending(sum(calls), sum(tokens), fsum(costs), sum(unpriced))
 
 
-def containers_round(path: str) -> Iterator[str]:
+def enclosing_containers(path: str) -> Iterator[str]:
     """The paths of the containers that a node ran in, from the nearest on.
 
-    >>> list(containers_round("polish.round[2].each[1].ask"))
+    >>> list(enclosing_containers("polish.round[2].each[1].ask"))
     ['polish.round[2].each', 'polish']
     """
     while "." in path:
@@ -247,12 +249,12 @@ def past_of(graph: Graph, events: Iterable[Event], prefix: str = TOP) -> Restore
                     known.pop(index.get(entered[0], -1) if entered is not None else -1, None)
             case _:
                 pass
-    stale = _overtaken(graph, begun) if has_resumed else frozenset[int]()
+    stale = _find_overtaken(graph, begun) if has_resumed else frozenset[int]()
     settled = {number: event for number, event in known.items() if number not in stale and _stays(graph, number, event)}
     return RestoredPast(settled, frozenset(told), (begun.keys() | known.keys()) - settled.keys(), stale)
 
 
-def _overtaken(graph: Graph, begun: Mapping[int, int]) -> frozenset[int]:
+def _find_overtaken(graph: Graph, begun: Mapping[int, int]) -> frozenset[int]:
     """The nodes that began before a node began anew that comes before them in the graph. `begun`: when, by node."""
     latest = [-1] * len(graph)
     found: list[int] = []

@@ -1,7 +1,7 @@
-"""What `result` is for each node: what its one live predecessor passes on. Source of the rule: rule 7.
+"""Works out `result` for each node: what its one live predecessor passes on. Source of the rule: rule 7.
 
 Most nodes pass on what they produced; transparent ones (routing, condition, evaluation) pass on what
-they received. It is worked out when somebody asks, and remembered.
+they received. A result is worked out when it is first read, and remembered.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from flowengine.core.context import NodeResult
 from flowengine.engine.graph import Graph
 from flowengine.errors import AmbiguousResultError
 
-__all__ = ["NOTHING", "Passing"]
+__all__ = ["NOTHING", "ResultPropagation"]
 
 NOTHING: Final = object()
 """What is received where nothing was passed on; None is a value."""
 
 
-class Passing:
+class ResultPropagation:
     """Over one run's results. `result_of` gives a node's result, None unless it succeeded.
 
     >>> from flowengine.engine.graph import Edge, Vertex
     >>> graph = Graph([Vertex("a"), Vertex("b", transparent=True), Vertex("c")], [Edge("a", "b"), Edge("b", "c")])
-    >>> Passing(graph, [NodeResult("text"), NodeResult("yes"), None].__getitem__).received(2)
+    >>> ResultPropagation(graph, [NodeResult("text"), NodeResult("yes"), None].__getitem__).received(2)
     'text'
     """
 

@@ -33,7 +33,7 @@ from flowengine.core.context import NodeResult, Note, Tell
 from flowengine.core.records import Retry
 from flowengine.core.run_scope import RunScope
 from flowengine.core.user_code import ForeignExitError, describe_error
-from flowengine.core.values import shown
+from flowengine.core.values import describe_value
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -75,11 +75,11 @@ class BodyError(FlowEngineError):
         self.info = info if info.node else info._replace(node=path)
 
 
-BREATH: Final = 0.001
+YIELD_AFTER: Final = 0.001
 """Seconds that a worker runs on before it lets other tasks of the loop run."""
-ON_THEIR_WAY: Final = 2
+MAX_HIRED: Final = 2
 """Workers that are hired and have not begun yet, at most, where no node is known to suspend."""
-FOR_EACH_SUSPENDED: Final = 1
+HIRED_PER_SUSPENDED: Final = 1
 """Workers on their way besides, for each node that has suspended."""
 
 
@@ -215,9 +215,7 @@ class Scheduler:
                         slots.give_back()
                 number = ready.popleft()
                 self._in_flight += 1
-                if tasks and len(ready) > self._on_their_way < ON_THEIR_WAY + FOR_EACH_SUSPENDED * (
-                    self._in_flight - 1
-                ):
+                if tasks and len(ready) > self._on_their_way < MAX_HIRED + HIRED_PER_SUSPENDED * (self._in_flight - 1):
                     self._hire(tasks, len(ready))
                 try:
                     suspended = await run(number)
@@ -229,7 +227,7 @@ class Scheduler:
                         slots.used -= 1
                 if suspended:
                     slots.rested = perf_counter()
-                elif perf_counter() - slots.rested > BREATH:
+                elif perf_counter() - slots.rested > YIELD_AFTER:
                     await anyio.lowlevel.checkpoint()
                     slots.rested = perf_counter()
         except JournalError as error:
@@ -253,7 +251,7 @@ class Scheduler:
 
     def _hire(self, tasks: TaskGroup, waiting: int) -> None:
         """Workers for the nodes that wait, as many as may be on their way and as there are slots for."""
-        most = ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._in_flight - 1)
+        most = MAX_HIRED + HIRED_PER_SUSPENDED * (self._in_flight - 1)
         free = max(self._slots.limit - self._slots.used, 0 if self._queueing else 1)
         for _ in range(min(most, waiting, free) - self._on_their_way):
             self._on_their_way += 1
@@ -367,7 +365,7 @@ class Scheduler:
             return NodeFinished(path, self._clock(), self._walk.admit(number, result.result))
         if type(result) is CalledOff:
             return NodeCancelled(path, self._clock())
-        raise TypeError(f"a node returns a NodeResult, found {shown(result)}")
+        raise TypeError(f"a node returns a NodeResult, found {describe_value(result)}")
 
     def enter_again(self, number: int) -> bool:
         """Make a parked node ready, and find a worker for it; False where the level is about to end."""

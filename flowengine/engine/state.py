@@ -1,4 +1,4 @@
-"""Shared state as a DAG of write sets, and every rule about merging what several nodes wrote.
+"""Keeps the shared state as a DAG of write sets, with every rule about merging what several nodes wrote.
 
 Theory of operation:
 
@@ -28,7 +28,7 @@ from typing import Any, Final, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.core.values import freeze
-from flowengine.engine.merging import FOLDS, Merge, StateKey, check
+from flowengine.engine.merging import FOLDS, Merge, StateKey, check_contribution
 from flowengine.errors import StateConflictError, StateError, did_you_mean
 
 __all__ = [
@@ -156,7 +156,7 @@ class StateStore:
             if key not in self._defaults:
                 raise StateError(f"shared state has no key '{key}'{did_you_mean(key, self.keys)}")
             if key in self._checked:
-                check(key, self._checked[key], value)
+                check_contribution(key, self._checked[key], value)
             if key in newest and key in self._guarded:
                 last = newest[key]
                 if key not in seen.writes or seen is not last:
@@ -238,16 +238,16 @@ class StateStore:
         stack = [layer]
         while stack:
             at = stack[-1]
-            known = _known(at, key)
+            known = _recall(at, key)
             if known is None:
-                above = _above(at)
-                unknown = [each for each in above if _known(each, key) is None]
+                above = _layers_above(at)
+                unknown = [each for each in above if _recall(each, key) is None]
                 if unknown:
                     stack.extend(unknown)
                     continue
                 _remember(at, key, _latest(above, key))
             stack.pop()
-        return cast(_Found, cast(tuple[Any], _known(layer, key))[0])
+        return cast(_Found, cast(tuple[Any], _recall(layer, key))[0])
 
     def _fold(self, layer: Layer, key: str) -> Any:
         """The contributions above a layer, folded in topological order.
@@ -282,7 +282,7 @@ class StateStore:
             at = stack.pop()
             if key in at.writes:
                 found.append(at)
-            for above in _above(at):
+            for above in _layers_above(at):
                 if above not in seen:
                     seen.add(above)
                     stack.append(above)
@@ -382,20 +382,20 @@ class Conflict(StateConflictError):  # noqa: N818 - a fact that the walk turns i
         self.numbers = (ceil(min(first, second)), ceil(max(first, second)))
 
 
-# --- layers -----------------------------------------------------------------------------------------
+# --- Layers
 
 
 def _number(layer: Layer) -> float:
     return layer.number
 
 
-def _above(layer: Layer) -> tuple[Layer, ...]:
+def _layers_above(layer: Layer) -> tuple[Layer, ...]:
     if layer.up is None:
         return ()
     return layer.up if isinstance(layer.up, tuple) else (layer.up,)
 
 
-def _known(layer: Layer, key: str) -> tuple[_Found] | None:
+def _recall(layer: Layer, key: str) -> tuple[_Found] | None:
     """What is known of a key at a layer, wrapped so that "known to be unset" differs from unknown."""
     if key in layer.writes:
         return ((layer.number, layer.writes[key]),)
@@ -413,7 +413,7 @@ def _remember(layer: Layer, key: str, value: Any) -> None:
 def _latest(layers: Iterable[Layer], key: str) -> _Found:
     latest: _Found = None
     for layer in layers:
-        found = cast(tuple[_Found], _known(layer, key))[0]
+        found = cast(tuple[_Found], _recall(layer, key))[0]
         if found is not None and (latest is None or found[0] > latest[0]):
             latest = found
     return latest

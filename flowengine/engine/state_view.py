@@ -1,4 +1,4 @@
-"""The state as one node sees it: read-only mappings over the layers, nothing copied."""
+"""Shows the state to one node: read-only mappings over the layers, nothing copied."""
 
 from __future__ import annotations
 

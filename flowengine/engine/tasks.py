@@ -24,7 +24,7 @@ from flowengine.errors import OverdueError
 
 __all__ = ["GRACE", "NodeSlots", "drive", "is_being_cancelled", "is_on_asyncio", "meet_deadline"]
 
-# --- What follows an evaluation that ran into its task's deadline
+# --- Deadlines while templates are evaluated
 
 _LONGEST: Final = 1.0
 """Seconds; the cancellation is due already."""
@@ -36,7 +36,7 @@ async def meet_deadline(error: OverdueError) -> NoReturn:
     raise error
 
 
-# --- How many nodes may be in flight at once, over all levels of a run
+# --- Slots of nodes in flight
 
 _MANY: Final = 1 << 60
 

@@ -1,4 +1,4 @@
-"""What a node sees of its run: a `Context` whose attributes are worked out when they are read.
+"""Gives a node its view of the run: a `Context` whose attributes are worked out when they are read.
 
 Making one costs the same whatever the size of the graph. A node sees its ancestors and nothing
 else, so that live, resumed and distributed runs give the same view.
@@ -19,8 +19,8 @@ from flowengine.core.context import (
     Note,
     RoutingResult,
     Tell,
-    readable,
-    unheard,
+    ignore_record,
+    read_or_raise,
 )
 from flowengine.core.run_scope import RunScope
 from flowengine.core.values import copy_mutable
@@ -102,12 +102,12 @@ class NodeContext(Context):
     @property
     def routing_result(self) -> RoutingResult | None:
         walk = self._walk
-        return self._give(readable(walk.store.owned(walk.seen(self._number), ROUTING)))
+        return self._give(read_or_raise(walk.store.owned(walk.seen(self._number), ROUTING)))
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
         walk = self._walk
-        return self._give(readable(walk.store.owned(walk.seen(self._number), EVALUATION)))
+        return self._give(read_or_raise(walk.store.owned(walk.seen(self._number), EVALUATION)))
 
     def _carried(self, name: str) -> Any:
         walk = self._walk
@@ -212,13 +212,13 @@ class NodeContext(Context):
         return self._listener
 
 
-def _as_it_is(value: Any) -> Any:
+def _return_unchanged(value: Any) -> Any:
     return value
 
 
 class _SharedNodeContext(NodeContext):
     __slots__ = ()
-    _give = staticmethod(_as_it_is)
+    _give = staticmethod(_return_unchanged)
 
 
 # The slot's own setter: a Context refuses attribute assignment, and only this module fills one.
@@ -241,7 +241,7 @@ class _Outputs(Mapping[str, Any]):
         if number < 0 and self._walk.outer is not None:
             return _Outputs(*self._walk.outer, self._give)[node]
         if number < 0 or not self._sees(number):
-            raise KeyError(_unseen(self._walk, self._number, node))
+            raise KeyError(_explain_unseen(self._walk, self._number, node))
         result = self._walk.result_of(number)
         if result is None:
             raise NoOutputError(node, self._walk.status(node))
@@ -282,7 +282,7 @@ class _Nodes(Mapping[str, NodeView]):
         if number < 0 and walk.outer is not None:
             return _Nodes(*walk.outer, self._give)[node]
         if number < 0 or not self._sees(number):
-            raise KeyError(_unseen(walk, self._number, node))
+            raise KeyError(_explain_unseen(walk, self._number, node))
         result = walk.result_of(number)
         error = walk.error_of(number)
         return NodeView(
@@ -308,7 +308,7 @@ class _Nodes(Mapping[str, NodeView]):
         return sum(1 for _ in self)
 
 
-def _unseen(walk: Walk, number: int, node: str) -> str:
+def _explain_unseen(walk: Walk, number: int, node: str) -> str:
     if node in walk.graph:
         return f"node '{node}' is not an ancestor of '{walk.graph.ids[number]}': add it to `needs` to read it"
     return f"there is no node '{node}'{did_you_mean(node, walk.graph.index)}"
@@ -367,11 +367,11 @@ class FinalContext(Context):
 
     @property
     def routing_result(self) -> RoutingResult | None:
-        return self._give(readable(self._walk.store.owned(self._final, ROUTING)))
+        return self._give(read_or_raise(self._walk.store.owned(self._final, ROUTING)))
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
-        return self._give(readable(self._walk.store.owned(self._final, EVALUATION)))
+        return self._give(read_or_raise(self._walk.store.owned(self._final, EVALUATION)))
 
     def _carried(self, name: str) -> Any:
         key = _RESULTS.get(name)
@@ -415,7 +415,7 @@ class FinalContext(Context):
 
     @property
     def note(self) -> Note:
-        return unheard
+        return ignore_record
 
     @property
     def recorded(self) -> Sequence[Any]:

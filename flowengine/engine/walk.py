@@ -1,4 +1,4 @@
-"""Every rule about what runs next. No clock, no task, no I/O.
+"""Decides what runs next, by all the rules there are. No clock, no task, no I/O.
 
 Theory of operation:
 
@@ -46,7 +46,7 @@ from flowengine.core.values import UNCHANGEABLE, freeze
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph, OnError
 from flowengine.engine.restoring import TOP, History, RestoredPast, past_of
-from flowengine.engine.result_propagation import NOTHING, Passing
+from flowengine.engine.result_propagation import NOTHING, ResultPropagation
 from flowengine.engine.state import ENGINE_OWNED, EVALUATION, ROUTING, Conflict, Layer, StateStore, kept_key
 from flowengine.errors import StateConflictError
 
@@ -135,7 +135,7 @@ class Walk:
         self.inside: set[Walk] = set()
         """The levels that are under way inside this one's nodes."""
         self._entering = received
-        self._passing: Passing | None = None
+        self._passing: ResultPropagation | None = None
         self._statuses = bytearray(size)
         self._waiting = list(graph.degrees)
         self._seen: list[Layer] = [store.root] * size
@@ -164,10 +164,10 @@ class Walk:
             self._forget(past)
 
     @property
-    def passing(self) -> Passing:
+    def passing(self) -> ResultPropagation:
         """What each node receives as `result`. It knows the walk, so a walk that nobody asks is no cycle to collect."""
         if self._passing is None:
-            self._passing = Passing(self.graph, self.result_of, self._entering)
+            self._passing = ResultPropagation(self.graph, self.result_of, self._entering)
         return self._passing
 
     # --- what runs next -------------------------------------------------------------------------

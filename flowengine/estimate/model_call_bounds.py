@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from flowengine.agents.settings import CallSettings, Improvement
 from flowengine.agents.tooling import Tooling
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.estimate.cost_bound import NONE, Most, most_of_calls
 from flowengine.estimate.output_sizes import OutputSizes
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size
@@ -239,7 +239,7 @@ def _described(routes: Any) -> Iterator[str]:
 @cache
 def _fixed(locale: str | None) -> Size:
     """All that agents add of their own."""
-    texts = catalogue(locale or "en").texts
+    texts = load_messages(locale or "en").texts
     sections = ("generation", "improvement", "evaluation", "criteria", "routing", "structured", "tools")
     return Size(sum(count_tokens(text) for key, text in texts.items() if key.startswith(sections)))
 

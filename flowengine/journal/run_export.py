@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from flowengine.core.context import NodeResult
 from flowengine.core.records import ModelCall, Reused
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted, plain
+from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted, to_json_value
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.codec import decode, encode
 from flowengine.masking.masker import Masker
 
-__all__ = ["dumps", "event_line", "masked", "pack_run", "plain", "shown", "store_run", "unpack_run"]
+__all__ = ["dumps", "event_line", "masked", "pack_run", "shown", "store_run", "unpack_run"]
 
 # --- Values and events as JSON that people and scripts read
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
     """One JSON text; characters stay as they are."""
-    return json.dumps(plain(value), ensure_ascii=False, indent=indent)
+    return json.dumps(to_json_value(value), ensure_ascii=False, indent=indent)
 
 
 def event_line(event: Event) -> str:

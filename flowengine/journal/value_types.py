@@ -16,7 +16,7 @@ from math import isfinite
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
-from flowengine.core.user_code import plain_name
+from flowengine.core.user_code import unprefixed_name
 from flowengine.errors import JournalError
 
 __all__ = ["check_fields", "check_graph", "class_name", "find_class", "is_only_looking", "only_looking"]
@@ -60,7 +60,7 @@ def find_class(name: str, family: type[Any]) -> type[Any]:
     if found is None:
         raise JournalError(
             f"a value of class '{name}' was recorded and there is no such class now: "
-            f"import the module that defines '{plain_name(name)}' before reading this run"
+            f"import the module that defines '{unprefixed_name(name)}' before reading this run"
         )
     if not isinstance(found, type) or not issubclass(found, family):
         raise JournalError(
@@ -73,8 +73,8 @@ def find_class(name: str, family: type[Any]) -> type[Any]:
 def _lookup_elsewhere(module: str, qualname: str) -> object:
     """What the name leads to where the project lies in another folder than when it was recorded, or is imported by
     the program around; None where it leads nowhere or to several."""
-    plain = plain_name(module)
-    same = [each for each in list(sys.modules) if plain_name(each) == plain]
+    plain = unprefixed_name(module)
+    same = [each for each in list(sys.modules) if unprefixed_name(each) == plain]
     found = {id(each): each for name in same if (each := _lookup(name, qualname)) is not None}
     return next(iter(found.values())) if len(found) == 1 else None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from flowengine.core.secret_values import ESCAPE, unescaped
+from flowengine.core.secret_values import ESCAPE, replace_escape
 
 __all__ = ["Folded", "fold", "folded"]
 
@@ -81,7 +81,7 @@ def folded(text: str) -> Folded:
     places: list[tuple[int, int]] = []
     at = 0
     for found in _LEFT_OUT.finditer(text):
-        meant = "" if found["unseen"] else unescaped(found)
+        meant = "" if found["unseen"] else replace_escape(found)
         if found["unseen"] is None and not (meant.isascii() and meant.isprintable()):
             continue
         letters += text[at : found.start()]

@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from flowengine.errors import FlowEngineError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.memory.database import Rows, SqlConnection
-from flowengine.storage.postgres_errors import parameters_of, reason
+from flowengine.storage.postgres_errors import explain_refusal, parameters_of
 
 __all__ = ["PostgresMemoryDatabase"]
 
@@ -161,4 +161,4 @@ def _alone(work: Callable[[SqlConnection], T], connection: SqlConnection) -> T:
 def _reason(error: Exception, said: str) -> str:
     if isinstance(error, psycopg.DataError | UnicodeError):
         return "cannot hold such text"
-    return reason(said, "flowengine_memory")
+    return explain_refusal(said, "flowengine_memory")

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from flowengine.core.secret_values import NO_SECRETS, Secrets, is_random, secret_values, url_secrets
+from flowengine.core.secret_values import NO_SECRETS, Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import DefinitionError
 
 __all__ = ["file_secrets", "is_planted", "parse_dotenv", "read_environment"]
@@ -79,9 +79,9 @@ def _secrets_in(name: str, value: str) -> Iterator[str]:
     >>> [[*_secrets_in(*each)] for each in (("PIN", "a1b2c3d4e5f6"), ("AI_MODEL", "gpt-4o-mini-2024"))]
     [['a1b2c3d4e5f6'], []]
     """
-    found = secret_values({name: value})
+    found = find_secret_values({name: value})
     if "://" in value:
-        found += url_secrets(value)
+        found += find_url_secrets(value)
     elif is_random(value) and not (_HARMLESS.search(name) or _NUMBERS.fullmatch(value)):
         found.append(value)
     yield from (each for each in found if len(each) >= _SHORTEST)

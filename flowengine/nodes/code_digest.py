@@ -22,7 +22,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.user_code import is_of_project, plain_text
+from flowengine.core.user_code import is_of_project, unprefixed_text
 from flowengine.core.values import FrozenDict, FrozenList
 from flowengine.engine.graph import Graph
 from flowengine.engine.merging import state_rules
@@ -57,7 +57,7 @@ def source_of(function: Callable[..., Any]) -> str:
                 seen[id(each[1])] = each[1]
                 waiting.append(each)
     own, *others = parts.items()
-    return plain_text(" ".join(f"{name}{text}" for name, text in (own, *sorted(others))))
+    return unprefixed_text(" ".join(f"{name}{text}" for name, text in (own, *sorted(others))))
 
 
 def _name(value: Any) -> str:

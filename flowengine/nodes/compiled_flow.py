@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from flowengine.core.context import Context
-from flowengine.core.json_schema import misfits
-from flowengine.core.values import freeze, is_json_type, shown
+from flowengine.core.json_schema import find_misfits
+from flowengine.core.values import describe_value, freeze, is_json_type
 from flowengine.engine.graph import Graph
 from flowengine.engine.merging import StateKey, state_rules
 from flowengine.engine.ports import Node
@@ -91,13 +91,13 @@ def _wanted(field: InputField) -> str:
 
 def _problem(field: InputField, value: Any) -> str | None:
     if field.schema is not None:
-        found = misfits(field.schema, value)
+        found = find_misfits(field.schema, value)
         return f"{found[0].message} at {found[0].path}" if found else None
     if field.type is not None and not is_json_type(value, field.type):
-        return f"expected {field.type}, found {shown(value)}"
+        return f"expected {field.type}, found {describe_value(value)}"
     if field.enum is not None and value not in field.enum:
         allowed = ", ".join(map(str, field.enum))
-        return f"{shown(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
+        return f"{describe_value(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
     return None
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, ClassVar, Unpack, cast
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.values import find_label, shown
+from flowengine.core.values import describe_value, find_label
 from flowengine.errors import RouteError
 from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings
@@ -74,7 +74,7 @@ class ConditionNode(FlowNode):
     def _choose(self, answer: Any) -> str:
         if self._two_way:
             if not isinstance(answer, bool):
-                raise RouteError(f"the condition must give true or false, found {shown(answer)}")
+                raise RouteError(f"the condition must give true or false, found {describe_value(answer)}")
             return "then" if answer else "else"
         if isinstance(answer, bool | str | Enum) and (label := find_label(_label(answer), self._routes)) is not None:
             return label

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Unpack
 
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.records import RoundEnded
-from flowengine.core.values import freeze, shown
-from flowengine.engine.levels import Unfinished, enter, store_of, written
+from flowengine.core.values import describe_value, freeze
+from flowengine.engine.levels import Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import Ended
 from flowengine.errors import DefinitionError, LimitError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
@@ -75,7 +75,7 @@ class LoopNode(ContainerNode):
         chosen: RoundEnded | None = None
         for index in range(self.max_iterations):
             names = {**variables, "index": index, "last": index == self.max_iterations - 1}
-            level = enter(context, self.body, f".round[{index}].", variables={"round": names}, before=wrote)
+            level = enter_level(context, self.body, f".round[{index}].", variables={"round": names}, before=wrote)
             try:
                 await level.run()
             except Unfinished as end:
@@ -103,10 +103,10 @@ class LoopNode(ContainerNode):
     def _judged(self, index: int, variables: Mapping[str, Any], seen: Context) -> RoundEnded:
         stopped = self.until is not None and self.until(seen)
         if not isinstance(stopped, bool):
-            raise TemplateError(f"`until` must give true or false, found {shown(stopped)}")
+            raise TemplateError(f"`until` must give true or false, found {describe_value(stopped)}")
         mark = None if self.best_by is None else self.best_by(seen)
         if mark is not None and (isinstance(mark, bool) or not isinstance(mark, int | float)):
-            raise TemplateError(f"`best_by` must give a number, found {shown(mark)}")
+            raise TemplateError(f"`best_by` must give a number, found {describe_value(mark)}")
         return RoundEnded(index, variables, stopped, mark)
 
     def _better(self, best: RoundEnded | None, ended: RoundEnded) -> RoundEnded:
@@ -115,7 +115,7 @@ class LoopNode(ContainerNode):
 
 
 def _result(chosen: RoundEnded, wrote: Mapping[str, Any], iterations: int, *, exhausted: bool) -> NodeResult:
-    return written({**chosen.variables, "iterations": iterations, "exhausted": exhausted}, wrote)
+    return result_of_level({**chosen.variables, "iterations": iterations, "exhausted": exhausted}, wrote)
 
 
 def _mark(ended: RoundEnded) -> float:

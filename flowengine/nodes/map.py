@@ -10,8 +10,8 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.context import Context
 from flowengine.core.records import MapBegan
-from flowengine.core.values import freeze, shown
-from flowengine.engine.levels import Level, Unfinished, enter, store_of, written
+from flowengine.core.values import describe_value, freeze
+from flowengine.engine.levels import Level, Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import CalledOff, Ended, Park
 from flowengine.engine.scheduler import BodyError
 from flowengine.engine.tasks import meet_deadline
@@ -145,7 +145,7 @@ class _MapRun:
     async def _item(self, index: int) -> None:
         node, item = self._node, self._items[index]
         names = {node.name: item, "each": {"index": index, "total": len(self._items)}}
-        level = enter(self._context, node.body, f"[{index}].", variables=names, received=item)
+        level = enter_level(self._context, node.body, f"[{index}].", variables=names, received=item)
         try:
             await level.run()
             self._done(index, level)
@@ -176,7 +176,7 @@ class _MapRun:
         if self._unfinished:
             return next((each for each in self._unfinished if type(each) is CalledOff), self._unfinished[0])
         parts = [self._contributions[index] for index in sorted(self._contributions)]
-        return written(self._output(), store_of(self._context).combined(parts) if parts else {})
+        return result_of_level(self._output(), store_of(self._context).combined(parts) if parts else {})
 
     def _keeps_what_it_has(self, error: LimitError) -> bool:
         return error.on_limit == "partial" and error.part == self._context.current_node
@@ -194,7 +194,7 @@ def _failure(index: int, error: FlowEngineError) -> FlowEngineError:
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise TemplateError(f"`over` must give a list, found {shown(value)}")
+        raise TemplateError(f"`over` must give a list, found {describe_value(value)}")
     items = list(cast("list[Any]", value))
     if len(items) > MOST_ITEMS:
         raise RunError(f"`over` gives {len(items):,} items; a map takes at most {MOST_ITEMS:,}")

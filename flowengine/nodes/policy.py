@@ -20,8 +20,8 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import EffectDecided, Notice, ToolCall, tool_key
 from flowengine.core.records import Retry as RetryRecord
 from flowengine.core.user_code import describe_error
-from flowengine.core.values import shown
-from flowengine.engine.levels import out_of_time
+from flowengine.core.values import describe_value
+from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
 from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
@@ -64,7 +64,7 @@ class _Conditional:
         if isawaitable(answer):
             answer = await answer
         if not isinstance(answer, bool):
-            raise TemplateError(f"`when` must give true or false, found {shown(answer)}")
+            raise TemplateError(f"`when` must give true or false, found {describe_value(answer)}")
         return await self._node.run(context) if answer else Skip()
 
 
@@ -205,7 +205,7 @@ class _Bounded:
                 return await self._node.run(charged)
             except OverdueError as error:
                 await meet_deadline(error)
-        raise out_of_time(ledger)
+        raise timeout_error(ledger)
 
 
 class _ExternalEffect:

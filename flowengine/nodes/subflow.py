@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.engine.levels import Unfinished, enter
+from flowengine.engine.levels import Unfinished, enter_level
 from flowengine.engine.ports import Ended
 from flowengine.engine.state import StateStore
 from flowengine.errors import LimitError
@@ -34,7 +34,7 @@ class SubflowNode(ContainerNode):
 
     async def run(self, context: Context, /) -> Ended:
         inputs = checked_inputs(self.plan.inputs, {name: value(context) for name, value in self.arguments.items()})
-        level = enter(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.rules))
+        level = enter_level(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.rules))
         try:
             await level.run()
         except Unfinished as end:

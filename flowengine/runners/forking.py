@@ -19,7 +19,7 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.engine.graph import Graph
-from flowengine.engine.restoring import History, containers_round
+from flowengine.engine.restoring import History, enclosing_containers
 from flowengine.errors import InputError, RunError, did_you_mean
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import ContainerNode, every_node, file_path
@@ -84,15 +84,15 @@ def _has_failed(graph: Graph, events: Sequence[Event], prefix: str) -> bool:
 
 
 def _is_behind(plan: CompiledFlow, nodes: Mapping[str, object], maps: Collection[str], node: str) -> bool:
-    return any(_comes_after(plan, nodes, each, node) for path in maps for each in (path, *containers_round(path)))
+    return any(_comes_after(plan, nodes, each, node) for path in maps for each in (path, *enclosing_containers(path)))
 
 
 def _comes_after(plan: CompiledFlow, nodes: Mapping[str, object], first: str, node: str) -> bool:
     """Whether a node, or a container that it ran in, is behind another of the same level, or of a later round."""
     level, name = _place(first)
-    container = next(iter(containers_round(first)), None)
+    container = next(iter(enclosing_containers(first)), None)
     around = plan.graph if container is None else _graph_of(nodes, file_path(container))
-    for each in (node, *containers_round(node)):
+    for each in (node, *enclosing_containers(node)):
         other, own = _place(each)
         if around is None or own not in around.index:
             continue

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from flowengine.core.context import NodeStatus, RunStatus
-from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted, plain
+from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted, to_json_value
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.run_lookup import labels_of
@@ -202,11 +202,11 @@ def run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
         "events": len(run.events),
         "path": started.path,
         "labels": labels_of(started),
-        "inputs": plain(started.inputs),
-        "outputs": None if finished is None else plain(finished.outputs),
+        "inputs": to_json_value(started.inputs),
+        "outputs": None if finished is None else to_json_value(finished.outputs),
         "error": None if finished is None else _error(finished.error, finished.node),
         "nodes": {row.id: _node(row) for row in run.rows},
-        "questions": {node: plain(asked._asdict()) for node, asked in _questions(run).items()},
+        "questions": {node: to_json_value(asked._asdict()) for node, asked in _questions(run).items()},
         "seconds": progress.seconds(progress.last_at),
         "idle_seconds": progress.idle,
         "model_calls": usage.calls,
@@ -232,7 +232,7 @@ def flow_object(name: str, about: About) -> Mapping[str, Any]:
         "name": name,
         "path": about.path,
         "description": about.description,
-        "inputs": plain(input_schema(about.inputs)),
+        "inputs": to_json_value(input_schema(about.inputs)),
         "problems": problems,
     }
 
@@ -249,7 +249,7 @@ def _node(row: NodeRow) -> Mapping[str, Any]:
         "kind": row.kind,
         "cause": row.cause,
         "error": _error(row.error, row.id),
-        "output": None if row.result is None else plain(row.result.output),
+        "output": None if row.result is None else to_json_value(row.result.output),
         "earlier_errors": [_error(each, row.id) for each in row.earlier_errors],
         "seconds": row.seconds(),
         "waited_seconds": row.waited(),

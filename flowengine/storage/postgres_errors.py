@@ -1,4 +1,4 @@
-"""PostgreSQL in words: what its URL says, and what its refusals mean for whoever runs a flow.
+"""Says in plain words what a PostgreSQL URL and a PostgreSQL refusal mean.
 
 Neither quotes what the database's library says, which may hold a password. Needs the extra `queue`.
 """
@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from flowengine.errors import StoreUnavailableError
 
-__all__ = ["parameters_of", "reason"]
+__all__ = ["explain_refusal", "parameters_of"]
 
 _REASONS: Final = (
     ("password", "refuses the user or the password; check them, or set PGPASSWORD or ~/.pgpass"),
@@ -44,10 +44,10 @@ def parameters_of(url: str, name: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def reason(said: str, schema: str) -> str:
+def explain_refusal(said: str, schema: str) -> str:
     """What a store with tables in a schema does not do, by what PostgreSQL said.
 
-    >>> reason('FATAL: database "runs" does not exist', "flowengine")
+    >>> explain_refusal('FATAL: database "runs" does not exist', "flowengine")
     'is not there; create the database and the user first'
     """
     found = next((reason for sign, reason in _REASONS if sign in said), "cannot be used")

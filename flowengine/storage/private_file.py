@@ -1,4 +1,4 @@
-"""Files that hold what was said: made so that nobody but their owner can read them. It opens none of them."""
+"""Makes files that only their owner can read. Opens none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of data a value is, and reading one field or item of it.
+"""Tells what kind of data a value is, and reads one field or item of it.
 
 Data only: mappings by key, lists and texts by index, named tuples, pydantic models and dataclasses by a
 declared field. No method, property or private attribute can be reached, because nothing but a declared
@@ -24,9 +24,20 @@ from flowengine.core.context import NodeView, NoOutputError
 from flowengine.errors import TemplateError, did_you_mean
 from flowengine.templating.limits import Meter
 
-__all__ = ["Missing", "attribute", "each_of", "entry", "item", "kind_of", "named", "sequence", "shape_of", "slice_of"]
+__all__ = [
+    "Missing",
+    "describe_kind",
+    "each_of",
+    "kind_of",
+    "read_attribute",
+    "read_entry",
+    "read_item",
+    "read_sequence",
+    "shape_of",
+    "slice_of",
+]
 
-# --- What a name stands for that is not there
+# --- Missing values
 
 _LONGEST_PATH: Final = 200
 _LONGEST_NAME: Final = 60
@@ -161,7 +172,7 @@ def kind_of(value: Any) -> Kind:
     return shape_of(type(value)).kind
 
 
-def named(value: Any) -> str:
+def describe_kind(value: Any) -> str:
     """The kind of a value as a message says it."""
     kind = kind_of(value)
     if kind in ("object", "other", "scalar", "enum"):
@@ -169,11 +180,11 @@ def named(value: Any) -> str:
     return "null" if kind == "null" else f"a {kind}"
 
 
-def attribute(value: Any, name: str, path: str) -> Any:
+def read_attribute(value: Any, name: str, path: str) -> Any:
     """The field `name`; `path` is the whole access as written, for messages."""
     shape = shape_of(type(value))
     if shape.kind == "mapping":
-        return entry(value, name, path)
+        return read_entry(value, name, path)
     if shape.kind == "object":
         if name not in shape.fields:
             return Missing(path, known=shape.fields)
@@ -183,7 +194,7 @@ def attribute(value: Any, name: str, path: str) -> Any:
         return cast(Missing, value).step(name)
     if shape.kind == "null":
         return Missing(path, "it is a field of null")
-    raise TemplateError(f"{path}: {named(value)} has no field '{name:.60}'")
+    raise TemplateError(f"{path}: {describe_kind(value)} has no field '{name:.60}'")
 
 
 def _absent_output(view: NodeView, name: str, path: str) -> Missing | None:
@@ -197,11 +208,11 @@ def _ends(status: str) -> str:
     return _ENDS.get(status, f"the node is {status}")
 
 
-def entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
+def read_entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
     """The value under a key, without running what a `dict` subclass does about absent keys, and without listing
     a mapping that computes its values."""
     if not isinstance(key, _KEYS):
-        raise TemplateError(f"{path}: {named(key)} cannot be a key")
+        raise TemplateError(f"{path}: {describe_kind(key)} cannot be a key")
     if isinstance(value, dict):
         found = _get(value, key, _ABSENT)
     else:
@@ -216,24 +227,24 @@ def entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
     return Missing(path, known=cast("Mapping[Any, Any]", value) if isinstance(value, dict) else ())
 
 
-def item(value: Any, key: Any, path: str) -> Any:
+def read_item(value: Any, key: Any, path: str) -> Any:
     """`value[key]` for a key that was computed."""
     kind = kind_of(value)
     if isinstance(key, Missing):
         raise key.error()
     if kind in ("list", "string"):
         if type(key) is not int:
-            raise TemplateError(f"{path}: {named(value)} is read by position, not by {named(key)}")
+            raise TemplateError(f"{path}: {describe_kind(value)} is read by position, not by {describe_kind(key)}")
         return value[key] if -len(value) <= key < len(value) else Missing(path, f"it has {len(value)} items")
     if isinstance(key, str):
-        return attribute(value, str.__str__(key), path)
+        return read_attribute(value, str.__str__(key), path)
     if kind == "mapping":
-        return entry(value, key, path)
+        return read_entry(value, key, path)
     if kind == "missing":
         return cast(Missing, value).step(key if type(key) is int else "?")
     if kind == "null":
         return Missing(path, "it is an item of null")
-    raise TemplateError(f"{path}: {named(value)} has no items")
+    raise TemplateError(f"{path}: {describe_kind(value)} has no items")
 
 
 def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
@@ -242,7 +253,7 @@ def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
         raise value.error()
     for bound in (start, stop, step):
         if bound is not None and type(bound) is not int:
-            raise TemplateError(f"a slice takes whole numbers, not {named(bound)}")
+            raise TemplateError(f"a slice takes whole numbers, not {describe_kind(bound)}")
     if step == 0:
         raise TemplateError("the step of a slice cannot be 0")
     kind = kind_of(value)
@@ -252,17 +263,17 @@ def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
     elif kind == "list":
         meter.items(len(range(*cut.indices(len(value)))))
     else:
-        raise TemplateError(f"{named(value)} cannot be sliced")
+        raise TemplateError(f"{describe_kind(value)} cannot be sliced")
     return value[cut]
 
 
-def sequence(meter: Meter, value: Any) -> Sequence[Any]:
+def read_sequence(meter: Meter, value: Any) -> Sequence[Any]:
     """The items of a value that may be walked through; paid for here, one step an item."""
     kind = kind_of(value)
     if kind == "missing":
         raise cast(Missing, value).error()
     if kind not in ("list", "string", "mapping"):
-        raise TemplateError(f"{named(value)} has no items to go through")
+        raise TemplateError(f"{describe_kind(value)} has no items to go through")
     meter.items(len(value))
     return cast("Sequence[Any]", value) if kind == "list" else list(value)
 
@@ -270,7 +281,7 @@ def sequence(meter: Meter, value: Any) -> Sequence[Any]:
 def each_of(meter: Meter, value: Any) -> Iterator[Any]:
     """The items of such a value one by one, with a look at the clock now and then: so what is done with an item
     cannot outlive the deadline by much, even where the meter counts too little for it."""
-    items = sequence(meter, value)
+    items = read_sequence(meter, value)
     for start in range(0, len(items), _UNSEEN_ITEMS):
         if start:
             meter.look()

@@ -1,4 +1,4 @@
-"""What filters and tests ask of their arguments: the right kind, or an error that says so."""
+"""Checks the arguments of filters and tests: the right kind, or an error that says so."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from inspect import Parameter, signature
 from typing import Any, Final
 
 from flowengine.errors import TemplateError, did_you_mean
-from flowengine.templating.access import Missing, attribute, item, named
+from flowengine.templating.access import Missing, describe_kind, read_attribute, read_item
 from flowengine.templating.limits import Meter
 
-__all__ = ["Reader", "attribute_name", "field_reader", "misfit", "number", "whole"]
+__all__ = ["Reader", "attribute_name", "check_integer", "check_number", "field_reader", "find_misfit"]
 
 
 _LONGEST_PATH: Final = 200
@@ -19,21 +19,21 @@ _LONGEST_PATH: Final = 200
 Reader = Callable[[Meter, Any], Any]
 
 
-def number(value: Any, what: str) -> int | float:
+def check_number(value: Any, what: str) -> int | float:
     """A number, or an error that names the argument."""
     if isinstance(value, Missing):
         raise value.error()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TemplateError(f"{what} must be a number, not {named(value)}")
+        raise TemplateError(f"{what} must be a number, not {describe_kind(value)}")
     return value
 
 
-def whole(value: Any, what: str, least: int = 0, most: int = 1_000_000) -> int:
+def check_integer(value: Any, what: str, least: int = 0, most: int = 1_000_000) -> int:
     """A whole number between two bounds."""
     if isinstance(value, Missing):
         raise value.error()
     if type(value) is not int:
-        raise TemplateError(f"{what} must be a whole number, not {named(value)}")
+        raise TemplateError(f"{what} must be a whole number, not {describe_kind(value)}")
     if not least <= value <= most:
         raise TemplateError(f"{what} must be between {least} and {most:,}")
     return value
@@ -42,7 +42,7 @@ def whole(value: Any, what: str, least: int = 0, most: int = 1_000_000) -> int:
 def attribute_name(path: Any) -> str:
     """The text of an `attribute=…` argument; a long one would be read again for every item."""
     if not isinstance(path, str):
-        raise TemplateError(f"attribute must be a name, not {named(path)}")
+        raise TemplateError(f"attribute must be a name, not {describe_kind(path)}")
     if len(path) > _LONGEST_PATH:
         raise TemplateError(f"attribute is a path of more than {_LONGEST_PATH} characters")
     return path.strip()
@@ -67,7 +67,7 @@ def field_reader(path: Any, *, optional: bool = False) -> Reader:
     def read(meter: Meter, value: Any) -> Any:
         meter.spend(len(steps))
         for step in steps:
-            value = attribute(value, step, text) if type(step) is str else item(value, step, text)
+            value = read_attribute(value, step, text) if type(step) is str else read_item(value, step, text)
         return value
 
     return read
@@ -87,7 +87,7 @@ def _signature(function: Callable[..., Any]) -> tuple[int, int | None, Mapping[s
     return fewest, None if any_number else len(plain), given
 
 
-def misfit(function: Callable[..., Any], count: int, keywords: tuple[str, ...]) -> str:
+def find_misfit(function: Callable[..., Any], count: int, keywords: tuple[str, ...]) -> str:
     """What is wrong with the arguments of a call, or the empty string."""
     fewest, most, names = _signature(function)
     if most is not None and count + len(keywords) > most:

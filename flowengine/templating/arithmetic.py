@@ -1,4 +1,4 @@
-"""The operators of expressions, each refusing a result that would be too large before it is built.
+"""Computes the operators of expressions; refuses a result that would be too large before it is built.
 
 They know numbers, texts and lists. There is no text formatting with `%`, whose widths make megabytes of
 three characters.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing, kind_of, named
+from flowengine.templating.access import Missing, describe_kind, kind_of
 from flowengine.templating.limits import MAX_INT_BITS, Meter
 
 __all__ = ["OPERATORS", "add", "negative", "positive"]
@@ -126,7 +126,7 @@ def _operand(sign: str, value: Any) -> Any:
     if isinstance(value, Missing):
         raise value.error()
     if not isinstance(value, (int, float)):
-        raise TemplateError(f"`{sign}` takes a number, not {named(value)}")
+        raise TemplateError(f"`{sign}` takes a number, not {describe_kind(value)}")
     return value
 
 
@@ -138,4 +138,4 @@ def _refuse(sign: str, left: Any, right: Any) -> NoReturn:
     for side in (left, right):
         if isinstance(side, Missing):
             raise side.error()
-    raise TemplateError(f"`{sign}` does not take {named(left)} and {named(right)}")
+    raise TemplateError(f"`{sign}` does not take {describe_kind(left)} and {describe_kind(right)}")

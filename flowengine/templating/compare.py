@@ -1,4 +1,4 @@
-"""Truth, equality, order and membership of data, within the meter.
+"""Compares data within the meter: truth, equality, order and membership.
 
 Comparing two small values can take for ever where they share their parts (a list that holds one list
 twice, twenty deep), so nothing here leaves a nested comparison to Python. No object's own `__eq__`,
@@ -15,19 +15,19 @@ from functools import cmp_to_key
 from typing import Any, Final, cast
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing, entry, kind_of, named, shape_of
+from flowengine.templating.access import Missing, describe_kind, kind_of, read_entry, shape_of
 from flowengine.templating.frame import Closure, Frame
 from flowengine.templating.limits import MAX_VALUE_DEPTH, Meter
 from flowengine.templating.text import enum_value, to_json
 
-__all__ = ["comparison", "contains", "equal", "identity", "less", "ordered", "truth"]
+__all__ = ["compile_comparison", "contains", "equal", "identity_key", "is_true", "less", "sort_pairs"]
 
 NUMBERS: Final = frozenset({int, float, bool})
 _NATIVE: Final = frozenset({bool, int, float, str, type(None), list, dict, tuple})
 _ORDERED: Final = (datetime, date, time, Decimal)
 
 
-def truth(value: Any) -> bool:
+def is_true(value: Any) -> bool:
     """Whether a value counts as true: empty, zero, null and missing do not; an object does."""
     if type(value) in _NATIVE:
         return bool(value)
@@ -35,7 +35,7 @@ def truth(value: Any) -> bool:
     if kind in ("mapping", "list", "string"):
         return len(value) > 0
     if kind == "enum":
-        return truth(enum_value(value))
+        return is_true(enum_value(value))
     return kind != "missing" and (kind != "number" or value != 0)
 
 
@@ -46,7 +46,7 @@ def equal(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
         raise TemplateError(f"values nested more than {MAX_VALUE_DEPTH} deep cannot be compared")
     one, other = kind_of(left), kind_of(right)
     if one == "enum" or other == "enum":
-        return _unwrapped(meter, left, right, depth)
+        return _equal_unwrapped(meter, left, right, depth)
     if one == "missing" or other == "missing":
         return False
     if {one, other} == {"number", "boolean"}:
@@ -56,7 +56,7 @@ def equal(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
     return left is right if one == "other" else _EQUAL[one](meter, left, right, depth)
 
 
-def _unwrapped(meter: Meter, left: Any, right: Any, depth: int) -> bool:
+def _equal_unwrapped(meter: Meter, left: Any, right: Any, depth: int) -> bool:
     """Members of enums count as their values, so `x.status == "open"` works."""
     plain = [enum_value(each) if kind_of(each) == "enum" else each for each in (left, right)]
     return equal(meter, plain[0], plain[1], depth + 1)
@@ -79,7 +79,9 @@ def _equal_lists(meter: Meter, left: Sequence[Any], right: Sequence[Any], depth:
 def _equal_mappings(meter: Meter, left: Mapping[Any, Any], right: Mapping[Any, Any], depth: int) -> bool:
     if left is right:
         return True
-    return len(left) == len(right) and all(equal(meter, left[key], entry(right, key, ""), depth + 1) for key in left)
+    return len(left) == len(right) and all(
+        equal(meter, left[key], read_entry(right, key, ""), depth + 1) for key in left
+    )
 
 
 def _equal_objects(meter: Meter, left: Any, right: Any, depth: int) -> bool:
@@ -124,7 +126,7 @@ def less(meter: Meter, left: Any, right: Any, depth: int = 0) -> bool:
         return _list_less(meter, left, right, depth)
     if one == other == "scalar" and type(left) is type(right) and isinstance(left, _ORDERED):
         return _scalar_less(left, right)
-    raise TemplateError(f"{named(left)} and {named(right)} cannot be ordered")
+    raise TemplateError(f"{describe_kind(left)} and {describe_kind(right)} cannot be ordered")
 
 
 def _list_less(meter: Meter, left: Sequence[Any], right: Sequence[Any], depth: int) -> bool:
@@ -138,7 +140,7 @@ def _scalar_less(left: Any, right: Any) -> bool:
     try:
         return bool(left < right)
     except (TypeError, ArithmeticError) as error:  # times with and without a zone; a signalling NaN
-        raise TemplateError(f"{named(left)}: {error}") from error
+        raise TemplateError(f"{describe_kind(left)}: {error}") from error
 
 
 def contains(meter: Meter, value: Any, container: Any) -> bool:
@@ -148,27 +150,27 @@ def contains(meter: Meter, value: Any, container: Any) -> bool:
         raise cast(Missing, container).error()
     if kind == "string":
         if not isinstance(value, str):
-            raise TemplateError(f"{named(value)} cannot be looked for in a string")
+            raise TemplateError(f"{describe_kind(value)} cannot be looked for in a string")
         meter.text(len(container))
         return value in container
     if kind == "mapping":
-        return not isinstance(value, Missing) and not isinstance(entry(container, value, ""), Missing)
+        return not isinstance(value, Missing) and not isinstance(read_entry(container, value, ""), Missing)
     if kind == "list":
         return any(equal(meter, value, each) for each in container)
-    raise TemplateError(f"nothing can be looked for in {named(container)}")
+    raise TemplateError(f"nothing can be looked for in {describe_kind(container)}")
 
 
-def identity(meter: Meter, value: Any) -> Any:
+def identity_key(meter: Meter, value: Any) -> Any:
     """A key that equal values share, for `unique` and `groupby`."""
     kind = kind_of(value)
     if kind == "enum":
-        return identity(meter, enum_value(value))
+        return identity_key(meter, enum_value(value))
     if kind in ("number", "boolean", "string", "null"):
         return (kind == "string", value)
     return to_json(meter, value, lenient=True)
 
 
-def ordered(meter: Meter, items: Iterable[tuple[Any, Any]], reverse: bool = False) -> list[Any]:
+def sort_pairs(meter: Meter, items: Iterable[tuple[Any, Any]], reverse: bool = False) -> list[Any]:
     """The second of each pair, sorted by the first; equal ones keep their order."""
     pairs = list(items)
     kinds: set[type[Any]] = {type(key) for key, _ in pairs}
@@ -187,14 +189,14 @@ def ordered(meter: Meter, items: Iterable[tuple[Any, Any]], reverse: bool = Fals
     return [each for _, each in sorted(pairs, key=cmp_to_key(order), reverse=reverse)]
 
 
-# --- Comparisons as closures, quick for numbers and short texts, which is what conditions compare
+# --- Comparisons as closures, quick for small values
 
 _SHORT: Final = 1_000
 
 Relation = Callable[[Meter, Any, Any], bool]
 
 
-def comparison(first: Closure, rest: list[tuple[str, Closure]]) -> Closure:
+def compile_comparison(first: Closure, rest: list[tuple[str, Closure]]) -> Closure:
     """`a < b`, or a chain `a < b < c` in which every pair must hold."""
     if len(rest) == 1:
         ((name, second),) = rest
@@ -214,7 +216,7 @@ def comparison(first: Closure, rest: list[tuple[str, Closure]]) -> Closure:
     return evaluate
 
 
-def _order(quick: Callable[[Any, Any], bool], careful: Relation) -> Relation:
+def _compile_order(quick: Callable[[Any, Any], bool], careful: Relation) -> Relation:
     def relation(meter: Meter, left: Any, right: Any) -> bool:
         if type(left) in NUMBERS and type(right) in NUMBERS:
             return quick(left, right)
@@ -223,7 +225,7 @@ def _order(quick: Callable[[Any, Any], bool], careful: Relation) -> Relation:
     return relation
 
 
-def _same(meter: Meter, left: Any, right: Any) -> bool:
+def _are_same(meter: Meter, left: Any, right: Any) -> bool:
     if type(left) is str and type(right) is str and len(left) < _SHORT:
         return left == right
     if type(left) in NUMBERS and type(right) in NUMBERS:
@@ -232,12 +234,16 @@ def _same(meter: Meter, left: Any, right: Any) -> bool:
 
 
 _RELATIONS: Final[dict[str, Relation]] = {
-    "eq": _same,
-    "ne": lambda meter, left, right: not _same(meter, left, right),
-    "lt": _order(operator.lt, less),
-    "gt": _order(operator.gt, lambda meter, left, right: less(meter, right, left)),
-    "lteq": _order(operator.le, lambda meter, left, right: less(meter, left, right) or equal(meter, left, right)),
-    "gteq": _order(operator.ge, lambda meter, left, right: less(meter, right, left) or equal(meter, left, right)),
+    "eq": _are_same,
+    "ne": lambda meter, left, right: not _are_same(meter, left, right),
+    "lt": _compile_order(operator.lt, less),
+    "gt": _compile_order(operator.gt, lambda meter, left, right: less(meter, right, left)),
+    "lteq": _compile_order(
+        operator.le, lambda meter, left, right: less(meter, left, right) or equal(meter, left, right)
+    ),
+    "gteq": _compile_order(
+        operator.ge, lambda meter, left, right: less(meter, right, left) or equal(meter, left, right)
+    ),
     "in": lambda meter, left, right: contains(meter, left, right),
     "notin": lambda meter, left, right: not contains(meter, left, right),
 }

@@ -1,6 +1,6 @@
-"""Templates as a run needs them: compiled once a source to a callable `(scope) -> value`.
+"""Compiles templates, once a source, to a callable `(scope) -> value`.
 
-Whoever calls one gives it a `Scope` and gets a value or a `TemplateError`. A value is rendered once: what
+The caller gives it a `Scope` and gets a value or a `TemplateError`. A value is rendered once: what
 looks like a placeholder inside a value stays as it is.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 from jinja2 import nodes
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing, named, sequence
-from flowengine.templating.compare import truth
+from flowengine.templating.access import Missing, describe_kind, read_sequence
+from flowengine.templating.compare import is_true
 from flowengine.templating.expressions import ExpressionCompiler
 from flowengine.templating.frame import UNSET, Bindings, Closure, Frame, Loop, Scope, Slot
 from flowengine.templating.limits import Meter
@@ -23,7 +23,7 @@ from flowengine.templating.text import to_text
 
 __all__ = ["compile_boolean", "compile_expression", "compile_template"]
 
-# --- The text and the tags of a template (`for`, `if`, `set`, `with`) turned into closures that emit text
+# --- Text and tags as closures
 
 Bind = Callable[[Frame, Any], None]
 
@@ -56,9 +56,9 @@ class StatementCompiler(ExpressionCompiler):
 
         def run(frame: Frame) -> None:
             for test, body in branches:
-                if truth(test(frame)):
-                    return _run(body, frame)
-            _run(otherwise, frame)
+                if is_true(test(frame)):
+                    return _run_all(body, frame)
+            _run_all(otherwise, frame)
 
         return run
 
@@ -76,12 +76,12 @@ class StatementCompiler(ExpressionCompiler):
         cost, otherwise = self.built - before + 1, self._block(node.else_)
 
         def run(frame: Frame) -> None:
-            items = sequence(frame, source(frame))
+            items = read_sequence(frame, source(frame))
             if test is not None:
                 items = [each for each in items if iteration.passes(frame, each, test, cost)]
             iteration.run(frame, items, cost)
             if not items:
-                _run(otherwise, frame)
+                _run_all(otherwise, frame)
 
         return run
 
@@ -94,7 +94,7 @@ class StatementCompiler(ExpressionCompiler):
 
         def run(frame: Frame) -> None:
             outside, frame.out = frame.out, []
-            _run(body, frame)
+            _run_all(body, frame)
             text, frame.out = "".join(frame.out), outside
             bind(frame, text)
 
@@ -111,7 +111,7 @@ class StatementCompiler(ExpressionCompiler):
             values = [source(frame) for source in sources]
             for bind, value in zip(targets, values, strict=True):
                 bind(frame, value)
-            _run(body, frame)
+            _run_all(body, frame)
 
         return run
 
@@ -147,7 +147,7 @@ class _Iteration:
     def passes(self, frame: Frame, each: Any, test: Closure, cost: int) -> bool:
         frame.spend(cost)
         self._bind(frame, each)
-        return truth(test(frame))
+        return is_true(test(frame))
 
     def run(self, frame: Frame, items: Sequence[Any], cost: int) -> None:
         for at, each in enumerate(items):
@@ -155,28 +155,30 @@ class _Iteration:
             frame.slots[self._fresh] = self._clean
             self._bind(frame, each)
             if self._loop is not None:
-                frame.slots[self._loop.at] = _loop(items, at)
+                frame.slots[self._loop.at] = _make_loop(items, at)
             for part in self._body:
                 part(frame)
 
 
-def _loop(items: Sequence[Any], at: int) -> Loop:
+def _make_loop(items: Sequence[Any], at: int) -> Loop:
     size = len(items)
     before = items[at - 1] if at else Missing("loop.previtem", "this is the first item", excused=True)
     after = items[at + 1] if at + 1 < size else Missing("loop.nextitem", "this is the last item", excused=True)
     return Loop(at + 1, at, size - at, size - at - 1, at == 0, at + 1 == size, size, before, after)
 
 
-def _run(body: list[Closure], frame: Frame) -> None:
+def _run_all(body: list[Closure], frame: Frame) -> None:
     for part in body:
         part(frame)
 
 
 def _unpacking(targets: list[Bind]) -> Bind:
     def bind(frame: Frame, value: Any) -> None:
-        parts = cast("Sequence[Any]", value) if isinstance(value, tuple) else sequence(frame, value)
+        parts = cast("Sequence[Any]", value) if isinstance(value, tuple) else read_sequence(frame, value)
         if len(parts) != len(targets):
-            raise TemplateError(f"{named(value)} of {len(parts)} items cannot be unpacked into {len(targets)} names")
+            raise TemplateError(
+                f"{describe_kind(value)} of {len(parts)} items cannot be unpacked into {len(targets)} names"
+            )
         for each, part in zip(targets, parts, strict=True):
             each(frame, part)
 
@@ -210,12 +212,12 @@ def compile_template(source: str) -> Template:
     parsed = parse_template(source)
     lone = lone_expression(parsed.tree)
     if lone is not None:
-        return _value_of(lone, ExpressionCompiler(Bindings()).expression(lone), present=True)
+        return _compile_value(lone, ExpressionCompiler(Bindings()).expression(lone), present=True)
     assert isinstance(parsed.tree, nodes.Template)  # a template that is no lone expression
     if parsed.is_static:
         text = "".join(_data(parsed.tree))
         return lambda scope: text
-    return _text_of(parsed.tree)
+    return _compile_text(parsed.tree)
 
 
 @lru_cache(maxsize=_CACHED)
@@ -227,7 +229,7 @@ def compile_expression(source: str) -> Template:
     2
     """
     tree = _expression_tree(source)
-    return _value_of(tree, ExpressionCompiler(Bindings(), bare=True).expression(tree), present=False)
+    return _compile_value(tree, ExpressionCompiler(Bindings(), bare=True).expression(tree), present=False)
 
 
 @lru_cache(maxsize=_CACHED)
@@ -240,7 +242,7 @@ def compile_boolean(source: str) -> Callable[[Scope], bool]:
     flowengine.errors.TemplateError: inputs.flag: expected true or false, got a string: "false"
     """
     evaluate = ExpressionCompiler(Bindings(), bare=True).boolean(_expression_tree(source))
-    return _guarded(lambda scope: evaluate(Frame(scope)))
+    return _guard(lambda scope: evaluate(Frame(scope)))
 
 
 def _expression_tree(source: str) -> nodes.Expr:
@@ -249,10 +251,10 @@ def _expression_tree(source: str) -> nodes.Expr:
     return tree
 
 
-def _value_of(tree: nodes.Expr, evaluate: Closure, present: bool) -> Template:
+def _compile_value(tree: nodes.Expr, evaluate: Closure, present: bool) -> Template:
     is_whole = _gives_no_new_list(tree)
 
-    @_guarded
+    @_guard
     def value(scope: Scope) -> Any:
         frame = Frame(scope)
         found = evaluate(frame)
@@ -272,12 +274,12 @@ def _gives_no_new_list(tree: nodes.Node) -> bool:
     return isinstance(tree, (nodes.Name, nodes.Compare, nodes.Test, nodes.Not, nodes.Const))
 
 
-def _text_of(tree: nodes.Template) -> Template:
+def _compile_text(tree: nodes.Template) -> Template:
     compiler = StatementCompiler()
     body = compiler.body(tree.body)
     slots = compiler.bindings.count
 
-    @_guarded
+    @_guard
     def text(scope: Scope) -> str:
         frame = Frame(scope, slots)
         for part in body:
@@ -287,7 +289,7 @@ def _text_of(tree: nodes.Template) -> Template:
     return text
 
 
-def _guarded(template: Template) -> Template:
+def _guard(template: Template) -> Template:
     @wraps(template)
     def run(scope: Scope) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Expressions of the syntax tree turned into closures, once.
+"""Turns the expressions of the syntax tree into closures, once.
 
 Nothing is evaluated here: literals stay where they are, so a size bomb of constants goes off in an
 evaluation, where the meter stops it. A closure takes the frame and gives the value.
@@ -18,9 +18,9 @@ from typing import Any, Final, cast
 from jinja2 import nodes
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing, item, kind_of, named, slice_of
+from flowengine.templating.access import Missing, describe_kind, kind_of, read_item, slice_of
 from flowengine.templating.arithmetic import OPERATORS, negative, positive
-from flowengine.templating.compare import comparison, truth
+from flowengine.templating.compare import compile_comparison, is_true
 from flowengine.templating.filters import FILTERS, TAKES_MISSING, TESTS
 from flowengine.templating.filters_list import get_of, listed_pairs, range_of
 from flowengine.templating.frame import Bindings, Closure, Frame, Step, computed_path, local_path, outer_path
@@ -49,13 +49,13 @@ class ExpressionCompiler:
         """The closure of any expression."""
         self.built += 1
         closure = _BUILDERS[type(node).__name__](self, node)
-        return _made(closure) if self._bare and not self._guarded and isinstance(node, _READS) else closure
+        return _require_made(closure) if self._bare and not self._guarded and isinstance(node, _READS) else closure
 
     def boolean(self, node: nodes.Node) -> Closure:
         """The closure of an expression where true or false is asked for; in a template any value counts as one."""
         if not self._bare:
             source = self.expression(node)
-            return lambda frame: truth(source(frame))
+            return lambda frame: is_true(source(frame))
         if isinstance(node, (nodes.And, nodes.Or)):
             left, right = self.boolean(node.left), self.boolean(node.right)
             if isinstance(node, nodes.And):
@@ -66,8 +66,8 @@ class ExpressionCompiler:
             return lambda frame: then(frame) if test(frame) else other(frame)
         if isinstance(node, nodes.Not):
             return self.expression(node)
-        source, place = self.expression(node), f"{written(node)}: " if isinstance(node, _PATHS) else ""
-        return lambda frame: _boolean(source(frame), place)
+        source, place = self.expression(node), f"{format_path(node)}: " if isinstance(node, _PATHS) else ""
+        return lambda frame: _require_boolean(source(frame), place)
 
     @contextmanager
     def _guarding(self, guards: bool) -> Generator[None]:
@@ -90,7 +90,7 @@ class ExpressionCompiler:
         self.built += len(keys)
         keys.reverse()
         if not isinstance(node, nodes.Name):
-            return computed_path(self.expression(node), _steps(written(node), keys))
+            return computed_path(self.expression(node), _steps(format_path(node), keys))
         slot = self.bindings.find(node.name)
         steps = _steps(node.name, keys)
         return local_path(slot, steps) if slot else outer_path(node.name, steps)
@@ -100,8 +100,8 @@ class ExpressionCompiler:
             return self._slice(node.node, node.arg)
         if _is_literal_key(node.arg):
             return self.path(node)
-        source, key, text = self.expression(node.node), self.expression(node.arg), f"{written(node.node)}[…]"
-        return lambda frame: item(source(frame), key(frame), text)
+        source, key, text = self.expression(node.node), self.expression(node.arg), f"{format_path(node.node)}[…]"
+        return lambda frame: read_item(source(frame), key(frame), text)
 
     def _slice(self, node: nodes.Expr, cut: nodes.Slice) -> Closure:
         source = self.expression(node)
@@ -152,7 +152,7 @@ class ExpressionCompiler:
 
         def evaluate(frame: Frame) -> Any:
             value = left(frame)
-            return right(frame) if truth(value) else value
+            return right(frame) if is_true(value) else value
 
         return evaluate
 
@@ -161,7 +161,7 @@ class ExpressionCompiler:
 
         def evaluate(frame: Frame) -> Any:
             value = left(frame)
-            return value if truth(value) else right(frame)
+            return value if is_true(value) else right(frame)
 
         return evaluate
 
@@ -176,7 +176,7 @@ class ExpressionCompiler:
 
     def compare(self, node: nodes.Compare) -> Closure:
         first = self.expression(node.expr)
-        return comparison(first, [(each.op, self.expression(each.expr)) for each in node.ops])
+        return compile_comparison(first, [(each.op, self.expression(each.expr)) for each in node.ops])
 
     def filter(self, node: nodes.Filter) -> Closure:
         function, takes_missing = FILTERS[node.name], node.name in TAKES_MISSING
@@ -205,7 +205,7 @@ class ExpressionCompiler:
         return self.expression(node.node)
 
     def _arguments(self, node: Any, refuse_missing: bool) -> Any:
-        wrap = _present if refuse_missing else _as_is
+        wrap = _require_present if refuse_missing else _as_is
         keywords = [(each.key, wrap(self.expression(each.value))) for each in node.kwargs]
         return [wrap(self.expression(each)) for each in node.args], keywords
 
@@ -216,7 +216,7 @@ class ExpressionCompiler:
         assert isinstance(node.node, nodes.Getattr)  # the rules let nothing else through
         with self._guarding(len(arguments) == 2):
             source = self.expression(node.node.node)
-        method, text = node.node.attr, written(node.node.node)
+        method, text = node.node.attr, format_path(node.node.node)
         if method == "get":
             return lambda frame: get_of(source(frame), text, *[each(frame) for each in arguments])
         side = {"keys": 0, "values": 1}.get(method)
@@ -230,7 +230,7 @@ def _no_else(frame: Frame) -> Missing:
 _PATHS: Final = (nodes.Getattr, nodes.Getitem, nodes.Name)
 
 
-def _made(source: Closure) -> Closure:
+def _require_made(source: Closure) -> Closure:
     """A value that is there, or that the run did not make."""
 
     def evaluate(frame: Frame) -> Any:
@@ -242,7 +242,7 @@ def _made(source: Closure) -> Closure:
     return evaluate
 
 
-def _boolean(value: Any, place: str) -> bool:
+def _require_boolean(value: Any, place: str) -> bool:
     if value is True or value is False:
         return value
     if type(value) is Missing:
@@ -250,17 +250,17 @@ def _boolean(value: Any, place: str) -> bool:
             return False
         raise value.error()
     shown = "" if value is None else f": {excerpt(value)}"
-    raise TemplateError(f"{place}expected true or false, got {named(value)}{shown}")
+    raise TemplateError(f"{place}expected true or false, got {describe_kind(value)}{shown}")
 
 
-def written(node: nodes.Node) -> str:
+def format_path(node: nodes.Node) -> str:
     """A path roughly as its author wrote it, for messages."""
     if isinstance(node, nodes.Name):
         return node.name
     if isinstance(node, nodes.Getattr):
-        return f"{written(node.node)}.{node.attr}"
+        return f"{format_path(node.node)}.{node.attr}"
     if isinstance(node, nodes.Getitem):
-        return f"{written(node.node)}[…]"
+        return f"{format_path(node.node)}[…]"
     return "(…)"
 
 
@@ -276,7 +276,7 @@ def _steps(start: str, keys: list[str | int]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _present(source: Closure) -> Closure:
+def _require_present(source: Closure) -> Closure:
     def evaluate(frame: Frame) -> Any:
         value = source(frame)
         if type(value) is Missing:
@@ -294,7 +294,7 @@ def _key(key: Any) -> Any:
     if isinstance(key, Missing):
         raise key.error()
     if kind_of(key) not in ("string", "number", "boolean", "null"):
-        raise TemplateError(f"{named(key)} cannot be a key")
+        raise TemplateError(f"{describe_kind(key)} cannot be a key")
     return key
 
 

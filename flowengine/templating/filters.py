@@ -1,4 +1,4 @@
-"""The allow-list of filters, and the filters that stand for a value or apply others.
+"""Lists the filters that templates may use, with those that stand for a value or apply others.
 
 A filter is a function `(meter, value, …)`. Its own parameters are what an author may give, so the checks
 read them from here. Values that are not there never reach a filter, but for those in `TAKES_MISSING`.
@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 
 from flowengine.errors import TemplateError, did_you_mean
 from flowengine.templating.access import Missing, each_of, kind_of
-from flowengine.templating.arguments import field_reader, misfit, number, whole
-from flowengine.templating.compare import contains, equal, less, truth
+from flowengine.templating.arguments import check_integer, check_number, field_reader, find_misfit
+from flowengine.templating.compare import contains, equal, is_true, less
 from flowengine.templating.filters_list import LIST_FILTERS
 from flowengine.templating.filters_parsing import PARSING_FILTERS
 from flowengine.templating.filters_text import TEXT_FILTERS
@@ -22,7 +22,7 @@ from flowengine.templating.text import excerpt
 
 __all__ = ["FILTERS", "TAKES_MISSING", "TESTS"]
 
-# --- The tests of expressions (`x is defined`)
+# --- Tests of expressions (`x is defined`)
 
 Test = Callable[..., bool]
 
@@ -47,17 +47,17 @@ def float_(meter: Meter, value: Any) -> bool:
 
 
 def even(meter: Meter, value: Any) -> bool:
-    return number(value, "what is tested for `even`") % 2 == 0
+    return check_number(value, "what is tested for `even`") % 2 == 0
 
 
 def odd(meter: Meter, value: Any) -> bool:
-    return number(value, "what is tested for `odd`") % 2 == 1
+    return check_number(value, "what is tested for `odd`") % 2 == 1
 
 
 def divisibleby(meter: Meter, value: Any, num: Any) -> bool:
-    if not (by := number(num, "the divisor")):
+    if not (by := check_number(num, "the divisor")):
         raise TemplateError("nothing is divisible by 0")
-    return number(value, "what is tested for `divisibleby`") % by == 0
+    return check_number(value, "what is tested for `divisibleby`") % by == 0
 
 
 def eq(meter: Meter, value: Any, other: Any) -> bool:
@@ -159,7 +159,7 @@ _LONGEST_NUMBER: Final = 1_000
 
 def default(meter: Meter, value: Any, default_value: Any = "", boolean: Any = False) -> Any:
     """`default_value` where the value is not there, or (`boolean`) where it counts as false."""
-    absent = isinstance(value, Missing) or (truth(boolean) and not truth(value))
+    absent = isinstance(value, Missing) or (is_true(boolean) and not is_true(value))
     return default_value if absent else value
 
 
@@ -167,13 +167,13 @@ def int_(meter: Meter, value: Any, default: Any = 0, base: Any = 10) -> Any:
     """A whole number; `default` where the value is none."""
     try:
         if isinstance(value, str):
-            return _parsed(value, whole(base, "base", 0, 36))
-        return value if type(value) is int else int(number(value, "the value"))
+            return _parse_integer(value, check_integer(base, "base", 0, 36))
+        return value if type(value) is int else int(check_number(value, "the value"))
     except (ValueError, ArithmeticError, TemplateError):
         return int(value) if isinstance(value, bool) else default
 
 
-def _parsed(text: str, base: int) -> int:
+def _parse_integer(text: str, base: int) -> int:
     if len(text) > _LONGEST_NUMBER:
         raise ValueError("too long")
     try:
@@ -193,12 +193,12 @@ def to_float(meter: Meter, value: Any, default: Any = 0.0) -> Any:
 
 
 def abs_(meter: Meter, value: Any) -> Any:
-    return abs(number(value, "the value"))
+    return abs(check_number(value, "the value"))
 
 
 def round_(meter: Meter, value: Any, precision: Any = 0, method: Any = "common") -> Any:
     """Rounded to `precision` places; `method` is `common`, `ceil` or `floor`."""
-    amount, places = number(value, "the value"), whole(precision, "precision", -300, 300)
+    amount, places = check_number(value, "the value"), check_integer(precision, "precision", -300, 300)
     if isinstance(amount, int) and amount.bit_length() > MAX_INT_BITS:
         raise TemplateError(f"an integer of more than {MAX_INT_BITS:,} bits cannot be rounded")
     ways: dict[Any, Callable[[Any], int]] = {"ceil": math.ceil, "floor": math.floor}
@@ -218,7 +218,7 @@ def map_(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
         return _attributes(meter, value, **kwargs)
     if not args:
         raise TemplateError('map takes attribute="…" or the name of a filter')
-    apply = _applied(*args, **kwargs)
+    apply = _bind_filter(*args, **kwargs)
     return [apply(meter, each) for each in each_of(meter, value)]
 
 
@@ -232,29 +232,29 @@ def _attributes(meter: Meter, value: Any, attribute: Any, default: Any = None, *
 
 def select(meter: Meter, value: Any, *args: Any) -> list[Any]:
     """The items that pass a test, or that count as true."""
-    test = _tested(*args)
+    test = _bind_test(*args)
     return [each for each in each_of(meter, value) if test(meter, each)]
 
 
 def reject(meter: Meter, value: Any, *args: Any) -> list[Any]:
     """The items that do not pass."""
-    test = _tested(*args)
+    test = _bind_test(*args)
     return [each for each in each_of(meter, value) if not test(meter, each)]
 
 
 def selectattr(meter: Meter, value: Any, attribute: Any, *args: Any) -> list[Any]:
     """The items whose attribute passes a test, or counts as true."""
-    read, test = field_reader(attribute), _tested(*args)
+    read, test = field_reader(attribute), _bind_test(*args)
     return [each for each in each_of(meter, value) if test(meter, read(meter, each))]
 
 
 def rejectattr(meter: Meter, value: Any, attribute: Any, *args: Any) -> list[Any]:
     """The items whose attribute does not pass."""
-    read, test = field_reader(attribute), _tested(*args)
+    read, test = field_reader(attribute), _bind_test(*args)
     return [each for each in each_of(meter, value) if not test(meter, read(meter, each))]
 
 
-def _applied(name: Any, *args: Any, **kwargs: Any) -> Callable[[Meter, Any], Any]:
+def _bind_filter(name: Any, *args: Any, **kwargs: Any) -> Callable[[Meter, Any], Any]:
     """A filter by its name, with its arguments."""
     function = _by_name(FILTERS, "filter", name, args, kwargs)
 
@@ -266,10 +266,10 @@ def _applied(name: Any, *args: Any, **kwargs: Any) -> Callable[[Meter, Any], Any
     return apply
 
 
-def _tested(name: Any = None, *args: Any) -> Callable[[Meter, Any], bool]:
+def _bind_test(name: Any = None, *args: Any) -> Callable[[Meter, Any], bool]:
     """A test by its name, with its arguments; without a name, whether the value counts as true."""
     if name is None:
-        return lambda meter, value: truth(value)
+        return lambda meter, value: is_true(value)
     function = _by_name(TESTS, "test", name, args, {})
     return lambda meter, value: function(meter, value, *args)
 
@@ -281,7 +281,7 @@ def _by_name(
     if function is None:
         near = did_you_mean(name[:60], table) if type(name) is str else ""
         raise TemplateError(f"unknown {what} {excerpt(name)}{near}")
-    if problem := misfit(function, len(args), tuple(kwargs)):
+    if problem := find_misfit(function, len(args), tuple(kwargs)):
         raise TemplateError(f"{what} '{name}' {problem}")
     return function
 

@@ -1,4 +1,6 @@
-"""The filters that read lists and mappings. Their meaning is Jinja's; every result is a list, never a generator."""
+"""Implements the filters that read lists and mappings. Their meaning is Jinja's; every result is a list, never a
+generator.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,18 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing, attribute, each_of, entry, kind_of, named, sequence
-from flowengine.templating.arguments import Reader, attribute_name, field_reader, whole
+from flowengine.templating.access import (
+    Missing,
+    describe_kind,
+    each_of,
+    kind_of,
+    read_attribute,
+    read_entry,
+    read_sequence,
+)
+from flowengine.templating.arguments import Reader, attribute_name, check_integer, field_reader
 from flowengine.templating.arithmetic import add
-from flowengine.templating.compare import identity, less, ordered
+from flowengine.templating.compare import identity_key, less, sort_pairs
 from flowengine.templating.limits import MAX_ITEMS, Meter
 
 __all__ = ["LIST_FILTERS", "get_of", "listed_pairs", "range_of"]
@@ -25,7 +35,7 @@ class Group(NamedTuple):
 
 def length(meter: Meter, value: Any) -> int:
     if kind_of(value) not in ("list", "string", "mapping"):
-        raise TemplateError(f"{named(value)} has no length")
+        raise TemplateError(f"{describe_kind(value)} has no length")
     return len(value)
 
 
@@ -38,19 +48,19 @@ def last(meter: Meter, value: Any) -> Any:
 
 
 def _at(meter: Meter, value: Any, position: int, what: str) -> Any:
-    items = value if kind_of(value) in ("list", "string") else sequence(meter, value)
+    items = value if kind_of(value) in ("list", "string") else read_sequence(meter, value)
     return items[position] if len(items) else Missing(what, "the list is empty")
 
 
 def list_(meter: Meter, value: Any) -> list[Any]:
-    return list(sequence(meter, value))
+    return list(read_sequence(meter, value))
 
 
 def reverse(meter: Meter, value: Any) -> Any:
     if kind_of(value) == "string":
         meter.text(len(value))
         return value[::-1]
-    return list(sequence(meter, value))[::-1]
+    return list(read_sequence(meter, value))[::-1]
 
 
 def unique(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any = None) -> list[Any]:
@@ -59,7 +69,7 @@ def unique(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any
     kept: list[Any] = []
     read = field_reader(attribute, optional=True)
     for each in each_of(meter, value):
-        key = identity(meter, _key(meter, each, read, case_sensitive))
+        key = identity_key(meter, _key(meter, each, read, case_sensitive))
         if key not in seen:
             seen.add(key)
             kept.append(each)
@@ -78,7 +88,7 @@ def sort(
         pairs = [
             ([_key(meter, each, read, case_sensitive) for read in readers], each) for each in each_of(meter, value)
         ]
-    return ordered(meter, pairs, bool(reverse))
+    return sort_pairs(meter, pairs, bool(reverse))
 
 
 def min_(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any = None) -> Any:
@@ -121,7 +131,7 @@ def dictsort(meter: Meter, value: Any, case_sensitive: Any = False, by: Any = "k
         raise TemplateError("dictsort sorts by 'key' or by 'value'")
     side = 0 if by == "key" else 1
     pairs, read = pairs_of(meter, value), field_reader(side)
-    return ordered(meter, [(_key(meter, pair, read, case_sensitive), pair) for pair in pairs], bool(reverse))
+    return sort_pairs(meter, [(_key(meter, pair, read, case_sensitive), pair) for pair in pairs], bool(reverse))
 
 
 _LIST: Final = 4
@@ -130,26 +140,26 @@ _LIST: Final = 4
 
 def batch(meter: Meter, value: Any, linecount: Any, fill_with: Any = None) -> list[list[Any]]:
     """Lists of `linecount` items, the last one filled up."""
-    size = whole(linecount, "linecount", 1, MAX_ITEMS)
-    source = sequence(meter, value)
+    size = check_integer(linecount, "linecount", 1, MAX_ITEMS)
+    source = read_sequence(meter, value)
     meter.spend(_LIST * (len(source) // size + 1))
     rows = [list(source[at : at + size]) for at in range(0, len(source), size)]
-    return _filled(meter, rows, size, fill_with, rows[-1:])
+    return _fill_rows(meter, rows, size, fill_with, rows[-1:])
 
 
 def slice_(meter: Meter, value: Any, slices: Any, fill_with: Any = None) -> list[list[Any]]:
     """`slices` lists of about equal length."""
-    count = whole(slices, "slices", 1, MAX_ITEMS)
-    source = sequence(meter, value)
+    count = check_integer(slices, "slices", 1, MAX_ITEMS)
+    source = read_sequence(meter, value)
     meter.items(count)
     meter.spend(_LIST * count)
     size, longer = divmod(len(source), count)
     starts = [at * size + min(at, longer) for at in range(count + 1)]
     rows = [list(source[start:stop]) for start, stop in pairwise(starts)]
-    return _filled(meter, rows, size + 1, fill_with, rows[longer:] if longer else [])
+    return _fill_rows(meter, rows, size + 1, fill_with, rows[longer:] if longer else [])
 
 
-def _filled(meter: Meter, rows: list[list[Any]], size: int, filling: Any, short: list[list[Any]]) -> list[list[Any]]:
+def _fill_rows(meter: Meter, rows: list[list[Any]], size: int, filling: Any, short: list[list[Any]]) -> list[list[Any]]:
     if filling is not None:
         for row in short:
             meter.items(size)
@@ -167,16 +177,16 @@ def groupby(meter: Meter, value: Any, attribute: Any, default: Any = None, case_
             if default is None:
                 raise found.error()
             found = default
-        key = identity(meter, _folded(meter, found, case_sensitive))
+        key = identity_key(meter, _fold_case(meter, found, case_sensitive))
         cast("list[Any]", groups.setdefault(key, Group(found, [])).list).append(each)
-    pairs = [(_folded(meter, group.grouper, case_sensitive), group) for group in groups.values()]
-    return ordered(meter, pairs)
+    pairs = [(_fold_case(meter, group.grouper, case_sensitive), group) for group in groups.values()]
+    return sort_pairs(meter, pairs)
 
 
 def pairs_of(meter: Meter, value: Any) -> list[Any]:
     """Key and value of every entry of a mapping."""
     if kind_of(value) != "mapping":
-        raise TemplateError(f"{named(value)} has no pairs: it is no mapping")
+        raise TemplateError(f"{describe_kind(value)} has no pairs: it is no mapping")
     meter.items(len(value))
     return list(value.items())
 
@@ -186,10 +196,10 @@ def _key(meter: Meter, value: Any, read: Reader, case_sensitive: Any) -> Any:
     found = read(meter, value)
     if isinstance(found, Missing):
         raise found.error()
-    return _folded(meter, found, case_sensitive)
+    return _fold_case(meter, found, case_sensitive)
 
 
-def _folded(meter: Meter, value: Any, case_sensitive: Any) -> Any:
+def _fold_case(meter: Meter, value: Any, case_sensitive: Any) -> Any:
     if case_sensitive or not isinstance(value, str):
         return value
     meter.text(len(value))
@@ -219,7 +229,7 @@ LIST_FILTERS: Final = cast(
 )
 
 
-# --- What can be called in an expression
+# --- Functions that expressions may call
 
 _FARTHEST: Final = 10**15
 """Bounds of `range`."""
@@ -227,7 +237,7 @@ _FARTHEST: Final = 10**15
 
 def range_of(meter: Meter, arguments: list[Any]) -> list[int]:
     """The numbers of `range(…)`."""
-    bounds = [whole(each, "a bound of range()", -_FARTHEST, _FARTHEST) for each in arguments]
+    bounds = [check_integer(each, "a bound of range()", -_FARTHEST, _FARTHEST) for each in arguments]
     if len(bounds) == 3 and bounds[2] == 0:
         raise TemplateError("the step of range() cannot be 0")
     numbers = range(*bounds)
@@ -242,11 +252,11 @@ def get_of(value: Any, text: str, key: Any, *default: Any) -> Any:
         raise key.error()
     kind = kind_of(value)
     if kind == "mapping":
-        found = entry(value, key, path)
+        found = read_entry(value, key, path)
     elif kind in ("object", "missing") and isinstance(key, str):
-        found = attribute(value, key, path)
+        found = read_attribute(value, key, path)
     else:
-        raise TemplateError(f"{path}: {named(value)} is no mapping")
+        raise TemplateError(f"{path}: {describe_kind(value)} is no mapping")
     return default[0] if default and isinstance(found, Missing) else found
 
 

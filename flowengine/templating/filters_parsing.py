@@ -1,7 +1,8 @@
-"""The filters that take a text apart: `split`, `from_json`, `regex_replace`. A value that is no text is printed first.
+"""Implements the filters that take a text apart: `split`, `from_json`, `regex_replace`.
 
-A regular expression may take any time, so it works on a shorter text, under a clock of its own, and what it took is
-paid for in steps. What its compiler would unroll, and what has no bound in memory, is refused before.
+A value that is no text is printed first. A regular expression may take any time, so it works on a shorter text,
+under a clock of its own, and what it took is paid for in steps. What its compiler would unroll, and what has no
+bound in memory, is refused before.
 
 Source of the names: those filters of Ansible.
 """
@@ -16,8 +17,8 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from flowengine.errors import TemplateError
-from flowengine.templating.arguments import whole
-from flowengine.templating.compare import truth
+from flowengine.templating.arguments import check_integer
+from flowengine.templating.compare import is_true
 from flowengine.templating.limits import FUEL, MAX_INT_BITS, MAX_ITEMS, MAX_TEXT, Meter
 from flowengine.templating.text import excerpt, to_text
 
@@ -39,11 +40,11 @@ _UNBOUNDED: Final = re.compile(r"\(\?(?:R|[+-]?\d|&|P>|\(DEFINE\)|[\w-]*x)")
 
 def split(meter: Meter, value: Any, separator: Any = None, count: Any = None) -> list[str]:
     """The parts between separators, or between runs of white space; `count`: how often it is split at most."""
-    text = _paid(meter, value)
+    text = _text_to_search(meter, value)
     between = None if separator is None else to_text(meter, separator)
     if between == "":
         raise TemplateError("the separator of split is empty")
-    times = MAX_ITEMS if count is None else whole(count, "count", 0, MAX_ITEMS)
+    times = MAX_ITEMS if count is None else check_integer(count, "count", 0, MAX_ITEMS)
     parts = text.split(between, times)
     meter.items(len(parts))
     return parts
@@ -51,7 +52,7 @@ def split(meter: Meter, value: Any, separator: Any = None, count: Any = None) ->
 
 def from_json(meter: Meter, value: Any) -> Any:
     """The value that a text holds as JSON."""
-    text = _paid(meter, value)
+    text = _text_to_search(meter, value)
     meter.spend(len(text) >> 3)
     meter.spend(sum(1 for _ in _STRUCTURE.finditer(text)))
     try:
@@ -67,11 +68,11 @@ def regex_replace(
     meter: Meter, value: Any, pattern: Any, new: Any = "", count: Any = None, ignorecase: Any = False
 ) -> str:
     r"""What a regular expression matches, replaced; `\1` and `\g<name>` in `new` are its groups."""
-    text, replacement = _paid(meter, value), to_text(meter, new)
+    text, replacement = _text_to_search(meter, value), to_text(meter, new)
     if len(text) > _LONGEST_SEARCHED:
         raise TemplateError(f"regex_replace takes a text of at most {_LONGEST_SEARCHED:,} characters")
-    times = MAX_ITEMS if count is None else whole(count, "count", 0, MAX_ITEMS)
-    compiled = _compiled(meter, to_text(meter, pattern), ignorecase=truth(ignorecase))
+    times = MAX_ITEMS if count is None else check_integer(count, "count", 0, MAX_ITEMS)
+    compiled = _compile_pattern(meter, to_text(meter, pattern), ignorecase=is_true(ignorecase))
     references = replacement.count("\\")
     meter.text(len(text))
     size = 0
@@ -90,7 +91,7 @@ def regex_replace(
     return _within_time(meter, lambda seconds: compiled.sub(replaced, text, times, timeout=seconds)) if times else text
 
 
-def _paid(meter: Meter, value: Any) -> str:
+def _text_to_search(meter: Meter, value: Any) -> str:
     text = to_text(meter, value)
     meter.text(len(text))
     return text
@@ -113,7 +114,7 @@ def _constant(name: str) -> NoReturn:
     raise TemplateError(f"from_json: JSON has no {name}")
 
 
-def _compiled(meter: Meter, pattern: str, *, ignorecase: bool) -> regex.Pattern[str]:
+def _compile_pattern(meter: Meter, pattern: str, *, ignorecase: bool) -> regex.Pattern[str]:
     import regex  # Slow to import, and few templates search.
 
     if len(pattern) > _LONGEST_PATTERN:
@@ -121,7 +122,7 @@ def _compiled(meter: Meter, pattern: str, *, ignorecase: bool) -> regex.Pattern[
     refused = _UNBOUNDED.search(pattern)
     if refused is not None:
         raise TemplateError(f"regex_replace takes no '{refused[0]}…' in a pattern")
-    if _unrolled(pattern) > _MOST_UNROLLED:
+    if _count_unrolled(pattern) > _MOST_UNROLLED:
         raise TemplateError(f"the counts of the pattern repeat a part more than {_MOST_UNROLLED:,} times")
     meter.spend(len(pattern) << 3)
     try:
@@ -130,10 +131,10 @@ def _compiled(meter: Meter, pattern: str, *, ignorecase: bool) -> regex.Pattern[
         raise TemplateError(f"{excerpt(pattern)} is no regular expression: {error}") from error
 
 
-def _unrolled(pattern: str) -> int:
+def _count_unrolled(pattern: str) -> int:
     """How often the most repeated part may be copied: counts of groups multiply, since groups nest.
 
-    >>> _unrolled(r"(\\d{1,3}\\.){3}\\d{1,3}"), _unrolled("((a{100}){100}){100}")
+    >>> _count_unrolled(r"(\\d{1,3}\\.){3}\\d{1,3}"), _count_unrolled("((a{100}){100}){100}")
     (9, 1000000)
     """
     counts = [(group, max(int(least or 0), int(most or 0), 1)) for group, least, most in _COUNT.findall(pattern)]

@@ -1,4 +1,4 @@
-"""What one evaluation carries: the scope, the template's own names, the fuel and the text made so far."""
+"""Carries the state of one evaluation: the scope, the template's own names, the fuel and the text made so far."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from flowengine.core.values import FrozenDict, MixedDict
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing, attribute, item
+from flowengine.templating.access import Missing, read_attribute, read_item
 from flowengine.templating.limits import MAX_TEXT, Meter
 
 __all__ = [
@@ -113,7 +113,7 @@ class Bindings:
         return None
 
 
-# --- Reading a name and the fields after it
+# --- Names and the fields after them
 
 Step = tuple[str | int, str]
 """A field or a position, and the text of the path up to it."""
@@ -168,4 +168,4 @@ def _step(value: Any, key: str | int, text: str) -> Any:
     if type(value) in _DICTS:
         found = value.get(key, _ABSENT)
         return Missing(text, known=value) if found is _ABSENT else found
-    return attribute(value, key, text) if type(key) is str else item(value, key, text)
+    return read_attribute(value, key, text) if type(key) is str else read_item(value, key, text)

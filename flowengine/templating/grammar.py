@@ -1,4 +1,4 @@
-"""Source text to Jinja's syntax tree, and nothing further: Jinja's code generator is never called.
+"""Parses source text to Jinja's syntax tree, and nothing further: Jinja's code generator is never called.
 
 Jinja's parser carries a line number from each token to the nodes it makes. Here that number is the
 token's *offset* in the source, so every node and every error knows its column. The tokens are counted and
@@ -18,7 +18,7 @@ from jinja2.lexer import TokenStream, newline_re
 from jinja2.parser import Parser
 
 from flowengine.errors import TemplateSyntaxError, did_you_mean
-from flowengine.templating.arguments import misfit
+from flowengine.templating.arguments import find_misfit
 from flowengine.templating.filters import FILTERS, TESTS
 from flowengine.templating.limits import MAX_BRACKETS, MAX_DEPTH, MAX_SOURCE, MAX_TOKENS
 
@@ -64,15 +64,15 @@ def has_tags(text: str) -> bool:
 
 def template_tree(source: Source) -> nodes.Template:
     """The tree of a template."""
-    return _parsed(source, None)
+    return _parse(source, None)
 
 
 def expression_tree(source: Source) -> nodes.Expr:
     """The tree of a bare expression."""
-    return _parsed(source, "variable")
+    return _parse(source, "variable")
 
 
-def _parsed(source: Source, state: str | None) -> Any:
+def _parse(source: Source, state: str | None) -> Any:
     _check_patterns(source)
     tokens = _Tokens(source, state)
     try:
@@ -247,7 +247,7 @@ def _check_known(
 ) -> None:
     if name not in table:
         raise _RefusedError(f"unknown {what} '{name[:60]}'{did_you_mean(name[:60], table)}", node)
-    if problem := misfit(table[name], len(node.args), keywords):
+    if problem := find_misfit(table[name], len(node.args), keywords):
         raise _RefusedError(f"{what} '{name}' {problem}", node)
 
 

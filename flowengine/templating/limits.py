@@ -1,4 +1,4 @@
-"""How much one template may cost, and the meter that counts it.
+"""Limits what one template may cost, and counts it with a meter.
 
 It knows numbers and the deadline of the task that evaluates: what is counted, and by whom, is decided where
 the work is done. Every operation whose cost depends on its data asks the meter first, so nothing large is

@@ -1,4 +1,4 @@
-"""Templates as the checks see them: parsed, never compiled and never evaluated.
+"""Parses templates for the checks, which never compile or evaluate them.
 
 A *template* is text with `{{ … }}` and `{% … %}` in it; an *expression* is what stands between the braces
 (`if`, `when`, `until`, `over`, `best_by`). Parsing finds every error that needs no values, and every name
@@ -26,7 +26,7 @@ __all__ = [
     "parse_template",
 ]
 
-# --- Which names a template reads from outside, found in its syntax tree without evaluating anything
+# --- Names that a template reads from outside
 
 GUARDING_FILTERS: Final = frozenset({"d", "default", "select", "reject"})
 GUARDING_TESTS: Final = frozenset({"defined", "undefined"})

@@ -1,4 +1,4 @@
-"""Values as text: what `{{ x }}` prints, and JSON.
+"""Prints values as text: what `{{ x }}` prints, and JSON.
 
 Text prints as it is. Everything else prints as JSON: `null`, `true`, `1.5`, `["a", 1]`, non-ASCII kept; so
 a list or an object in a prompt is something that a model can read back. A `LLMResult`, `RoutingResult` or
@@ -17,7 +17,7 @@ from uuid import UUID
 
 from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing, named, shape_of
+from flowengine.templating.access import Missing, describe_kind, shape_of
 from flowengine.templating.limits import MAX_INT_BITS, MAX_TEXT, MAX_VALUE_DEPTH, Meter
 
 __all__ = ["excerpt", "to_json", "to_text"]
@@ -170,7 +170,9 @@ class _Writer:
         raise value.error()
 
     def _other(self, value: Any, depth: int) -> None:
-        raise TemplateError(f"{named(value)} cannot be printed: it is neither text, a number, a list nor an object")
+        raise TemplateError(
+            f"{describe_kind(value)} cannot be printed: it is neither text, a number, a list nor an object"
+        )
 
     def _key(self, key: Any) -> str:
         if isinstance(key, str):
@@ -179,7 +181,7 @@ class _Writer:
             return _WORDS[key]
         if isinstance(key, (int, float)):
             return _number(key)
-        raise TemplateError(f"{named(key)} cannot be a key in JSON")
+        raise TemplateError(f"{describe_kind(key)} cannot be a key in JSON")
 
     def _pair(self, at: int, key: str, value: Any, depth: int) -> None:
         self._separate(at, depth)

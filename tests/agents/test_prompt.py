@@ -12,11 +12,11 @@ from pydantic import BaseModel
 
 from flowengine.agents.prompt import Subject, fenced, generation_messages, routing_messages, text_of
 from flowengine.core.context import LLMResult
-from flowengine.core.locale import LOCALES, catalogue
+from flowengine.core.locale import LOCALES, load_messages
 from flowengine.errors import DefinitionError
 from flowengine.models.messages import Message
 
-EN = catalogue("en")
+EN = load_messages("en")
 
 
 def test_every_part_in_its_place() -> None:
@@ -58,7 +58,7 @@ def test_parts_that_are_empty_are_left_out(parts: dict[str, Any], expected: list
 
 @pytest.mark.parametrize(("locale", "heading"), [("ja", "ユーザー入力: なぜ"), ("zh", "用户输入：なぜ")])
 def test_headings_come_from_the_locale(locale: str, heading: str) -> None:
-    assert generation_messages(catalogue(locale), "なぜ")[-1].content == heading
+    assert generation_messages(load_messages(locale), "なぜ")[-1].content == heading
 
 
 def test_braces_in_a_users_text_are_only_text() -> None:
@@ -103,7 +103,7 @@ def placeholders(text: str) -> set[str]:
 
 @pytest.mark.parametrize("locale", LOCALES)
 def test_every_locale_has_the_same_texts_with_the_same_placeholders(locale: str) -> None:
-    texts = catalogue(locale).texts
+    texts = load_messages(locale).texts
     assert {key: placeholders(text) for key, text in texts.items()} == {
         key: placeholders(text) for key, text in EN.texts.items()
     }
@@ -112,9 +112,9 @@ def test_every_locale_has_the_same_texts_with_the_same_placeholders(locale: str)
 
 @pytest.mark.parametrize("locale", ["ja", "zh"])
 def test_no_text_was_left_untranslated(locale: str) -> None:
-    assert not [key for key, text in catalogue(locale).texts.items() if text == EN.texts[key]]
+    assert not [key for key, text in load_messages(locale).texts.items() if text == EN.texts[key]]
 
 
 def test_an_unknown_locale_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"unknown locale '\.\./en'; there are en, ja, zh"):
-        catalogue("../en")
+        load_messages("../en")

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from flowengine.agents.structured import UnusableAnswerError, complete_structured, json_values, shape_of
-from flowengine.core.json_schema import problems, validator
-from flowengine.core.locale import catalogue
+from flowengine.core.json_schema import describe_problems, make_validator
+from flowengine.core.locale import load_messages
 from flowengine.core.records import ModelCall
 from flowengine.errors import DefinitionError, OutputError, PermanentModelError
 from flowengine.models.messages import Message
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
 
-WORDS = catalogue("en")
+WORDS = load_messages("en")
 POINT = {
     "type": "object",
     "properties": {"x": {"type": "integer"}},
@@ -196,7 +196,7 @@ def test_shapes_have_names_that_vendors_take() -> None:
     ],
 )
 def test_a_schema_may_refer_to_its_own_parts(schema: dict[str, Any]) -> None:
-    assert problems(validator(schema), {}) == []
+    assert describe_problems(make_validator(schema), {}) == []
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_what_is_no_schema_is_a_definition_error(schema: dict[str, Any], message
 
 
 def test_at_most_a_few_problems_are_told() -> None:
-    check = validator({"type": "array", "items": {"type": "integer"}})
-    assert len(problems(check, ["a"] * 50)) == 5
+    check = make_validator({"type": "array", "items": {"type": "integer"}})
+    assert len(describe_problems(check, ["a"] * 50)) == 5
 
 
 def test_a_class_that_has_no_schema_is_a_definition_error() -> None:
@@ -245,8 +245,8 @@ async def test_a_validator_that_breaks_is_an_error_and_no_correction(recorder: A
 
 
 def test_a_value_that_is_nested_too_deeply_is_a_problem_and_no_crash() -> None:
-    check = validator({"properties": {"next": {"$ref": "#"}}, "type": "object"})
+    check = make_validator({"properties": {"next": {"$ref": "#"}}, "type": "object"})
     value: dict[str, Any] = {}
     for _ in range(900):
         value = {"next": value}
-    assert problems(check, value) == ["$: it is nested too deeply"]
+    assert describe_problems(check, value) == ["$: it is nested too deeply"]

@@ -20,7 +20,7 @@ from flowengine.cli.outcome import code_of, outputs_text
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results, safe
 from flowengine.core.context import LLMResult
-from flowengine.engine.events import ErrorInfo, NodeFailed, plain
+from flowengine.engine.events import ErrorInfo, NodeFailed, to_json_value
 from flowengine.journal.run_export import dumps
 
 
@@ -136,7 +136,7 @@ def test_values_become_json_whatever_they_are() -> None:
         "limit": "",
         "needed": None,
     }
-    assert plain(found) == found
+    assert to_json_value(found) == found
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from flowengine.context_providers.compressor.extraction import NO_FACTS, TextFacts, facts_of, facts_text, merged, unseen
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.models.tokens import count_tokens
 
 
@@ -78,16 +78,16 @@ def test_what_is_seen_elsewhere_is_not_lost() -> None:
 
 def test_the_list_names_each_kind_once() -> None:
     facts = facts_of("src/a.py PROJ-1\nValueError: bad\nsrc/b.py")
-    assert facts_text(catalogue("en"), facts, 1000, count_tokens) == (
+    assert facts_text(load_messages("en"), facts, 1000, count_tokens) == (
         "Word for word, from what was left out:\nFiles: src/a.py, src/b.py\nErrors:\n- ValueError: bad\nIds: PROJ-1"
     )
-    assert "ファイル: src/a.py, src/b.py" in facts_text(catalogue("ja"), facts, 1000, count_tokens)
-    assert facts_text(catalogue("en"), NO_FACTS, 1000, count_tokens) == ""
+    assert "ファイル: src/a.py, src/b.py" in facts_text(load_messages("ja"), facts, 1000, count_tokens)
+    assert facts_text(load_messages("en"), NO_FACTS, 1000, count_tokens) == ""
 
 
 def test_where_there_is_little_room_paths_stay_and_of_them_the_newest() -> None:
     facts = facts_of(" ".join(f"src/module_{number}.py PROJ-{number}" for number in range(100)))
-    text = facts_text(catalogue("en"), facts, 80, count_tokens)
+    text = facts_text(load_messages("en"), facts, 80, count_tokens)
     assert count_tokens(text) <= 80
     assert "src/module_99.py" in text
     assert "src/module_1.py" not in text

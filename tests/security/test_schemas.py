@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.core.json_schema import misfits, validator
+from flowengine.core.json_schema import find_misfits, make_validator
 from flowengine.errors import DefinitionError, InputError
 from flowengine.flowfile.loader import check_text
 from flowengine.nodes.compiled_flow import InputField, checked_inputs
@@ -28,7 +28,7 @@ def asked() -> Iterator[list[str]]:
             self.end_headers()
             self.wfile.write(b'{"type": "string"}')
 
-        def log_message(self, *arguments: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -55,11 +55,11 @@ def elsewhere(address: str, folder: Path) -> list[dict[str, Any]]:
 
 def test_a_schema_has_nothing_fetched_from_a_server_or_a_disk(asked: list[str], tmp_path: Path) -> None:
     for schema in elsewhere(asked[0], tmp_path):
-        found = misfits(schema, {"a": 1})
+        found = find_misfits(schema, {"a": 1})
         assert found
         assert "sesame" not in repr(found)
         with pytest.raises(DefinitionError):
-            validator(schema)
+            make_validator(schema)
         with pytest.raises(InputError):
             checked_inputs({"a": InputField(schema=schema)}, {"a": {"a": 1}})
     assert len(asked) == 1, "nobody was asked"
@@ -84,4 +84,4 @@ def test_a_flow_whose_schema_refers_elsewhere_is_refused(place: str) -> None:
     ],
 )
 def test_a_schema_that_cannot_be_used_is_a_misfit_and_no_crash(schema: dict[str, Any]) -> None:
-    assert misfits(schema, "x")
+    assert find_misfits(schema, "x")

@@ -20,7 +20,7 @@ from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.context_providers.text_cutting import shortened
 from flowengine.core.context import Fragment
-from flowengine.core.locale import Messages, catalogue
+from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway
 from flowengine.models.choosing import check_name
 from flowengine.models.model import Model
@@ -83,7 +83,7 @@ class ContextCompressorProvider(ContextProvider):
             check_name(model)
         self._remembered = _Remembered()
         if locale is not None:
-            catalogue(locale)
+            load_messages(locale)
 
     @classmethod
     def get_config_schema(cls) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class ContextCompressorProvider(ContextProvider):
         }
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
-        words = catalogue(self.locale or kwargs.get("locale", "en"))
+        words = load_messages(self.locale or kwargs.get("locale", "en"))
         work = await to_thread.run_sync(partial(self._begun, query, previous, words))
         if work is None:
             return previous

@@ -18,7 +18,7 @@ from flowengine.context_providers.source_code.index import CodeIndex, FoundDefin
 from flowengine.context_providers.source_code.outlines import Definition, Lines, language_of, own_lines
 from flowengine.context_providers.source_code.source_files import CodeTree, lines_of
 from flowengine.core.context import Fragment
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 
 __all__ = ["SourceCodeProvider"]
 
@@ -136,7 +136,7 @@ class SourceCodeProvider(ContextProvider):
             return []
         # Where the look at the folders ended early, nobody knows how many there are.
         files = f"{searched.files}+" if searched.indexed == searched.files else searched.files
-        said = catalogue(locale)("source_code.incomplete", searched=searched.indexed, files=files)
+        said = load_messages(locale)("source_code.incomplete", searched=searched.indexed, files=files)
         return [Fragment(said, self.provider_name, label="not all files were searched")]
 
 

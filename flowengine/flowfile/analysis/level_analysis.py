@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from flowengine.engine.graph import ON_ERROR, Edge, Graph, topological
+from flowengine.engine.graph import ON_ERROR, Edge, Graph, sort_topologically
 from flowengine.flowfile.analysis.branch_exclusion import BranchExclusion
 from flowengine.flowfile.analysis.flow_levels import NodePath, SpecLevel, key_path, labels_of, levels_of
 from flowengine.flowfile.analysis.gaps import gaps_of
@@ -126,7 +126,7 @@ def runs_of(spec: FlowSpec) -> AllRuns:
 def _without_cycles(nodes: Iterable[str], edges: list[Edge]) -> tuple[list[Edge], frozenset[str]]:
     """The edges but for those among nodes that wait for each other, and these nodes."""
     left = {(edge.source, edge.target) for edge in edges}
-    if topological(list(nodes), left) is not None:
+    if sort_topologically(list(nodes), left) is not None:
         return edges, frozenset()
     circling = _core(left) & _core({(target, source) for source, target in left})
     kept = [edge for edge in edges if not (edge.source in circling and edge.target in circling)]

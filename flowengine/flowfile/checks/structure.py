@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from flowengine.engine.graph import FALLBACK, ON_ERROR, cycles_of
+from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
 from flowengine.flowfile.analysis.flow_levels import (
     Leads,
     NodePath,
@@ -132,7 +132,7 @@ def _check_cycles(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
     nodes = level.nodes
     causes = {(cause.edge.source, cause.edge.target): cause for cause in reversed(causes_of(spec, level.path))}
     edges = [(s, t) for s, t in causes if s != t and s in nodes and t in nodes]
-    for cycle in cycles_of(list(nodes), reversed(edges)):
+    for cycle in find_cycles(list(nodes), reversed(edges)):
         message = f"the nodes form a cycle: {' → '.join(cycle)}"
         cause = causes[cycle[-2], cycle[-1]]
         if cause.use is None:

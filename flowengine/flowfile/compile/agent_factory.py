@@ -18,8 +18,8 @@ from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.long_term_memory import memory_source
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import EMPTY, Context
-from flowengine.core.locale import catalogue
-from flowengine.core.values import shown
+from flowengine.core.locale import load_messages
+from flowengine.core.values import describe_value
 from flowengine.flowfile.analysis.node_settings import settings_of
 from flowengine.flowfile.compile.scope import is_static, template
 from flowengine.flowfile.project.project import Project, ProjectProblem
@@ -76,7 +76,7 @@ def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
         return cast("TypedContext[Any]", found())
     if isinstance(found, TypedContext | ContextManager):
         return cast("TypedContext[Any] | ContextManager", found)
-    raise ProjectProblem("FE508", f"'{target}' is no typed context: {shown(cast(object, found))}").error()
+    raise ProjectProblem("FE508", f"'{target}' is no typed context: {describe_value(cast(object, found))}").error()
 
 
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
@@ -185,7 +185,7 @@ class AgentMaker:
         given = {
             "evaluation_instructions": judging.instructions,
             # The block alone asks for a judgement by the default criteria.
-            "evaluation_criteria": dict(judging.criteria) or catalogue(locale or "en").section("criteria"),
+            "evaluation_criteria": dict(judging.criteria) or load_messages(locale or "en").section("criteria"),
             "evaluation_threshold": judging.threshold,
             "evaluation_model": self._model or judging.model,
         }

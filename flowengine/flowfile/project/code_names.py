@@ -11,7 +11,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.user_code import plain_name
+from flowengine.core.user_code import unprefixed_name
 
 __all__ = ["CodeName", "Parameters", "code_name", "home_of", "imports_in", "names_in", "parameters_in"]
 
@@ -43,7 +43,7 @@ def code_name(target: str) -> CodeName | None:
 def home_of(found: object) -> str | None:
     """The module in which a function or a class was defined; None where that is not to be told."""
     home: Any = getattr(found, "__module__", None) if issubclass(type(found), _TELLING) else None
-    return plain_name(home) if isinstance(home, str) else None
+    return unprefixed_name(home) if isinstance(home, str) else None
 
 
 _TELLING: Final = (type, FunctionType, BuiltinFunctionType, MethodType, type(lru_cache(lambda: None)))

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.user_code import ROOT_PREFIX, plain_name
+from flowengine.core.user_code import ROOT_PREFIX, unprefixed_name
 
 __all__ = ["imported_files", "load_module"]
 
@@ -195,7 +195,7 @@ class _Finder(MetaPathFinder):
             return None
         spec = _find(fullname, path)
         if spec is None:
-            raise ModuleNotFoundError(f"No module named '{plain_name(fullname)}'", name=fullname)
+            raise ModuleNotFoundError(f"No module named '{unprefixed_name(fullname)}'", name=fullname)
         return ModuleSpec(fullname, _Shared()) if _is_shared(fullname, spec) else spec
 
 
@@ -227,7 +227,7 @@ class _Shared(Loader):
     """A module that the program around has imported from the same file."""
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = importlib.import_module(plain_name(module.__name__))
+        sys.modules[module.__name__] = importlib.import_module(unprefixed_name(module.__name__))
 
 
 _KINDS: Final[tuple[tuple[Any, list[str]], ...]] = (
@@ -251,7 +251,7 @@ def _is_shared(own: str, spec: ModuleSpec) -> bool:
     above = own.rpartition(".")[0]
     if above in sys.modules and sys.modules[above].__name__ != above:
         return True
-    file = getattr(sys.modules.get(plain_name(own)), "__file__", None)
+    file = getattr(sys.modules.get(unprefixed_name(own)), "__file__", None)
     return bool(file and spec.origin) and os.path.realpath(str(file)) == os.path.realpath(str(spec.origin))
 
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
-from flowengine.core.user_code import describe_error, plain_name
+from flowengine.core.user_code import describe_error, unprefixed_name
 from flowengine.errors import Diagnostic, ProjectError, did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
@@ -171,7 +171,7 @@ class Project:
     def _foreign_source(self, said: CodeName, module: ModuleType, found: object) -> str | None:
         """Where a module has an object from, if it has no right to hand it on; None: it has."""
         if isinstance(found, ModuleType):
-            return plain_name(found.__name__)
+            return unprefixed_name(found.__name__)
         file = self.module_file(said.module)
         names = None if file is None else names_in(file)
         source = None if names is None else names.get(said.name, said.module)

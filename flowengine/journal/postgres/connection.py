@@ -21,7 +21,7 @@ import psycopg
 
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
 from flowengine.journal.sqlite.database import Durability
-from flowengine.storage.postgres_errors import parameters_of, reason
+from flowengine.storage.postgres_errors import explain_refusal, parameters_of
 
 __all__ = ["Database", "Row"]
 
@@ -145,4 +145,4 @@ def _shown(parameters: dict[str, Any]) -> str:
 def _reason(error: Exception, said: str) -> str:
     if isinstance(error, UnicodeError):
         return "cannot hold such text"
-    return reason(said, "flowengine")
+    return explain_refusal(said, "flowengine")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.errors import DefinitionError, OutputError, PermanentModelError
 from flowengine.memory.open_database import shortened
@@ -48,7 +48,7 @@ def short_term_messages(
     timezone: tzinfo = UTC,
 ) -> tuple[Message, ...]:
     """The task to sum up what was said, in one channel or in several; none where nothing was said."""
-    words = catalogue(locale)
+    words = load_messages(locale)
     told = [
         f"### #{' '.join(each.channel_name.split())}\n\n{message_lines(messages, timezone)}"
         for each in histories
@@ -68,7 +68,7 @@ def long_term_messages(
     limits: MemoryLimits = MemoryLimits(),
 ) -> tuple[Message, ...]:
     """The task to merge the history so far and the recent events."""
-    words = catalogue(locale)
+    words = load_messages(locale)
     parts = [f"{words('memory_long_term.previous')}\n\n{plain(previous)}"] if previous else []
     parts.append(f"{words('memory_long_term.recent')}\n\n{plain(recent)}")
     system = _system(words("memory_long_term.role"), words("memory_long_term.task", max_tokens=limits.long_term))
@@ -96,7 +96,7 @@ class MemoryGenerator:
         self._timezone = timezone
         self._temperature = temperature
         self._timeout = timeout
-        self._notice = catalogue(locale)("memory.shortened")
+        self._notice = load_messages(locale)("memory.shortened")
 
     async def short_term(self, histories: Sequence[ChannelMessages]) -> str | None:
         """The recent events in what was said; None where nothing was."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flowengine.core.locale import Messages, catalogue
+from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway
 from flowengine.errors import OutputError, PermanentModelError
 from flowengine.memory.scopes.channel_messages import PromptRecord
@@ -51,7 +51,7 @@ async def judge(
 ) -> ReplyDecision:
     """Ask whether to answer. An answer that does not fit is sent back, at most `max_retries` times; then it is an
     `OutputError`: nobody is answered, or left unanswered, by default."""
-    words = catalogue(locale)
+    words = load_messages(locale)
     messages = prompt_messages(record, "judge", locale=locale, timezone=timezone)
     if not await supports_schema(model):
         messages = _with_format(messages, words)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, tzinfo
 from typing import Final, Literal, TypeAlias
 
-from flowengine.core.locale import Messages, catalogue
+from flowengine.core.locale import Messages, load_messages
 from flowengine.memory.scopes.channel_messages import ChannelMemory, ChannelMessage, PromptRecord
 from flowengine.models.messages import Message
 
@@ -39,7 +39,7 @@ def prompt_messages(
     record: PromptRecord, task: Task = "answer", *, locale: str = "en", timezone: tzinfo = UTC
 ) -> tuple[Message, ...]:
     """The prompt as chat messages: all of it in the first one, and the task as the last."""
-    words = catalogue(locale)
+    words = load_messages(locale)
     sections = (
         record.persona.strip() or None,
         _memory(record, words),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from flowengine.core.locale import catalogue
+from flowengine.core.locale import load_messages
 from flowengine.errors import DefinitionError
 from flowengine.memory.open_database import shortened
 from flowengine.memory.scopes.channel_messages import (
@@ -76,7 +76,7 @@ class MemoryLoader:
         self._workspace_id = workspace_id
         self._windows = windows
         self._limits = {MemoryType.SHORT_TERM: limits.short_term, MemoryType.LONG_TERM: limits.long_term}
-        self._notice = catalogue(locale)("memory.shortened")
+        self._notice = load_messages(locale)("memory.shortened")
 
     async def load(self, persona: str, channel_id: str, *, thread_ts: str | None = None, now: datetime) -> PromptRecord:
         """The record for an answer in a channel, or in one of its threads."""

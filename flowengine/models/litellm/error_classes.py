@@ -11,7 +11,7 @@ from json import JSONDecodeError
 from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from flowengine.core.secret_values import Secrets, secret_values, url_secrets
+from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
 
 __all__ = ["as_model_error", "secrets_of", "tellable"]
@@ -50,7 +50,7 @@ def as_model_error(
 
 def secrets_of(settings: Mapping[str, Any]) -> Secrets:
     """What must not be seen of the settings of calls: keys, and what is secret in the address."""
-    return Secrets([*secret_values(settings), *url_secrets(str(settings.get("api_base") or ""))])
+    return Secrets([*find_secret_values(settings), *find_url_secrets(str(settings.get("api_base") or ""))])
 
 
 def tellable(error: Exception, secrets: Secrets) -> Exception | None:

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from flowengine.core.secret_values import HiddenStream, Secrets, is_random, secret_values
+from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_values, is_random
 from flowengine.core.threads import post_to_this_loop
 from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.models.arrived import put_off
@@ -53,7 +53,7 @@ class LiteLLMModel:
         self._prefix = provider if prefix is None else prefix
         self._settings = dict(settings or {})
         self._secrets = secrets_of(self._settings)
-        self._keys = Secrets(filter(is_random, secret_values(self._settings)))
+        self._keys = Secrets(filter(is_random, find_secret_values(self._settings)))
         """What is taken out of answers too."""
 
     @staticmethod

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Implementation, ToolListChangedNotification
 from mcp_types import Tool as ListedTool
 
-from flowengine.core.secret_values import Secrets, secret_values, url_secrets
+from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
 from flowengine.tools.mcp.pipe import Pipe
 from flowengine.tools.mcp.server_settings import McpServer, header_values, process_environment
 from flowengine.tools.result_text import error_text
@@ -57,11 +57,11 @@ class McpConnection:
             environment = process_environment(server, environ)
             self._pipe = Pipe([server.command, *server.args], environment)
             self._headers: dict[str, str] = {}
-            self.secrets = Secrets(secret_values(server.env))
+            self.secrets = Secrets(find_secret_values(server.env))
         else:
             self._pipe = None
             self._headers = header_values(server, environ)
-            self.secrets = Secrets([*self._headers.values(), *url_secrets(server.url or "")])
+            self.secrets = Secrets([*self._headers.values(), *find_url_secrets(server.url or "")])
         self._client: Client | None = None
         self._ended = self._pipe.ended if self._pipe else anyio.Event()
         self._left = anyio.Event()
