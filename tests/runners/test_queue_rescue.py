@@ -228,6 +228,14 @@ async def test_a_worker_that_is_to_stop_waits_for_no_server(store: PostgresStore
             server().start_again()
 
 
+async def test_what_outlives_a_worker_waits_for_no_connection_that_was_closed(store: PostgresStore) -> None:
+    async with opened(store, kind=PatientConnector) as app:
+        assert isinstance(app.connector, PatientConnector)
+        await app.connector.pool.close()  # As when the worker's end is cancelled while it closes.
+        with anyio.fail_after(10), pytest.raises(ConnectorException):
+            await app.job_manager.list_jobs_async()
+
+
 async def test_a_run_on_which_a_worker_stumbles_is_left_to_others(
     store: PostgresStore, other: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

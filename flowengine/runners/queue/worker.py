@@ -24,7 +24,7 @@ import psycopg
 from procrastinate import App, PsycopgConnector
 from procrastinate.connector import Notify
 from procrastinate.exceptions import ConnectorException
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from flowengine.journal.postgres.rates import PostgresRates
 from flowengine.journal.postgres.store import PostgresStore
@@ -91,7 +91,10 @@ class PatientConnector(PsycopgConnector):
             try:
                 return await work()
             except ConnectorException as error:
-                if not isinstance(error.__cause__, psycopg.OperationalError) or monotonic() > self._end:
+                cause = error.__cause__
+                if not isinstance(cause, psycopg.OperationalError) or isinstance(cause, PoolClosed):
+                    raise  # A pool that was closed stays so, whatever the server does.
+                if monotonic() > self._end:
                     raise
             await anyio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST)
