@@ -1,12 +1,14 @@
 """FlowEngine: LLM workflows as plain YAML graphs.
 
-The public names are here, grouped, and nothing else; each is imported at its first use.
+The public names are here, grouped, and nothing else; each is imported at its first use. `flowengine/docs/api.md` lists
+them, with the modules that are public beside this one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from flowengine.version import __version__ as __version__
 
@@ -30,14 +32,37 @@ if TYPE_CHECKING:
     from flowengine.core.budget import Budget as Budget
     from flowengine.core.context import Context as Context
     from flowengine.core.context import EvaluationResult as EvaluationResult
+    from flowengine.core.context import Fragment as Fragment
     from flowengine.core.context import LLMResult as LLMResult
     from flowengine.core.context import NodeResult as NodeResult
     from flowengine.core.context import RoutingResult as RoutingResult
+    from flowengine.engine.events import ErrorInfo as ErrorInfo
+    from flowengine.engine.events import Event as Event
+    from flowengine.engine.events import NodeCancelled as NodeCancelled
+    from flowengine.engine.events import NodeFailed as NodeFailed
+    from flowengine.engine.events import NodeFinished as NodeFinished
+    from flowengine.engine.events import NodeRecorded as NodeRecorded
+    from flowengine.engine.events import NodeSkipped as NodeSkipped
+    from flowengine.engine.events import NodeStarted as NodeStarted
+    from flowengine.engine.events import RunFinished as RunFinished
+    from flowengine.engine.events import RunResumed as RunResumed
+    from flowengine.engine.events import RunStarted as RunStarted
+    from flowengine.engine.events import TokenStreamed as TokenStreamed
     from flowengine.engine.merging import StateKey as StateKey
+    from flowengine.errors import DefinitionError as DefinitionError
     from flowengine.errors import FlowEngineError as FlowEngineError
     from flowengine.errors import FlowError as FlowError
+    from flowengine.errors import ModelError as ModelError
+    from flowengine.errors import PermanentModelError as PermanentModelError
     from flowengine.errors import RunError as RunError
+    from flowengine.errors import TransientModelError as TransientModelError
     from flowengine.flow import Flow as Flow
+    from flowengine.models.messages import Message as Message
+    from flowengine.models.messages import ToolRequest as ToolRequest
+    from flowengine.models.model import Model as Model
+    from flowengine.models.model import Reply as Reply
+    from flowengine.models.model import Request as Request
+    from flowengine.models.model import TokenUsage as TokenUsage
     from flowengine.models.open import get_llm as get_llm
     from flowengine.nodes.agent import AgentNode as AgentNode
     from flowengine.nodes.agent import EvaluationNode as EvaluationNode
@@ -48,7 +73,9 @@ if TYPE_CHECKING:
     from flowengine.nodes.function import FunctionNode as FunctionNode
     from flowengine.nodes.loop import LoopNode as LoopNode
     from flowengine.nodes.map import MapNode as MapNode
+    from flowengine.nodes.node import FlowNode as FlowNode
     from flowengine.nodes.node import NodeLimits as NodeLimits
+    from flowengine.nodes.node import NodeSettings as NodeSettings
     from flowengine.nodes.node import RetryPolicy as RetryPolicy
     from flowengine.nodes.node import RunLimits as RunLimits
     from flowengine.nodes.subflow import SubflowNode as SubflowNode
@@ -57,65 +84,136 @@ if TYPE_CHECKING:
     from flowengine.runs import RunRecord as RunRecord
     from flowengine.runs import Runs as Runs
     from flowengine.skills.skill_store import SkillStore as SkillStore
+    from flowengine.tools.function_tool import tool as tool
+    from flowengine.tools.mcp.server_settings import McpServer as McpServer
+    from flowengine.tools.tool import Tool as Tool
+    from flowengine.tools.tool import ToolResult as ToolResult
     from flowengine.tools.toolset import ToolSet as ToolSet
     from flowengine.typed_contexts.manager import ContextManager as ContextManager
     from flowengine.typed_contexts.typed import ToolCallResult as ToolCallResult
     from flowengine.typed_contexts.typed import TypedContext as TypedContext
 
-_PUBLIC = {
-    # Flows and their nodes
-    "Flow": "flowengine.flow",
-    "FlowBuilder": "flowengine.builder",
-    "RunLimits": "flowengine.nodes.node",
-    "NodeLimits": "flowengine.nodes.node",
-    "Budget": "flowengine.core.budget",
-    "InputField": "flowengine.nodes.compiled_flow",
-    "StateKey": "flowengine.engine.merging",
-    "FunctionNode": "flowengine.nodes.function",
-    "ConditionNode": "flowengine.nodes.condition",
-    "AgentNode": "flowengine.nodes.agent",
-    "RoutingNode": "flowengine.nodes.agent",
-    "EvaluationNode": "flowengine.nodes.agent",
-    "LoopNode": "flowengine.nodes.loop",
-    "MapNode": "flowengine.nodes.map",
-    "SubflowNode": "flowengine.nodes.subflow",
-    "ApprovalNode": "flowengine.nodes.approval",
-    "RetryPolicy": "flowengine.nodes.node",
-    # Agents and models
-    "Agent": "flowengine.agents.agent",
-    "RoutingAgent": "flowengine.agents.routing",
-    "EvaluationAgent": "flowengine.agents.evaluation",
-    "get_llm": "flowengine.models.open",
-    # What enters a prompt
-    "ContextProvider": "flowengine.context_providers.provider",
-    "ContextProviderFactory": "flowengine.context_providers.factory",
-    "ConversationHistoryProvider": "flowengine.context_providers.conversation",
-    "FixedFileProvider": "flowengine.context_providers.fixed_file",
-    "SourceCodeProvider": "flowengine.context_providers.source_code.source_code",
-    "ContextCompressorProvider": "flowengine.context_providers.compressor.compressor",
-    "ContextFilterProvider": "flowengine.context_providers.filter",
-    "LongTermMemoryProvider": "flowengine.context_providers.long_term_memory",
-    "CustomDataProvider": "flowengine.context_providers.custom_data",
-    "RetrievalProvider": "flowengine.context_providers.retrieval",
-    "TypedContext": "flowengine.typed_contexts.typed",
-    "ContextManager": "flowengine.typed_contexts.manager",
-    "ToolCallResult": "flowengine.typed_contexts.typed",
-    "ToolSet": "flowengine.tools.toolset",
-    "SkillStore": "flowengine.skills.skill_store",
-    # What goes in and what comes out
-    "Context": "flowengine.core.context",
-    "NodeResult": "flowengine.core.context",
-    "LLMResult": "flowengine.core.context",
-    "RoutingResult": "flowengine.core.context",
-    "EvaluationResult": "flowengine.core.context",
-    "Run": "flowengine.runners.run",
-    "Runs": "flowengine.runs",
-    "RunRecord": "flowengine.runs",
-    "Question": "flowengine.runs",
-    # What can go wrong
-    "FlowEngineError": "flowengine.errors",
-    "FlowError": "flowengine.errors",
-    "RunError": "flowengine.errors",
+PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "Flows and their nodes": {
+        "flowengine.flow": ("Flow",),
+        "flowengine.builder": ("FlowBuilder",),
+        "flowengine.nodes.node": (
+            "FlowNode",
+            "NodeSettings",
+            "RunLimits",
+            "NodeLimits",
+            "RetryPolicy",
+        ),
+        "flowengine.core.budget": ("Budget",),
+        "flowengine.nodes.compiled_flow": ("InputField",),
+        "flowengine.engine.merging": ("StateKey",),
+        "flowengine.nodes.function": ("FunctionNode",),
+        "flowengine.nodes.condition": ("ConditionNode",),
+        "flowengine.nodes.agent": (
+            "AgentNode",
+            "RoutingNode",
+            "EvaluationNode",
+        ),
+        "flowengine.nodes.loop": ("LoopNode",),
+        "flowengine.nodes.map": ("MapNode",),
+        "flowengine.nodes.subflow": ("SubflowNode",),
+        "flowengine.nodes.approval": ("ApprovalNode",),
+    },
+    "Agents": {
+        "flowengine.agents.agent": ("Agent",),
+        "flowengine.agents.routing": ("RoutingAgent",),
+        "flowengine.agents.evaluation": ("EvaluationAgent",),
+    },
+    "Models": {
+        "flowengine.models.open": ("get_llm",),
+        "flowengine.models.model": (
+            "Model",
+            "Request",
+            "Reply",
+            "TokenUsage",
+        ),
+        "flowengine.models.messages": (
+            "Message",
+            "ToolRequest",
+        ),
+    },
+    "Tools": {
+        "flowengine.tools.function_tool": ("tool",),
+        "flowengine.tools.tool": (
+            "Tool",
+            "ToolResult",
+        ),
+        "flowengine.tools.toolset": ("ToolSet",),
+        "flowengine.tools.mcp.server_settings": ("McpServer",),
+    },
+    "What enters a prompt": {
+        "flowengine.core.context": ("Fragment",),
+        "flowengine.context_providers.provider": ("ContextProvider",),
+        "flowengine.context_providers.factory": ("ContextProviderFactory",),
+        "flowengine.context_providers.conversation": ("ConversationHistoryProvider",),
+        "flowengine.context_providers.fixed_file": ("FixedFileProvider",),
+        "flowengine.context_providers.source_code.source_code": ("SourceCodeProvider",),
+        "flowengine.context_providers.compressor.compressor": ("ContextCompressorProvider",),
+        "flowengine.context_providers.filter": ("ContextFilterProvider",),
+        "flowengine.context_providers.long_term_memory": ("LongTermMemoryProvider",),
+        "flowengine.context_providers.custom_data": ("CustomDataProvider",),
+        "flowengine.context_providers.retrieval": ("RetrievalProvider",),
+        "flowengine.typed_contexts.typed": (
+            "TypedContext",
+            "ToolCallResult",
+        ),
+        "flowengine.typed_contexts.manager": ("ContextManager",),
+        "flowengine.skills.skill_store": ("SkillStore",),
+    },
+    "What a node sees and what it hands back": {
+        "flowengine.core.context": (
+            "Context",
+            "NodeResult",
+            "LLMResult",
+            "RoutingResult",
+            "EvaluationResult",
+        ),
+    },
+    "Runs": {
+        "flowengine.runners.run": ("Run",),
+        "flowengine.runs": (
+            "Runs",
+            "RunRecord",
+            "Question",
+        ),
+    },
+    "Events of a run": {
+        "flowengine.engine.events": (
+            "RunStarted",
+            "RunResumed",
+            "NodeStarted",
+            "NodeRecorded",
+            "NodeFinished",
+            "NodeFailed",
+            "NodeSkipped",
+            "NodeCancelled",
+            "RunFinished",
+            "TokenStreamed",
+            "ErrorInfo",
+            "Event",
+        ),
+    },
+    "What can go wrong": {
+        "flowengine.errors": (
+            "FlowEngineError",
+            "DefinitionError",
+            "FlowError",
+            "RunError",
+            "ModelError",
+            "TransientModelError",
+            "PermanentModelError",
+        ),
+    },
+}
+"""Heading in the list of public names → module → its names."""
+
+_PUBLIC: Final = {
+    name: module for modules in PUBLIC_GROUPS.values() for module, names in modules.items() for name in names
 }
 
 __all__ = [
@@ -132,23 +230,42 @@ __all__ = [
     "ContextProviderFactory",
     "ConversationHistoryProvider",
     "CustomDataProvider",
+    "DefinitionError",
+    "ErrorInfo",
     "EvaluationAgent",
     "EvaluationNode",
     "EvaluationResult",
+    "Event",
     "FixedFileProvider",
     "Flow",
     "FlowBuilder",
     "FlowEngineError",
     "FlowError",
+    "FlowNode",
+    "Fragment",
     "FunctionNode",
     "InputField",
     "LLMResult",
     "LongTermMemoryProvider",
     "LoopNode",
     "MapNode",
+    "McpServer",
+    "Message",
+    "Model",
+    "ModelError",
+    "NodeCancelled",
+    "NodeFailed",
+    "NodeFinished",
     "NodeLimits",
+    "NodeRecorded",
     "NodeResult",
+    "NodeSettings",
+    "NodeSkipped",
+    "NodeStarted",
+    "PermanentModelError",
     "Question",
+    "Reply",
+    "Request",
     "RetrievalProvider",
     "RetryPolicy",
     "RoutingAgent",
@@ -156,17 +273,27 @@ __all__ = [
     "RoutingResult",
     "Run",
     "RunError",
+    "RunFinished",
     "RunLimits",
     "RunRecord",
+    "RunResumed",
+    "RunStarted",
     "Runs",
     "SkillStore",
     "SourceCodeProvider",
     "StateKey",
     "SubflowNode",
+    "TokenStreamed",
+    "TokenUsage",
+    "Tool",
     "ToolCallResult",
+    "ToolRequest",
+    "ToolResult",
     "ToolSet",
+    "TransientModelError",
     "TypedContext",
     "get_llm",
+    "tool",
 ]
 
 

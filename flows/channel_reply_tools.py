@@ -9,19 +9,29 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from flowengine.core.locale import load_messages
-from flowengine.memory.open_database import open_memory, shortened
-from flowengine.memory.scopes.channel_messages import ChannelMessage
-from flowengine.memory.scopes.generation import MemoryLimits, long_term_messages, short_term_messages
-from flowengine.memory.scopes.judge import ReplyDecision
-from flowengine.memory.scopes.memories import Memory, MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.scopes.memory_prompt import prompt_messages
-from flowengine.memory.scopes.memory_updater import MemoryLoader, Windows
-from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
+from flowengine.memory import (
+    ChannelMessage,
+    Memory,
+    MemoryLimits,
+    MemoryLoader,
+    MemoryScope,
+    MemoryType,
+    ReplyDecision,
+    SQLConversationStore,
+    SQLMemoryRepository,
+    Windows,
+    long_term_messages,
+    open_memory,
+    prompt_messages,
+    short_term_messages,
+    shortened,
+    thread_scope_id,
+)
 
 __all__ = ["ReplyDecision", "keep", "load", "said"]
 
 BOT: Final = "bot"
+LEFT_OUT: Final = "(The rest was left out because the limit of its length was reached.)"
 LIMITS: Final = MemoryLimits(short_term=300, long_term=600)
 WINDOWS: Final = Windows(active_channel_days=7, thread_memory_days=7, messages=30)
 
@@ -80,13 +90,12 @@ async def keep(store: str, channel: str, thread: str, at: str, recent: str, hist
         scope, scope_id = MemoryScope.THREAD, thread_scope_id(channel, thread)
     texts: Mapping[MemoryType, str] = {MemoryType.SHORT_TERM: recent, MemoryType.LONG_TERM: history}
     limits = {MemoryType.SHORT_TERM: LIMITS.short_term, MemoryType.LONG_TERM: LIMITS.long_term}
-    notice = load_messages("en")("memory.shortened")
     database = open_memory(store)
     try:
         repository = SQLMemoryRepository(database)
         for kind, text in texts.items():
             if text:
-                kept = shortened(text, limits[kind], notice)
+                kept = shortened(text, limits[kind], LEFT_OUT)
                 await repository.save(Memory(scope, scope_id, kind, kept, datetime.fromisoformat(at)))
     finally:
         database.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypedDict
 
-from flowengine.tools.function_tool import tool
+from flowengine import tool
 
 
 class Order(TypedDict):

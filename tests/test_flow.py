@@ -15,7 +15,7 @@ from flowengine import ConditionNode, Context, Flow, FunctionNode, LLMResult, No
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
-from flowengine.engine.events import NodeFinished, NodeStarted, RunFinished, RunStarted
+from flowengine.engine.events import NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
 from flowengine.engine.merging import StateKey
 from flowengine.errors import (
     DefinitionError,
@@ -44,6 +44,10 @@ async def name(context: Context) -> str:
     return str(context.current_node)
 
 
+def result(context: Context) -> Any:
+    return context.result
+
+
 async def breaks(context: Context) -> None:
     raise ValueError("broken")
 
@@ -61,15 +65,20 @@ def test_the_public_names_are_those_that_are_promised():
     promised = {
         *("Flow", "FlowBuilder", "RunLimits", "NodeLimits", "Budget", "InputField", "StateKey", "RetryPolicy", "Run"),
         *("Runs", "RunRecord", "Question"),
-        *("FunctionNode", "ConditionNode", "AgentNode", "RoutingNode", "EvaluationNode"),
+        *("FlowNode", "NodeSettings", "FunctionNode", "ConditionNode", "AgentNode", "RoutingNode", "EvaluationNode"),
         *("LoopNode", "MapNode", "SubflowNode", "ApprovalNode"),
         *("Agent", "RoutingAgent", "EvaluationAgent", "get_llm"),
+        *("Model", "Request", "Reply", "TokenUsage", "Message", "ToolRequest"),
+        *("tool", "Tool", "ToolResult", "ToolSet", "McpServer"),
         *("ContextProvider", "ContextProviderFactory", "ConversationHistoryProvider", "FixedFileProvider"),
         *("SourceCodeProvider", "ContextCompressorProvider", "ContextFilterProvider", "LongTermMemoryProvider"),
-        *("CustomDataProvider", "RetrievalProvider"),
-        *("TypedContext", "ContextManager", "ToolCallResult", "ToolSet", "SkillStore"),
+        *("CustomDataProvider", "RetrievalProvider", "Fragment"),
+        *("TypedContext", "ContextManager", "ToolCallResult", "SkillStore"),
         *("Context", "NodeResult", "LLMResult", "RoutingResult", "EvaluationResult"),
-        *("FlowEngineError", "FlowError", "RunError"),
+        *("RunStarted", "RunResumed", "RunFinished", "NodeStarted", "NodeRecorded", "NodeFinished", "NodeFailed"),
+        *("NodeSkipped", "NodeCancelled", "TokenStreamed", "ErrorInfo", "Event"),
+        *("FlowEngineError", "DefinitionError", "FlowError", "RunError"),
+        *("ModelError", "TransientModelError", "PermanentModelError"),
     }
     assert set(flowengine.__all__) == promised
     assert all(getattr(flowengine, each) is not None for each in flowengine.__all__)
@@ -216,8 +225,10 @@ async def test_inputs_may_have_a_json_schema():
 
 
 async def test_outputs_are_functions_of_the_final_context():
-    outputs = {"both": lambda context: context.prev_outputs["a"] + context.prev_outputs["b"]}
-    run = await Flow("f", {"a": FunctionNode(name), "b": FunctionNode(name)}, outputs=outputs).run()
+    def both(context: Context) -> str:
+        return context.prev_outputs["a"] + context.prev_outputs["b"]
+
+    run = await Flow("f", {"a": FunctionNode(name), "b": FunctionNode(name)}, outputs={"both": both}).run()
     assert run.outputs == {"both": "ab"}
 
 
@@ -288,7 +299,7 @@ async def test_a_node_is_tried_again_and_each_failure_is_told():
     node = FunctionNode(third_time, retry=RetryPolicy(attempts=3, initial=0.001))
     run = await Flow("f", {"a": node}).run()
     assert run.outputs == {"a": 3}
-    records = [event.record for event in run.events if type(event).__name__ == "NodeRecorded"]
+    records = [event.record for event in run.events if isinstance(event, NodeRecorded)]
     assert [(each.attempt, each.error) for each in records] == [(1, "ValueError: not yet"), (2, "ValueError: not yet")]
 
 
@@ -394,7 +405,7 @@ async def test_agents_in_a_flow_give_what_they_give_alone():
 
 
 async def test_generation_routing_and_evaluation_as_separate_nodes():
-    answers = [
+    answers: list[Any] = [
         "a text",
         {"score": 0.9, "criteria_scores": {"short": 0.9}, "feedback": "fine", "suggestions": []},
         {"next_route": "technical", "confidence": 0.8, "reasoning": "bits"},
@@ -406,7 +417,7 @@ async def test_generation_routing_and_evaluation_as_separate_nodes():
             "write": Agent("write", "Write.", model=model),
             "judge": EvaluationAgent("judge", evaluation_criteria={"short": "It is short"}, model=model),
             "route": RoutingAgent("route", "Which?", {"technical": "bits", "other": "rest"}, model=model),
-            "end": FunctionNode(lambda context: context.result),
+            "end": FunctionNode(result),
         }
     )
     run = await flow.run({"topic": "x"})
@@ -435,12 +446,15 @@ async def test_a_first_agent_is_asked_the_inputs():
 
 
 async def test_each_step_follows_the_one_before_unless_a_route_leads_to_it():
+    def after(context: Context) -> str:
+        return f"after {context.result}"
+
     steps = {
         "analyze": FunctionNode(name),
         "route": ConditionNode(lambda context: "y", {"x": "left", "y": "right"}),
         "left": FunctionNode(name),
         "right": FunctionNode(name),
-        "end": FunctionNode(lambda context: f"after {context.result}"),
+        "end": FunctionNode(after),
     }
     flow = Flow.sequential(steps)
     run = await flow.run()

@@ -158,6 +158,8 @@ class RunResumed(NamedTuple):
 
 
 class NodeStarted(NamedTuple):
+    """A node begins, for the first time or again after an interruption."""
+
     node: str
     at: float
 
@@ -176,6 +178,8 @@ class NodeRecorded(NamedTuple):
 
 
 class NodeFinished(NamedTuple):
+    """A node succeeded; everything that it wrote is in the result."""
+
     node: str
     at: float
     result: NodeResult
@@ -196,6 +200,8 @@ class NodeFailed(NamedTuple):
 
 
 class NodeSkipped(NamedTuple):
+    """A node does not run, and the event says why."""
+
     node: str
     at: float
     cause: SkipCause

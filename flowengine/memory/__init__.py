@@ -1,1 +1,99 @@
-"""Scoped memory: what a bot remembers of a workspace, of its channels and of their threads."""
+"""Scoped memory: what a bot remembers of a workspace, of its channels and of their threads.
+
+The public names are here; each is imported at its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from flowengine.memory.open_database import open_memory as open_memory
+    from flowengine.memory.open_database import shortened as shortened
+    from flowengine.memory.scopes.channel_messages import Channel as Channel
+    from flowengine.memory.scopes.channel_messages import ChannelMessage as ChannelMessage
+    from flowengine.memory.scopes.channel_messages import ChannelMessages as ChannelMessages
+    from flowengine.memory.scopes.channel_messages import ConversationStore as ConversationStore
+    from flowengine.memory.scopes.generation import MemoryLimits as MemoryLimits
+    from flowengine.memory.scopes.generation import long_term_messages as long_term_messages
+    from flowengine.memory.scopes.generation import short_term_messages as short_term_messages
+    from flowengine.memory.scopes.judge import ReplyDecision as ReplyDecision
+    from flowengine.memory.scopes.memories import Memory as Memory
+    from flowengine.memory.scopes.memories import MemoryRepository as MemoryRepository
+    from flowengine.memory.scopes.memories import MemoryScope as MemoryScope
+    from flowengine.memory.scopes.memories import MemoryType as MemoryType
+    from flowengine.memory.scopes.memories import thread_scope_id as thread_scope_id
+    from flowengine.memory.scopes.memory_prompt import prompt_messages as prompt_messages
+    from flowengine.memory.scopes.memory_updater import MemoryLoader as MemoryLoader
+    from flowengine.memory.scopes.memory_updater import Windows as Windows
+    from flowengine.memory.scopes.sql_stores import SQLConversationStore as SQLConversationStore
+    from flowengine.memory.scopes.sql_stores import SQLMemoryRepository as SQLMemoryRepository
+
+_MODULES: Final[Mapping[str, Sequence[str]]] = {
+    "flowengine.memory.open_database": (
+        "open_memory",
+        "shortened",
+    ),
+    "flowengine.memory.scopes.channel_messages": (
+        "Channel",
+        "ChannelMessage",
+        "ChannelMessages",
+        "ConversationStore",
+    ),
+    "flowengine.memory.scopes.generation": (
+        "MemoryLimits",
+        "long_term_messages",
+        "short_term_messages",
+    ),
+    "flowengine.memory.scopes.judge": ("ReplyDecision",),
+    "flowengine.memory.scopes.memories": (
+        "Memory",
+        "MemoryRepository",
+        "MemoryScope",
+        "MemoryType",
+        "thread_scope_id",
+    ),
+    "flowengine.memory.scopes.memory_prompt": ("prompt_messages",),
+    "flowengine.memory.scopes.memory_updater": (
+        "MemoryLoader",
+        "Windows",
+    ),
+    "flowengine.memory.scopes.sql_stores": (
+        "SQLConversationStore",
+        "SQLMemoryRepository",
+    ),
+}
+_PUBLIC: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Channel",
+    "ChannelMessage",
+    "ChannelMessages",
+    "ConversationStore",
+    "Memory",
+    "MemoryLimits",
+    "MemoryLoader",
+    "MemoryRepository",
+    "MemoryScope",
+    "MemoryType",
+    "ReplyDecision",
+    "SQLConversationStore",
+    "SQLMemoryRepository",
+    "Windows",
+    "long_term_messages",
+    "open_memory",
+    "prompt_messages",
+    "short_term_messages",
+    "shortened",
+    "thread_scope_id",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'flowengine.memory' has no attribute {name!r}")
+    value = getattr(import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from inspect import signature
@@ -16,9 +17,11 @@ from flowengine.context_providers.builtin_names import OURS
 from flowengine.context_providers.registry import provider_class
 from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
 from flowengine.flowfile.schema.reference import reference
+from flowengine.public_names import MODULES, api_page, names_of
 from tests.support.postgres import empty_database
 
 DOCS = Path(flowengine.__file__).parent / "docs"
+ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -26,6 +29,31 @@ def test_the_reference_is_that_of_the_models():
     assert (DOCS / "reference.md").read_text("utf-8") == reference(), (
         "run python -m flowengine.flowfile.schema.reference"
     )
+
+
+def test_the_page_of_public_names_is_that_of_the_exports():
+    assert (DOCS / "api.md").read_text("utf-8") == api_page(), "run python -m flowengine.public_names"
+
+
+def test_every_exported_name_is_on_the_page_of_public_names():
+    page = api_page().partition("\n## `flowengine.errors`")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(flowengine.__all__)
+    assert set(names_of("flowengine.errors")) >= {name for name in flowengine.__all__ if name.endswith("Error")}
+
+
+def test_flows_and_documents_import_public_names_only():
+    files = [*(ROOT / "flows").rglob("*.py"), ROOT / "README.md", DOCS / "tutorial.md", DOCS / "queue.md"]
+    found = 0
+    for file in files:
+        text = file.read_text("utf-8")
+        blocks = [text] if file.suffix == ".py" else [code for kind, code in BLOCK.findall(text) if kind == "python"]
+        for node in (each for block in blocks for each in ast.walk(ast.parse(block))):
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if isinstance(node, ast.ImportFrom) and module.partition(".")[0] == "flowengine":
+                found += 1
+                assert module == "flowengine" or module in MODULES, (file, module)
+                assert {each.name for each in node.names} <= set(names_of(module)), (file, module)
+    assert found >= 5
 
 
 def test_every_node_type_and_key_is_in_the_reference_with_a_description():

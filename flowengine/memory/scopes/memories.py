@@ -35,6 +35,8 @@ class MemoryScope(StrEnum):
 
 
 class MemoryType(StrEnum):
+    """Which of its two memories a scope has."""
+
     LONG_TERM = "long_term"
     """The history: merged from the one before and what is new."""
     SHORT_TERM = "short_term"
