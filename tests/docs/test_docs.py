@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tomllib
 from inspect import signature
 from pathlib import Path
 
@@ -92,6 +93,30 @@ def test_every_rule_that_the_code_cites_is_on_the_page_of_the_rules():
     cited = {int(each) for each in re.findall(r"\b[Rr]ule (\d+)\b", code)}
     assert len(cited) > 8
     assert cited <= set(numbers)
+
+
+ARCHITECTURE = [DOCS / "architecture.md", *sorted((DOCS / "decisions").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", ARCHITECTURE, ids=lambda page: page.stem)
+def test_files_and_links_of_the_pages_on_architecture_exist(page: Path):
+    text = page.read_text("utf-8")
+    named = re.findall(r"`((?:flowengine|visualize|tests|flows)(?:/[\w./]*)?|pyproject\.toml)`", text)
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert named
+    assert [each for each in named if not (ROOT / each).exists()] == []
+    assert [each for each in links if not (page.parent / each).exists()] == []
+
+
+def test_every_decision_is_listed_and_every_layer_is_described():
+    text = (DOCS / "architecture.md").read_text("utf-8")
+    assert len(ARCHITECTURE) > 8
+    assert [page.name for page in ARCHITECTURE[1:] if f"(decisions/{page.name})" not in text] == []
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = re.findall(r"[\w.]+", " ".join(contracts[0]["layers"]))
+    described = re.findall(r"`(flowengine/\w+|visualize)(?:\.py)?`", text)
+    missing = {each.replace(".", "/") for each in layers} - set(described)
+    assert missing == {"flowengine/__main__", "flowengine/public_names"}
 
 
 def test_the_tutorial_runs_as_it_stands(
