@@ -1,4 +1,4 @@
-"""The agent, as users make and run it.
+"""Defines the agent, as users make and run it.
 
 It knows how the flat arguments become the settings of the parts, and what of a turn goes into the
 context. The steps of a turn, prompts, calls, judging and routing are other modules' matter.
@@ -305,7 +305,7 @@ class Agent:
         async with (
             open_turn(self._parts(), settings, request) as turn,
             aclosing(turn.pieces(door)) as pieces,
-            aclosing(self._shown(pieces, found)) as shown,
+            aclosing(self._yield_public(pieces, found)) as shown,
         ):
             yield shown
 
@@ -313,7 +313,9 @@ class Agent:
         """The agent's own part of the prompt for an input: nothing is asked, neither models nor providers."""
         return self._parts().messages(input_text, earlier)
 
-    async def _shown(self, pieces: AsyncIterator[str | Response], context: Context) -> AsyncGenerator[str | Context]:
+    async def _yield_public(
+        self, pieces: AsyncIterator[str | Response], context: Context
+    ) -> AsyncGenerator[str | Context]:
         with naming(self.name):
             async for piece in pieces:
                 yield piece.added_to(context) if isinstance(piece, Response) else piece

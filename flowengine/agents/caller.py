@@ -1,4 +1,4 @@
-"""One agent's way to its model while it runs: settings, gateway and model, put together.
+"""Calls an agent's model while the agent runs: settings, gateway and model, put together.
 
 It knows how a question becomes a request and when an answer counts as one. What is asked is the
 agents' matter; retries of failed calls are the model's.
@@ -124,10 +124,10 @@ class naming:  # noqa: N801 - used as a statement, like `suppress`
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, RunError | DefinitionError):
-            _name(error, f"agent '{self._agent}': ")
+            _prefix_error(error, f"agent '{self._agent}': ")
 
 
-def _name(error: FlowEngineError, prefix: str) -> None:
+def _prefix_error(error: FlowEngineError, prefix: str) -> None:
     # In place: a copy would have to know every subclass's constructor, and would lose the traceback.
     message = str(error)
     if not message.startswith("agent '"):

@@ -1,7 +1,7 @@
-"""The judge: one structured call that scores a generation.
+"""Judges a generation with one structured call that scores it, and improves it until it passes.
 
-It knows how an answer becomes an `EvaluationResult`: the score is the model's, whether that passes
-is computed here, and the content is copied from what was judged. It improves nothing.
+The score is the model's; whether that passes is computed here, and the content is copied from what was judged. A judge
+by itself improves nothing: `improve` asks for new versions, and ends when one passes or none gets better.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flowengine.errors import LimitError, RunError
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
 
-__all__ = ["Attempt", "Draft", "EvaluationAgent", "ImprovementProgress", "improve", "judged"]
+__all__ = ["Attempt", "Draft", "EvaluationAgent", "ImprovementProgress", "improve", "judge_attempt"]
 
 
 class _Judgement(BaseModel):
@@ -144,7 +144,7 @@ def _judgement_shape(criteria: Mapping[str, str]) -> AnswerShape:
     scores = {name: {**share, "description": text} for name, text in criteria.items()}
     properties = {
         "score": share,
-        "criteria_scores": _object(scores),
+        "criteria_scores": _object_schema(scores),
         "feedback": {"type": "string"},
         "suggestions": {"type": "array", "items": {"type": "string"}},
     }
@@ -159,10 +159,10 @@ def _judgement_shape(criteria: Mapping[str, str]) -> AnswerShape:
             raise UnfitError(f"criteria_scores: no score for {', '.join(missing)}")
         return judgement
 
-    return AnswerShape("evaluation", _object(properties), parse)
+    return AnswerShape("evaluation", _object_schema(properties), parse)
 
 
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an object with exactly these properties."""
     return {
         "type": "object",
@@ -172,7 +172,7 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# --- Orchestration mode
+# --- Judging and improving in turns
 
 PATIENCE: Final = 2
 """Improvements in a row without a gain before it stops early."""
@@ -250,12 +250,12 @@ async def improve(
     A generation or a judge that fails once an attempt has been judged ends it with the best attempt so far, and a
     notice says why. A limit that is reached is raised all the same.
     """
-    progress = ImprovementProgress.first(await judged(draft, judge, 1, gateway))
+    progress = ImprovementProgress.first(await judge_attempt(draft, judge, 1, gateway))
     while (verdict := progress.verdict(max_iterations)) is None:
         latest, number = progress.latest, progress.rounds + 1
         task = await guide(latest)
         try:
-            attempt = await judged(await generate(latest.draft, task), judge, number, gateway)
+            attempt = await judge_attempt(await generate(latest.draft, task), judge, number, gateway)
         except LimitError:
             raise
         except RunError as error:
@@ -265,11 +265,11 @@ async def improve(
     return progress, verdict
 
 
-async def judged(
+async def judge_attempt(
     draft: Draft, judge: Callable[[Draft], Awaitable[EvaluationResult]], number: int, gateway: Gateway
 ) -> Attempt:
     """The attempt, noted as a `Round`. A judge that fails is noted as a round without a score, and raised on."""
-    content = _plain(draft.answer.value)
+    content = _to_json_content(draft.answer.value)
     try:
         evaluation = await judge(draft)
     except RunError as error:
@@ -279,6 +279,6 @@ async def judged(
     return Attempt(draft, evaluation)
 
 
-def _plain(content: Any) -> Any:
+def _to_json_content(content: Any) -> Any:
     """Content as JSON values, as records want it."""
     return content.model_dump(mode="json") if isinstance(content, BaseModel) else content

@@ -1,4 +1,4 @@
-"""From an agent's settings to the model that answers: by name or as given, with retries and fallbacks.
+"""Opens the model that answers for an agent's settings: by name or as given, with retries and fallbacks.
 
 It knows which wrappers an agent's settings ask for, and in which order. Vendors, keys and waiting
 are the model column's matter. Models keep no state of their calls, so one that was opened by name is
@@ -19,19 +19,19 @@ from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.model import Model
 from flowengine.models.open import choice_of, default_model, get_llm
 from flowengine.models.vendors import ProviderSettings, is_packaged, needs_key
-from flowengine.models.wrappers.priced import said_price, with_price
+from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
-__all__ = ["NamedModels", "Readings", "open_model", "prepare_model"]
+__all__ = ["NamedModels", "TrackedEnviron", "open_model", "prepare_model"]
 
-# --- An environment that remembers what was read from it, so that what came of it can be used again
+# --- An environment that records what was read from it
 
 
-class Readings(Mapping[str, str]):
+class TrackedEnviron(Mapping[str, str]):
     """Reads another environment.
 
     >>> environ = {"A": "1"}
-    >>> readings = Readings(environ)
+    >>> readings = TrackedEnviron(environ)
     >>> readings.get("A"), readings.get("B"), readings.still_hold()
     ('1', None, True)
     >>> environ["B"] = "2"
@@ -78,13 +78,13 @@ def open_model(settings: CallSettings) -> tuple[Model, str | None]:
     """
     around = settings.surroundings
     if not _is_by_name(settings):
-        return _all_opened(settings, around)
+        return _open_with_fallbacks(settings, around)
     question = (settings.model, settings.fallbacks, settings.max_retries, id(around))
     known = _known.get(question)
     if known is not None and known.readings.still_hold():
         return known.model, known.notice
-    readings = Readings(around.environ)
-    model, notice = _all_opened(settings, replace(around, environ=readings))
+    readings = TrackedEnviron(around.environ)
+    model, notice = _open_with_fallbacks(settings, replace(around, environ=readings))
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
     _known[question] = _Known(model, notice, readings, around)
@@ -96,7 +96,7 @@ class _Known(NamedTuple):
 
     model: Model
     notice: str | None
-    readings: Readings
+    readings: TrackedEnviron
     around: Surroundings
     """Kept, so that no other has its id."""
 
@@ -120,42 +120,42 @@ def _is_name(model: str | Model | None) -> bool:
     return model is None or isinstance(model, str)
 
 
-def _all_opened(settings: CallSettings, around: Surroundings) -> tuple[Model, str | None]:
+def _open_with_fallbacks(settings: CallSettings, around: Surroundings) -> tuple[Model, str | None]:
     first, notice = (settings.model, None) if settings.model is not None else default_model(around.environ)
     asked = (first, *settings.fallbacks)
-    models = [_opened(each, settings.max_retries, around) for each in asked]
-    notices = [notice, *(_chosen(each, around).notice for each in asked if isinstance(each, str))]
+    models = [_open_one(each, settings.max_retries, around) for each in asked]
+    notices = [notice, *(_choose_vendor(each, around).notice for each in asked if isinstance(each, str))]
     told = "; ".join(dict.fromkeys(filter(None, notices))) or None
     return (models[0] if len(models) == 1 else FallbackModel(models)), told
 
 
-def _chosen(model: str, around: Surroundings) -> VendorChoice:
+def _choose_vendor(model: str, around: Surroundings) -> VendorChoice:
     return choice_of(model, environ=around.environ, default_provider=around.default_provider)
 
 
-def _opened(model: str | Model, max_retries: int, around: Surroundings) -> Model:
+def _open_one(model: str | Model, max_retries: int, around: Surroundings) -> Model:
     if isinstance(model, str):
-        return _named(model, max_retries, around)
+        return _open_by_name(model, max_retries, around)
     # A model that comes with a policy of its own keeps it: retries of retries would multiply.
     has_policy = isinstance(model, RetryingModel | FallbackModel)
     return model if has_policy or not max_retries else RetryingModel(model, max_retries)
 
 
-def _named(model: str, max_retries: int, around: Surroundings) -> Model:
+def _open_by_name(model: str, max_retries: int, around: Surroundings) -> Model:
     """The model of a name, with what is said of its vendor and its price. All models of a vendor share its limits."""
-    return _priced(get_llm(model, max_retries=max_retries, **_said(model, around)), model, around)
+    return _add_price(get_llm(model, max_retries=max_retries, **_vendor_settings(model, around)), model, around)
 
 
-def _priced(made: Model, written: str, around: Surroundings) -> Model:
-    price = said_price(around.prices, written, made.provider, made.name)
+def _add_price(made: Model, written: str, around: Surroundings) -> Model:
+    price = find_user_price(around.prices, written, made.provider, made.name)
     return made if price is None else with_price(made, price)
 
 
-def _said(model: str, around: Surroundings) -> dict[str, Any]:
+def _vendor_settings(model: str, around: Surroundings) -> dict[str, Any]:
     """What there is to say of a model's vendor: address, keys, limits and who keeps them."""
     said = _NOTHING
     if around.providers:
-        provider = _chosen(model, around).provider
+        provider = _choose_vendor(model, around).provider
         said = around.providers.get(provider, said)
         if said.is_foreign and needs_key(provider):
             raise ModelConfigError(
@@ -186,6 +186,6 @@ class NamedModels:
     def embedding(self, name: str) -> Model | None:
         """What stands in for models that answer makes no vectors; where nobody is to be asked, this is not either."""
         around = self._around
-        if around.stand_in is not None and _chosen(around.stand_in, around).provider == "offline":
+        if around.stand_in is not None and _choose_vendor(around.stand_in, around).provider == "offline":
             return None
-        return _priced(get_embedding(name, **_said(name, around)), name, around)
+        return _add_price(get_embedding(name, **_vendor_settings(name, around)), name, around)

@@ -1,4 +1,4 @@
-"""What one run of an agent draws its prompts from: opened for it, asked before each call, told of what happens.
+"""Builds the prompts of one run of an agent: opened for the run, used before each call, told of each result.
 
 All that enters a prompt passes here: the agent's own texts, what providers, typed contexts and skills bring, the
 session's history, the chat it goes on from, and what tools say. What of it stays is the packer's decision. It
@@ -13,8 +13,16 @@ from typing import Any
 
 from flowengine.agents.caller import Caller
 from flowengine.agents.prompt import text_of
-from flowengine.agents.prompt_parts import Packing, Part, PartPlace, PromptQuestion, after_parts, assembled, fixed_parts
-from flowengine.agents.prompt_state import Carrier, Remembering, begin_remembering, data_of
+from flowengine.agents.prompt_parts import (
+    Packing,
+    Part,
+    PartPlace,
+    PromptQuestion,
+    after_parts,
+    assemble_messages,
+    fixed_parts,
+)
+from flowengine.agents.prompt_state import ProviderState, TypedContextSnapshots, data_of, load_provider_state
 from flowengine.agents.sources import OpenSkills, Sources, open_skills
 from flowengine.context_providers.chain import brought_of, entries_of, gather
 from flowengine.context_providers.packer import PackedEntry
@@ -31,10 +39,10 @@ from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager
 from flowengine.typed_contexts.typed import ToolCallResult
 
-__all__ = ["PromptBuilder", "open_material"]
+__all__ = ["PromptBuilder", "open_prompt_builder"]
 
 
-async def open_material(
+async def open_prompt_builder(
     sources: Sources,
     agent: str,
     words: Messages,
@@ -50,7 +58,7 @@ async def open_material(
     what no text of a file may bring into a prompt.
     """
     skills = await open_skills(sources, words.locale, gateway, kept or {}, scope)
-    memories = await begin_remembering(sources.providers, kept, gateway)
+    memories = await load_provider_state(sources.providers, kept, gateway)
     if kept is None:
         return PromptBuilder(
             sources, memories, sources.contexts, skills, agent, words, gateway, models, secrets=secrets
@@ -71,7 +79,7 @@ class PromptBuilder:
     def __init__(
         self,
         sources: Sources,
-        memories: Remembering,
+        memories: ProviderState,
         contexts: ContextManager,
         skills: OpenSkills | None,
         agent: str,
@@ -98,7 +106,7 @@ class PromptBuilder:
         self._gateway = gateway
         self._recorded = recorded
         self._secrets = secrets
-        self._carrier = Carrier(contexts) if is_run else None
+        self._carrier = TypedContextSnapshots(contexts) if is_run else None
         self._begun = data_of(contexts) if is_run else {}
         self._query = ""
         self._packing: Packing
@@ -114,12 +122,12 @@ class PromptBuilder:
         """The chat that asks a question."""
         self._query = question.input_text
         self._packing = Packing(caller, self._words, self._budget)
-        context = [Part(PartPlace.CONTEXT, each) for each in await self._brought()]
+        context = [Part(PartPlace.CONTEXT, each) for each in await self._gather_entries()]
         listed, loaded = ([], []) if self._skills is None else await self._skills.parts(self._query)
-        loaded = [self._without_secrets(each) for each in loaded]
-        parts = question.parts(listed, [*context, *loaded, *await self._rendered()])
+        loaded = [self._hide_secrets(each) for each in loaded]
+        parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
         parts = await self._packing.packed(parts)
-        messages = assembled(self._words, parts)
+        messages = assemble_messages(self._words, parts)
         self._asked = messages[-1]
         self._parts = [each for each in parts if each.place not in (PartPlace.SYSTEM, PartPlace.EARLIER)]
         return messages
@@ -127,16 +135,16 @@ class PromptBuilder:
     async def shown(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The chat with the contexts as they are now, and what tools said cut down where it outgrew the budget."""
         if self._is_stale:
-            rendered = await self._rendered()
+            rendered = await self._render_contexts()
             self._parts = [*(each for each in self._parts if each.place is not PartPlace.TYPED), *rendered]
             self._is_stale, self._is_changed = False, True
         if self._asked not in messages or not (self._is_changed or self._packing.exceeds(messages)):
             return messages
         at = messages.index(self._asked)
         parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
-        return assembled(self._words, await self._packing.packed(parts))
+        return assemble_messages(self._words, await self._packing.packed(parts))
 
-    async def _brought(self) -> list[PackedEntry]:
+    async def _gather_entries(self) -> list[PackedEntry]:
         """What the providers bring; what they brought for an interrupted attempt of the node is that of this one."""
         known = next((each for each in self._recorded if type(each) is Brought), None)
         if known is not None:
@@ -147,13 +155,13 @@ class PromptBuilder:
             await self._gateway.note(brought_of(entries))
         return entries
 
-    def _without_secrets(self, part: Part) -> Part:
+    def _hide_secrets(self, part: Part) -> Part:
         fragment = part.entry.fragment
         return part._replace(
             entry=part.entry._replace(fragment=fragment._replace(text=self._secrets.hide(fragment.text)))
         )
 
-    async def _rendered(self) -> list[Part]:
+    async def _render_contexts(self) -> list[Part]:
         """The typed contexts' texts; they stay whatever the budget is, for their tools change what they show."""
         fragments = await self._contexts.fragments(self._query) if self._contexts.context_list else ()
         return [Part(PartPlace.TYPED, PackedEntry(each._replace(pinned=True))) for each in fragments]

@@ -1,6 +1,6 @@
-"""From the parts of a prompt to those that are sent: counted, packed into the budget, and told in a receipt.
+"""Packs the parts of a prompt into its token budget, and records in a receipt what was kept.
 
-It knows parts, the budget, and how a chat is counted. Where the parts come from is `material`'s matter.
+It knows parts, the budget, and how a chat is counted. Where the parts come from is the matter of `prompt_builder`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,20 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Model
 from flowengine.models.pricing import context_window, longest_answer
 from flowengine.models.tokens import count_tokens
-from flowengine.models.worst_case import answering
+from flowengine.models.worst_case import innermost_models
 
-__all__ = ["Packing", "Part", "PartPlace", "PromptQuestion", "after_parts", "assembled", "fixed_parts", "tokens_of"]
+__all__ = [
+    "Packing",
+    "Part",
+    "PartPlace",
+    "PromptQuestion",
+    "after_parts",
+    "assemble_messages",
+    "fixed_parts",
+    "tokens_of",
+]
 
-# --- A prompt as parts
+# --- Parts of a prompt
 
 MESSAGE: Final = 4
 """Tokens that a chat message costs beside its text."""
@@ -138,7 +147,7 @@ def _part_of(place: PartPlace, message: Message, number: int, **details: Any) ->
     return Part.of(place, message.content, "messages", label=label, **details)._replace(message=message)
 
 
-def assembled(words: Messages, parts: Iterable[Part]) -> tuple[Message, ...]:
+def assemble_messages(words: Messages, parts: Iterable[Part]) -> tuple[Message, ...]:
     """The chat messages. Of what came after the question no message is left out, only its text."""
     at: dict[PartPlace, list[Part]] = {place: [] for place in PartPlace}
     for part in parts:
@@ -146,42 +155,46 @@ def assembled(words: Messages, parts: Iterable[Part]) -> tuple[Message, ...]:
     system = [each.entry.fragment.text for each in at[PartPlace.SYSTEM]]
     before = generation_messages(
         words,
-        "\n\n".join(_texts(at[PartPlace.INPUT])),
+        "\n\n".join(_texts_of(at[PartPlace.INPUT])),
         instructions="\n\n".join(text for text in system if text.strip()),
-        context="\n\n".join([*_texts(sorted(at[PartPlace.CONTEXT], key=_order)), *_texts(at[PartPlace.TYPED])]),
-        history=_texts(at[PartPlace.PREVIOUS]),
-        earlier=[each.message._replace(content=text) for each, text in _present(at[PartPlace.EARLIER]) if each.message],
+        context="\n\n".join(
+            [*_texts_of(sorted(at[PartPlace.CONTEXT], key=_order_of)), *_texts_of(at[PartPlace.TYPED])]
+        ),
+        history=_texts_of(at[PartPlace.PREVIOUS]),
+        earlier=[
+            each.message._replace(content=text) for each, text in _present_parts(at[PartPlace.EARLIER]) if each.message
+        ],
     )
-    after = (each.message._replace(content=_or_mark(each)) for each in at[PartPlace.AFTER] if each.message)
+    after = (each.message._replace(content=_text_or_mark(each)) for each in at[PartPlace.AFTER] if each.message)
     return (*before, *after)
 
 
 def tokens_of(messages: Iterable[Message], count: Callable[[str], int]) -> int:
     """Tokens of a chat: the texts, the requests for tools, and what holds each message together."""
-    return sum(MESSAGE + count(each.content) + _calls(each, count) for each in messages)
+    return sum(MESSAGE + count(each.content) + _count_calls(each, count) for each in messages)
 
 
-def _calls(message: Message, count: Callable[[str], int]) -> int:
+def _count_calls(message: Message, count: Callable[[str], int]) -> int:
     return count(json.dumps(message.tool_calls, ensure_ascii=False)) if message.tool_calls else 0
 
 
-def _order(part: Part) -> int:
+def _order_of(part: Part) -> int:
     return part.entry.fragment.order
 
 
-def _present(parts: Iterable[Part]) -> list[tuple[Part, str]]:
+def _present_parts(parts: Iterable[Part]) -> list[tuple[Part, str]]:
     return [(each, each.entry.fragment.text) for each in parts if each.entry.state != "dropped"]
 
 
-def _texts(parts: Iterable[Part]) -> list[str]:
-    return [text for _, text in _present(parts)]
+def _texts_of(parts: Iterable[Part]) -> list[str]:
+    return [text for _, text in _present_parts(parts)]
 
 
-def _or_mark(part: Part) -> str:
+def _text_or_mark(part: Part) -> str:
     return MARK if part.entry.state == "dropped" else part.entry.fragment.text
 
 
-# --- How many tokens a prompt may have where nobody set a budget
+# --- Token budget where none is set
 
 _EXACT: Final = frozenset({"openai", "azure"})
 """Vendors whose vocabularies are public, so that our counts are theirs."""
@@ -191,17 +204,17 @@ _OWN: Final = 0.95
 """The share where the counts agree: tools and schemas are sent beside the messages."""
 
 
-def room_for_prompt(model: Model, max_tokens: int | None) -> int | None:
+def find_token_budget(model: Model, max_tokens: int | None) -> int | None:
     """Tokens for the messages of a call; None where nothing is known of a model that may answer.
 
     `max_tokens` is the answer's bound; without one the longest answer counts, up to a quarter of the window.
     """
-    rooms = [_room(each, max_tokens) for each in answering(model)]
+    rooms = [_tokens_left(each, max_tokens) for each in innermost_models(model)]
     known = [each for each in rooms if each is not None]
     return min(known) if known and len(known) == len(rooms) else None
 
 
-def _room(model: Model, max_tokens: int | None) -> int | None:
+def _tokens_left(model: Model, max_tokens: int | None) -> int | None:
     window = context_window(model.provider, model.name)
     if window is None:
         return None
@@ -221,7 +234,7 @@ class Packing:
         self._model = caller.model.name
         self._words = words
         self._is_asked_for = budget is not None
-        self.budget = room_for_prompt(caller.model, caller.settings.max_tokens) if budget is None else budget
+        self.budget = find_token_budget(caller.model, caller.settings.max_tokens) if budget is None else budget
         self._counts: dict[str, int] = {}
         self._told: Receipt | None = None
 
@@ -257,7 +270,7 @@ class Packing:
 
     def _measure(self, parts: Sequence[Part], entries: Sequence[PackedEntry]) -> int:
         chosen = (part._replace(entry=entry) for part, entry in zip(parts, entries, strict=True))
-        return tokens_of(assembled(self._words, chosen), self._count)
+        return tokens_of(assemble_messages(self._words, chosen), self._count)
 
     def _count(self, text: str) -> int:
         known = self._counts.get(text)

@@ -1,4 +1,4 @@
-"""What an agent's providers remember: in a run each begins with what the node's ancestors keep, and adds to it.
+"""Keeps the state of an agent's providers in a run: each begins with what earlier nodes kept, and adds to it.
 
 It knows under which names that is kept. What becomes a memory is each provider's own matter.
 """
@@ -19,9 +19,9 @@ from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager
 
-__all__ = ["Carrier", "Remembering", "begin_remembering", "data_of"]
+__all__ = ["ProviderState", "TypedContextSnapshots", "data_of", "load_provider_state"]
 
-# --- What the tools of typed contexts change survives a crash
+# --- Snapshots of typed contexts, which survive a crash
 
 _CARRIED: Final = "typed_contexts"
 _BY: Final = "by"
@@ -34,7 +34,7 @@ def data_of(contexts: ContextManager) -> dict[str, Any]:
     return {f"context:{each.id}": each.dump() for each in contexts.context_list}
 
 
-class Carrier:
+class TypedContextSnapshots:
     """Wraps the tools of a run's contexts, and takes their results apart again."""
 
     def __init__(self, contexts: ContextManager) -> None:
@@ -47,7 +47,7 @@ class Carrier:
             ToolSet(
                 each.name,
                 each.description,
-                [replace(tool, run=self._carrying(tool)) for tool in each.tools],
+                [replace(tool, run=self._add_snapshot(tool)) for tool in each.tools],
                 each.active,
                 each.source,
             )
@@ -64,19 +64,19 @@ class Carrier:
             self._contexts.load(carried[_CARRIED])
         return result._replace(value=carried.get("value"))
 
-    def _carrying(self, tool: Tool) -> _Run:
+    def _add_snapshot(self, tool: Tool) -> _Run:
         async def run(arguments: Mapping[str, Any]) -> ToolResult:
             before = data_of(self._contexts)
             result = await tool.run(arguments)
             changed = {name: data for name, data in data_of(self._contexts).items() if before[name] != data}
             if not changed:
                 return result
-            return result._replace(value={"value": _plain(result.value), _CARRIED: changed, _BY: self._by})
+            return result._replace(value={"value": _json_or_none(result.value), _CARRIED: changed, _BY: self._by})
 
         return run
 
 
-def _plain(value: Any) -> Any:
+def _json_or_none(value: Any) -> Any:
     """The value where it can be written down, else None: then the result's text has to do."""
     try:
         json.dumps(value)
@@ -99,26 +99,26 @@ class _Held(NamedTuple):
     """What its ancestors keep."""
 
 
-async def begin_remembering(
+async def load_provider_state(
     providers: Sequence[ContextProvider], kept: Mapping[str, Any] | None, gateway: Gateway
-) -> Remembering:
+) -> ProviderState:
     """The providers of one run, which are the agent's own where it stands alone (`kept` is None).
 
     One that cannot be made anew is told of, and the run goes on without it.
     """
     if kept is None:
-        return Remembering([_Held(each, "", None) for each in providers], gateway)
+        return ProviderState([_Held(each, "", None) for each in providers], gateway)
     held: list[_Held] = []
     for number, provider in enumerate(providers):
-        name = _name(provider, providers[:number])
+        name = _name_in_store(provider, providers[:number])
         before = remembered(provider, kept) if provider.adds else kept.get(name)
-        made = await guarded(provider, _loaded, provider, before or None, note=gateway.note)
+        made = await guarded(provider, _load_provider, provider, before or None, note=gateway.note)
         if made is not FAILED:
             held.append(_Held(made, name, before))
-    return Remembering(held, gateway)
+    return ProviderState(held, gateway)
 
 
-class Remembering:
+class ProviderState:
     """Of one run."""
 
     def __init__(self, held: Sequence[_Held], gateway: Gateway) -> None:
@@ -139,7 +139,7 @@ class Remembering:
                 said = entry_of(interaction)
                 kept |= {} if said is None else {name: [said]}
                 continue
-            value = await guarded(provider, _dumped, provider, note=self._gateway.note)
+            value = await guarded(provider, _dump_provider, provider, note=self._gateway.note)
             if value is FAILED or value is None:
                 continue
             if provider.adds:
@@ -149,7 +149,7 @@ class Remembering:
         return kept | {MEMORY: memory} if memory else kept
 
 
-async def _loaded(provider: ContextProvider, kept: Any) -> ContextProvider:
+async def _load_provider(provider: ContextProvider, kept: Any) -> ContextProvider:
     """A fresh one that remembers what was kept."""
     fresh = provider.fresh()
     if kept is not None:
@@ -157,13 +157,13 @@ async def _loaded(provider: ContextProvider, kept: Any) -> ContextProvider:
     return fresh
 
 
-async def _dumped(provider: ContextProvider) -> Any:
+async def _dump_provider(provider: ContextProvider) -> Any:
     value = provider.dump()
     json.dumps(value)  # What cannot be written down is told of as the provider's failure.
     return value
 
 
-def _name(provider: ContextProvider, before: Sequence[ContextProvider]) -> str:
+def _name_in_store(provider: ContextProvider, before: Sequence[ContextProvider]) -> str:
     """Under which a provider is kept; of equal ones the second has a number, and so on.
 
     Conversations have one name for all, since what is kept is what was said.

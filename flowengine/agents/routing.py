@@ -1,4 +1,4 @@
-"""The router: one structured call that chooses one of the declared routes.
+"""Chooses one of the declared routes with one structured call.
 
 It knows labels and when an answer names one: exactly, after trimming, case folding and composing letters, and never as
 a part of something else. Which node a label leads to is not its matter.
@@ -132,10 +132,10 @@ class RoutingAgent:
             try:
                 answer = await caller.answer(messages, self._shape, "routing")
             except UnusableAnswerError as error:
-                return await self._unusable(subject, caller, error)
-            return await self._chosen(subject, caller, answer)
+                return await self._handle_unusable(subject, caller, error)
+            return await self._read_choice(subject, caller, answer)
 
-    async def _chosen(self, subject: Subject, caller: Caller, answer: StructuredAnswer) -> RoutingResult:
+    async def _read_choice(self, subject: Subject, caller: Caller, answer: StructuredAnswer) -> RoutingResult:
         choice: _Choice = answer.value
         result = RoutingResult(
             content=subject.content,
@@ -152,7 +152,7 @@ class RoutingAgent:
         )
         return await self._fall_back(result, caller, why)
 
-    async def _unusable(self, subject: Subject, caller: Caller, error: UnusableAnswerError) -> RoutingResult:
+    async def _handle_unusable(self, subject: Subject, caller: Caller, error: UnusableAnswerError) -> RoutingResult:
         why = f"the answer {error.answer[:200]!r} names no route after {error.calls} call(s): {error.problem}"
         # Confidence 0: nobody is sure of a route that nobody chose.
         result = RoutingResult(content=subject.content, next_route="", confidence=0.0, metadata={"calls": error.calls})

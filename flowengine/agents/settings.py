@@ -1,4 +1,4 @@
-"""The settings of agents, grouped and checked when an agent is made.
+"""Groups the settings of agents, and checks them when an agent is made.
 
 Everything here is frozen data and the rules it must satisfy; a broken rule is a `DefinitionError`
 that says what was found and what to write instead. Nothing here calls anything.
@@ -37,10 +37,10 @@ __all__ = [
     "call_settings",
     "check_labels",
     "check_share",
-    "settles_late",
+    "is_settled_late",
 ]
 
-# --- What agents find where they run
+# --- Where agents find models, keys and prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Improvement:
             raise DefinitionError(f"max_improvement_iterations must be 0 or more, not {self.max_iterations!r}")
 
 
-def settles_late(generation: Generation, improvement: Improvement | None) -> bool:
+def is_settled_late(generation: Generation, improvement: Improvement | None) -> bool:
     """Whether an answer counts only once all of it is there: then none of it is shown before."""
     return generation.shape is not None or improvement is not None or bool(generation.output_guardrails)
 

@@ -1,6 +1,6 @@
-"""What an agent draws on beside its own texts: context providers, typed contexts, skills, as users give them.
+"""Checks what an agent draws on beside its own texts: context providers, typed contexts, skills, as users give them.
 
-Checked when the agent is made. What a run does with them is `material`'s.
+The check is made when the agent is made. What a run does with them is the matter of `prompt_builder`.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Sources:
 
     async def clear(self) -> None:
         """Have the providers forget."""
-        await cleared(self.providers, _unheard)
+        await cleared(self.providers, _ignore_record)
 
 
-async def _unheard(record: Any) -> None:
+async def _ignore_record(record: Any) -> None:
     """Nobody is told; what fails is in the log."""
 
 
@@ -85,21 +85,21 @@ def sources_of(
     budget: int | None,
 ) -> Sources:
     """The sources as users give them."""
-    chain = (*_checked("context_providers", providers, (ContextProvider,), _IN_CONFIG), *_configured(config))
+    chain = (*_check_list("context_providers", providers, (ContextProvider,), _IN_CONFIG), *_make_configured(config))
     if memory is not None:
-        chain = (*chain, _memory(memory))  # Behind the transforms: it has been chosen for the query already.
-    chosen = _checked("contexts", contexts, (TypedContext, ContextManager))
+        chain = (*chain, _open_memory(memory))  # Behind the transforms: it has been chosen for the query already.
+    chosen = _check_list("contexts", contexts, (TypedContext, ContextManager))
     if budget is not None and budget < 1:
         raise DefinitionError(f"context_budget must be at least 1, not {budget!r}")
     if sandbox is not None and skills is None:
         raise DefinitionError("skill_sandbox is where scripts of skills run: give skills as well")
-    return Sources(chain, _manager(chosen), None if skills is None else _store(skills), sandbox, budget)
+    return Sources(chain, _make_manager(chosen), None if skills is None else _open_store(skills), sandbox, budget)
 
 
 _IN_CONFIG = "; configuration goes into context_providers_config"
 
 
-def _configured(config: ProviderConfig | None) -> list[ContextProvider]:
+def _make_configured(config: ProviderConfig | None) -> list[ContextProvider]:
     if config is None:
         return []
     if isinstance(config, str):
@@ -107,7 +107,7 @@ def _configured(config: ProviderConfig | None) -> list[ContextProvider]:
     return ContextProviderFactory.create_from_config(config)
 
 
-def _memory(memory: Any) -> ContextProvider:
+def _open_memory(memory: Any) -> ContextProvider:
     if isinstance(memory, ContextProvider):
         return memory
     # Imported here: most agents that draw on anything remember nothing for good.
@@ -123,11 +123,11 @@ def _memory(memory: Any) -> ContextProvider:
     )
 
 
-def _store(skills: SkillChoice) -> SkillStore:
+def _open_store(skills: SkillChoice) -> SkillStore:
     return skills if isinstance(skills, SkillStore) else SkillStore(skills)
 
 
-def _manager(chosen: Sequence[Any]) -> ContextManager:
+def _make_manager(chosen: Sequence[Any]) -> ContextManager:
     if len(chosen) == 1 and isinstance(chosen[0], ContextManager):
         return chosen[0]  # The user's own: what is registered with it later is there as well.
     manager = ContextManager()
@@ -137,7 +137,7 @@ def _manager(chosen: Sequence[Any]) -> ContextManager:
     return manager
 
 
-def _checked(name: str, given: Any, kinds: tuple[type[Any], ...], hint: str = "") -> list[Any]:
+def _check_list(name: str, given: Any, kinds: tuple[type[Any], ...], hint: str = "") -> list[Any]:
     if isinstance(given, (str, Mapping, *kinds)) or not isinstance(given, Iterable):
         raise DefinitionError(f"{name} must be a list, not {describe_value(cast(object, given))}{hint}")
     found = list(cast("Iterable[Any]", given))
@@ -184,8 +184,8 @@ class OpenSkills:
             _LOGGER.warning("skills cannot be read: %s", error)
             await self._gateway.note(ProviderFailed("skills", describe_error(error)))
             return [], []
-        listed = [_part(PartPlace.SYSTEM, each) for each in fragments if each.pinned]
-        return listed, [_part(PartPlace.CONTEXT, each) for each in fragments if not each.pinned]
+        listed = [_make_part(PartPlace.SYSTEM, each) for each in fragments if each.pinned]
+        return listed, [_make_part(PartPlace.CONTEXT, each) for each in fragments if not each.pinned]
 
     async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         """Told of a call; one that was answered from the record of an earlier attempt counts as well."""
@@ -196,5 +196,5 @@ class OpenSkills:
             self.loaded.append(found.name)
 
 
-def _part(place: PartPlace, fragment: Fragment) -> Part:
+def _make_part(place: PartPlace, fragment: Fragment) -> Part:
     return Part(place, PackedEntry(fragment))

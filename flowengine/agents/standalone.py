@@ -1,4 +1,4 @@
-"""The door of an agent that stands alone: calls go straight through, and records go to one callable.
+"""Gives an agent outside of any flow its gateway: calls go straight through, and records go to one callable.
 
 It knows models, tools and record types. It keeps and retries nothing itself: inside a flow its
 listener is the journal, and round it is a gateway that serves what was recorded before.
@@ -21,9 +21,17 @@ from flowengine.errors import ModelError, NotJournalableError, PermanentModelErr
 from flowengine.models.model import Model, Reply, Request, plain_request
 from flowengine.tools.tool import Tool, ToolResult
 
-__all__ = ["DirectGateway", "StreamingGateway", "ask", "check_refusal", "in_event_loop", "model_call", "run_sync"]
+__all__ = [
+    "DirectGateway",
+    "StreamingGateway",
+    "check_refusal",
+    "complete_once",
+    "in_event_loop",
+    "model_call",
+    "run_sync",
+]
 
-# --- The one way from synchronous code into asynchronous code
+# --- From synchronous code into asynchronous code
 
 T = TypeVar("T")
 
@@ -72,7 +80,7 @@ class StreamingGateway(Gateway, Protocol):
         ...
 
 
-async def _unheard(record: Any) -> None:
+async def _ignore_record(record: Any) -> None:
     """Nobody asked to be told."""
 
 
@@ -84,7 +92,7 @@ class DirectGateway:
     else the agent has to tell (`Round`, `Notice`).
     """
 
-    def __init__(self, note: Listener = _unheard) -> None:
+    def __init__(self, note: Listener = _ignore_record) -> None:
         self._listener = note
         self.seen: defaultdict[str, int] = defaultdict(int)
         """Key → how many equal calls have begun."""
@@ -92,9 +100,9 @@ class DirectGateway:
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         """One completion."""
         start = time.perf_counter()
-        key, occurrence = self._counted(request.key())
+        key, occurrence = self._count_call(request.key())
         try:
-            reply = _signed(await model.complete(request), model)
+            reply = _add_model_name(await model.complete(request), model)
         except ModelError as error:
             paid: Reply = error.reply or Reply("")
             failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
@@ -111,7 +119,7 @@ class DirectGateway:
         self, model: Model, request: Request, *, purpose: str
     ) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         """One completion, piece by piece; noted when its last piece has been taken."""
-        key, occurrence = self._counted(request.key())
+        key, occurrence = self._count_call(request.key())
 
         async def pieces(source: AsyncIterator[str | Reply]) -> AsyncGenerator[str | Reply]:
             async for piece in source:
@@ -125,7 +133,7 @@ class DirectGateway:
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool; what goes wrong in it is a result as well."""
-        key, occurrence = self._counted(tool_key(tool.name, arguments))
+        key, occurrence = self._count_call(tool_key(tool.name, arguments))
         begun = ToolCall(tool.name, arguments, None, effect=tool.effect, key=key, occurrence=occurrence, started=True)
         if tool.effect == "external":
             await self.note(begun)
@@ -142,21 +150,21 @@ class DirectGateway:
     async def note(self, record: Any) -> None:
         await self._listener(record)
 
-    def _counted(self, key: str) -> tuple[str, int]:
+    def _count_call(self, key: str) -> tuple[str, int]:
         """The call's key, and how many equal calls came before."""
         before = self.seen[key]
         self.seen[key] = before + 1
         return key, before
 
 
-async def ask(gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Reply:
+async def complete_once(gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Reply:
     """One completion; an answer that the vendor held back is a `PermanentModelError`."""
     reply: Reply = await gateway.complete(model, request, purpose=purpose)
     check_refusal(reply, request)
     return reply
 
 
-def _signed(reply: Reply, model: Model) -> Reply:
+def _add_model_name(reply: Reply, model: Model) -> Reply:
     """The reply with who answered, where it does not say so itself; as it will be on record."""
     if reply.model and reply.provider:
         return reply

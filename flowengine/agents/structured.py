@@ -1,7 +1,7 @@
-"""Answers of a declared shape: find the JSON in a text, check it, and have the model correct it.
+"""Gets answers of a declared shape: finds the JSON in a text, checks it, and has the model correct it.
 
 It knows shapes (a pydantic class or a JSON Schema) and the loop of correction. It knows no prompt
-beyond the two texts of the catalogue's `structured` section, and no default: an answer that never
+beyond the two texts of the messages' `structured` section, and no default: an answer that never
 fits is an error that holds the last answer and what is wrong with it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, PydanticUserError, ValidationError
 
-from flowengine.agents.prompt import with_format
+from flowengine.agents.prompt import add_schema
 from flowengine.agents.tool_loop import ToolLoop, without_tools
 from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway
@@ -52,7 +52,7 @@ class UnusableAnswerError(OutputError):
     """The last answer, after all corrections, still does not fit."""
 
     def __init__(self, answer: str, problem: str, calls: int) -> None:
-        super().__init__(f"the answer cannot be used after {calls} call(s): {problem}; it was: {_cut(answer)!r}")
+        super().__init__(f"the answer cannot be used after {calls} call(s): {problem}; it was: {_cut_text(answer)!r}")
         self.answer = answer
         self.problem = problem
         self.calls = calls
@@ -105,10 +105,10 @@ def shape_of(output: OutputModel) -> AnswerShape:
     """The shape of a pydantic class or of a JSON Schema; anything else is a `DefinitionError`."""
     given = cast(object, output)  # what a flow's author wrote may be anything
     if isinstance(given, type) and issubclass(given, BaseModel):
-        return AnswerShape(_name(given.__name__), _schema_of(given), _instance_of(given))
+        return AnswerShape(_safe_name(given.__name__), _schema_of(given), _instance_of(given))
     if isinstance(given, Mapping):
         schema = cast("Mapping[str, Any]", given)
-        return AnswerShape(_name(str(schema.get("title") or "answer")), schema, _value_of(schema))
+        return AnswerShape(_safe_name(str(schema.get("title") or "answer")), schema, _parser_of(schema))
     raise DefinitionError(f"output_model must be a pydantic class or a JSON Schema (a mapping), not {output!r}")
 
 
@@ -133,7 +133,7 @@ async def complete_structured(
     shape = output if isinstance(output, AnswerShape) else shape_of(output)
     first = replace(request, response_schema=shape.schema, response_name=shape.name)
     if loop.is_open or not await supports_schema(model):
-        first = replace(first, messages=with_format(words, first.messages, shape.schema))
+        first = replace(first, messages=add_schema(words, first.messages, shape.schema))
     current, calls, added = first, 0, ()
     while True:
         reply, more = await loop.ask(gateway, model, current, purpose=purpose)
@@ -145,7 +145,7 @@ async def complete_structured(
         if calls > max_retries:
             raise UnusableAnswerError(reply.content, problem, calls)
         first = replace(first, messages=(*first.messages, *more))
-        current = _corrected(first, reply.content, words("structured.correction", problem=problem))
+        current = _add_correction(first, reply.content, words("structured.correction", problem=problem))
 
 
 def json_values(text: str) -> Iterator[Any]:
@@ -154,39 +154,39 @@ def json_values(text: str) -> Iterator[Any]:
     >>> list(json_values('Sure! {"a": 1} It was {easy}.'))
     [{'a': 1}]
     """
-    return chain.from_iterable(_candidates(text))
+    return chain.from_iterable(_find_candidates(text))
 
 
-def _candidates(text: str) -> Iterator[list[Any]]:
+def _find_candidates(text: str) -> Iterator[list[Any]]:
     """The values by how they are given, the likeliest way first; what a model thinks aloud is left out."""
-    whole = _loaded(text)
+    whole = _load_json(text)
     if whole is not _NOTHING:
         yield [whole]
         return
     text = text.rpartition("</think>")[2]
-    fences = [_loaded(block) for block in re.findall(r"```[\w-]*\s*\n?(.*?)```", text, re.DOTALL)]
+    fences = [_load_json(block) for block in re.findall(r"```[\w-]*\s*\n?(.*?)```", text, re.DOTALL)]
     yield [value for value in reversed(fences) if value is not _NOTHING]
-    yield list(_embedded(text))[::-1]
+    yield list(_find_embedded(text))[::-1]
 
 
 _NOTHING: Final = object()
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _loaded(text: str) -> Any:
+def _load_json(text: str) -> Any:
     try:
         return _DECODER.decode(text.strip())
     except (ValueError, RecursionError):
         return _NOTHING
 
 
-def _embedded(text: str) -> Iterator[Any]:
+def _find_embedded(text: str) -> Iterator[Any]:
     """Objects and arrays in a text, not those inside others."""
     position, failures = 0, 0
     while (start := _JSON_START.search(text, position)) and failures < _MOST_FAILURES:
@@ -204,7 +204,7 @@ _JSON_START: Final = re.compile(r"[{\[]")
 def _parse(reply: Reply, shape: AnswerShape) -> Any:
     """The JSON value that fits; `UnfitError` says what is wrong with the likeliest, or that several fit."""
     problem = ""
-    for values in _candidates(reply.content):
+    for values in _find_candidates(reply.content):
         fitting: list[tuple[str, Any]] = []
         for value in values:
             try:
@@ -222,7 +222,7 @@ def _parse(reply: Reply, shape: AnswerShape) -> Any:
     raise UnfitError(problem or "it holds no JSON")
 
 
-def _corrected(first: Request, answer: str, correction: str) -> Request:
+def _add_correction(first: Request, answer: str, correction: str) -> Request:
     if not answer.strip():
         return first
     return replace(first, messages=(*first.messages, Message("assistant", answer), Message("user", correction)))
@@ -250,16 +250,16 @@ def _instance_of(kind: type[BaseModel]) -> Callable[[Any], BaseModel]:
 
 def error_lines(error: ValidationError) -> str:
     """What pydantic found, in one line a model can act on; five problems at most."""
-    return "; ".join(_line(each) for each in error.errors(include_url=False)[:5])
+    return "; ".join(_format_error(each) for each in error.errors(include_url=False)[:5])
 
 
-def _line(error: Any) -> str:
+def _format_error(error: Any) -> str:
     place = ".".join(str(part) for part in error["loc"]) or "the value"
-    given = "" if error["type"] == "missing" else f" (it is {_cut(repr(error['input']), 80)})"
+    given = "" if error["type"] == "missing" else f" (it is {_cut_text(repr(error['input']), 80)})"
     return f"{place}: {error['msg']}{given}"
 
 
-def _value_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _parser_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
     # Loaded here because the validating library is slow to import and most agents answer in text.
     from flowengine.core.json_schema import describe_problems, make_validator
 
@@ -278,9 +278,9 @@ def _value_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
     return parse
 
 
-def _name(text: str) -> str:
+def _safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:64] or "answer"
 
 
-def _cut(text: str, longest: int = 200) -> str:
+def _cut_text(text: str, longest: int = 200) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"

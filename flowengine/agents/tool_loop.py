@@ -1,4 +1,4 @@
-"""The tool loop: a model asks for tools, they run, it sees the results, until it answers.
+"""Runs the tool loop: a model asks for tools, they run, it sees the results, until it answers.
 
 It knows rounds, their limit, and how a request for a tool becomes a call and its result a message. It
 knows no agent and no server: tools come as an `Offer`, which may be another one before each round, and
@@ -18,13 +18,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import anyio
 
-from flowengine.agents.standalone import StreamingGateway, ask, check_refusal
+from flowengine.agents.standalone import StreamingGateway, check_refusal, complete_once
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Model, Reply, Request
 from flowengine.tools.result_text import cut
-from flowengine.tools.tool import ToolResult, failed
+from flowengine.tools.tool import ToolResult, failed_result
 from flowengine.tools.toolset import Offer
 
 __all__ = ["Renew", "ToolLoop", "ToolLoopRequest", "Watch", "without_tools"]
@@ -89,22 +89,22 @@ class ToolLoop:
 
     async def ask(self, gateway: Gateway, model: Model, request: Request, *, purpose: str) -> ToolLoopRequest:
         """The model's answer, once it has had its tools."""
-        current = self._with_tools(request) if self._renew is None else await self._offered(request)
+        current = self._set_tools(request) if self._renew is None else await self._add_offer(request)
         while True:
-            seen = current if self._watch is None else await self._seen(current, self._watch)
-            reply = await ask(gateway, model, seen, purpose=purpose)
+            seen = current if self._watch is None else await self._rewrite_messages(current, self._watch)
+            reply = await complete_once(gateway, model, seen, purpose=purpose)
             if not reply.tool_calls or not current.tools:
                 return ToolLoopRequest(reply, current.messages[len(request.messages) :])
-            current = await self._following(gateway, current, reply)
+            current = await self._request_after(gateway, current, reply)
 
     async def stream(
         self, gateway: StreamingGateway, model: Model, request: Request, *, purpose: str
     ) -> AsyncGenerator[str | ToolLoopRequest]:
         """The same, with the text as it is written; what was said before a request for tools ends in a blank line."""
-        current = await self._offered(request)
+        current = await self._add_offer(request)
         while True:
             reply = Reply("")
-            seen = current if self._watch is None else await self._seen(current, self._watch)
+            seen = current if self._watch is None else await self._rewrite_messages(current, self._watch)
             async with gateway.stream(model, seen, purpose=purpose) as source:
                 async for piece in source:
                     if isinstance(piece, Reply):
@@ -115,39 +115,39 @@ class ToolLoop:
             if not reply.tool_calls or not current.tools:
                 yield ToolLoopRequest(reply, current.messages[len(request.messages) :])
                 return
-            current = await self._following(gateway, current, reply)
+            current = await self._request_after(gateway, current, reply)
             if reply.content.strip():
                 yield "\n\n"
 
-    async def _seen(self, request: Request, watch: Watch) -> Request:
+    async def _rewrite_messages(self, request: Request, watch: Watch) -> Request:
         messages = await watch.shown(request.messages)
         return request if messages is request.messages else replace(request, messages=messages)
 
-    async def _offered(self, request: Request) -> Request:
+    async def _add_offer(self, request: Request) -> Request:
         if self._renew is not None and self._rounds_left > 0:
             offer = await self._renew()
             if offer is not self._offer:
                 self._offer, self._schemas = offer, offer.schemas()
-        return self._with_tools(request)
+        return self._set_tools(request)
 
-    def _with_tools(self, request: Request) -> Request:
+    def _set_tools(self, request: Request) -> Request:
         tools = self._schemas if self.is_open else ()
         return request if request.tools == tools else replace(request, tools=tools)
 
-    async def _following(self, gateway: Gateway, request: Request, reply: Reply) -> Request:
+    async def _request_after(self, gateway: Gateway, request: Request, reply: Reply) -> Request:
         """The request after a round of the tools that the reply asks for."""
         self._rounds_left -= 1
-        messages = [*request.messages, *await self._round(gateway, reply)]
+        messages = [*request.messages, *await self._run_round(gateway, reply)]
         if self._rounds_left <= 0:
             text = self._words("tools.limit", rounds=self._max_rounds)
             messages.append(Message("user", text))
             await gateway.note(Notice(f"the limit of {self._max_rounds} round(s) of tool calls was reached"))
-        return await self._offered(replace(request, messages=tuple(messages)))
+        return await self._add_offer(replace(request, messages=tuple(messages)))
 
-    async def _round(self, gateway: Gateway, reply: Reply) -> tuple[Message, ...]:
+    async def _run_round(self, gateway: Gateway, reply: Reply) -> tuple[Message, ...]:
         """The calls that a reply asks for, and their results in the same order."""
-        calls = [_read(each) for each in reply.tool_calls]
-        results = await self._results(gateway, calls)
+        calls = [_read_call(each) for each in reply.tool_calls]
+        results = await self._run_calls(gateway, calls)
         if self._watch is not None:
             for call, result in zip(calls, results, strict=True):
                 if self._offer.find(call.request.name) is not None and not isinstance(call.arguments, str):
@@ -158,7 +158,7 @@ class ToolLoop:
         )
         return (Message("assistant", reply.content, tuple(call.sound() for call in calls)), *answers)
 
-    async def _results(self, gateway: Gateway, calls: Sequence[_Call]) -> list[ToolResult]:
+    async def _run_calls(self, gateway: Gateway, calls: Sequence[_Call]) -> list[ToolResult]:
         """At most `max_parallel` at once, begun in order. A failure of the gateway begins no further ones."""
         results: dict[int, ToolResult] = {}
         failures: dict[int, Exception] = {}
@@ -167,7 +167,7 @@ class ToolLoop:
         async def work(waiting: Iterator[tuple[int, _Call]]) -> None:
             for number, call in waiting:
                 try:
-                    results[number] = await self._result(gateway, call)
+                    results[number] = await self._run_call(gateway, call)
                 except Exception as error:
                     failures[number] = error
                 if failures:
@@ -180,7 +180,7 @@ class ToolLoop:
             raise failures[min(failures)]  # Raised here, so that no exception group is round it.
         return [results[number] for number in range(len(calls))]
 
-    async def _result(self, gateway: Gateway, call: _Call) -> ToolResult:
+    async def _run_call(self, gateway: Gateway, call: _Call) -> ToolResult:
         name, arguments = call.request.name, call.arguments
         tool = self._offer.find(name)
         if tool is not None and not isinstance(arguments, str):
@@ -189,7 +189,7 @@ class ToolLoop:
         if tool is None:
             refused = self._offer.unknown(name)
         else:
-            refused = failed(self._words("tools.arguments", tool=name, problem=arguments))
+            refused = failed_result(self._words("tools.arguments", tool=name, problem=arguments))
         await gateway.note(Notice(f"a request for a tool was refused: {cut(refused.text, 500)}"))
         return refused
 
@@ -207,7 +207,7 @@ class _Call(NamedTuple):
         return ToolRequest(self.request.id, name, "{}" if isinstance(self.arguments, str) else self.request.arguments)
 
 
-def _read(request: ToolRequest) -> _Call:
+def _read_call(request: ToolRequest) -> _Call:
     """No text at all is no arguments: so some models call a tool that takes none."""
     text = request.arguments.strip() or "{}"
     try:
@@ -219,11 +219,11 @@ def _read(request: ToolRequest) -> _Call:
     return _Call(request._replace(arguments=text), cast("dict[str, Any]", arguments))
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def without_tools() -> ToolLoop:

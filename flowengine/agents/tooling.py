@@ -1,4 +1,4 @@
-"""The tools of one agent: what it was given, checked, and opened for a run.
+"""Checks the tools that an agent was given, and opens them for a run.
 
 It knows functions, tools, sets and MCP servers as users hand them over. How they are called is the tool
 loop's matter. Servers run for as long as the run of the flow, whose agents share them; those of an agent
@@ -118,15 +118,15 @@ class _Current:
         self._served = served
         self._bringer = bringer
         self._admit = admit
-        self.offer = self._made()
+        self.offer = self._make_offer()
 
     async def renewed(self) -> Offer:
         changed = self._served is not None and await self._served.renew()
         if changed or self._bringer is not None:
-            self.offer = self._made()
+            self.offer = self._make_offer()
         return self.offer
 
-    def _made(self) -> Offer:
+    def _make_offer(self) -> Offer:
         brought = () if self._bringer is None else self._bringer.tool_sets()
         offer = Offer((*self._sets, *brought, *(() if self._served is None else self._served.sets)))
         if self._admit is not None:
@@ -142,21 +142,24 @@ def tooling_of(
         if isinstance(given, str | Mapping | ToolSet | Tool) or not isinstance(cast(object, given), Iterable):
             raise DefinitionError(f"{name} must be a list, not {given!r:.80}")
     return Tooling(
-        tuple(_set(each) for each in tools), tuple(_server(each) for each in mcp_servers), max_rounds, max_parallel
+        tuple(_to_tool_set(each) for each in tools),
+        tuple(_to_server(each) for each in mcp_servers),
+        max_rounds,
+        max_parallel,
     )
 
 
-def _set(given: ToolChoice) -> ToolSet:
+def _to_tool_set(given: ToolChoice) -> ToolSet:
     if isinstance(given, ToolSet):
         return given
     if isinstance(given, Tool):
         return ToolSet("tools", "", [given], source="a Tool")
     if callable(cast(object, given)):
-        return ToolSet("tools", "", [given], source=_origin(given))
+        return ToolSet("tools", "", [given], source=_describe_origin(given))
     raise DefinitionError(f"one of tools is neither a function nor a Tool nor a ToolSet: {given!r:.80}")
 
 
-def _server(given: ServerChoice) -> McpServer:
+def _to_server(given: ServerChoice) -> McpServer:
     if isinstance(given, McpServer):
         return given
     if isinstance(cast(object, given), Mapping):
@@ -164,7 +167,7 @@ def _server(given: ServerChoice) -> McpServer:
     raise DefinitionError(f"one of mcp_servers is neither an McpServer nor a mapping: {given!r:.80}")
 
 
-def _origin(function: Callable[..., Any]) -> str:
+def _describe_origin(function: Callable[..., Any]) -> str:
     """Where a function comes from, for a message."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or type(function).__module__}:{name}"

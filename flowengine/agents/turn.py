@@ -1,4 +1,4 @@
-"""One turn of an agent: from the prompt to everything that it has to tell.
+"""Runs one turn of an agent: from the prompt to its response.
 
 It knows the order of the steps: draft, judge, improve, guard, route, remember. The context is the
 agent's matter, when to stop improving is orchestration's.
@@ -12,14 +12,14 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from flowengine.agents.caller import Caller, naming, open_caller
-from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judged
+from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judge_attempt
 from flowengine.agents.model_environment import NamedModels
 from flowengine.agents.prompt import (
     Subject,
     chat_of,
-    exchange,
+    format_exchange,
+    format_feedback,
     generation_messages,
-    guidance,
     improvement_messages,
     prompt_text,
     text_of,
@@ -32,7 +32,7 @@ from flowengine.agents.settings import (
     Improvement,
     ImprovementCallback,
     Surroundings,
-    settles_late,
+    is_settled_late,
 )
 from flowengine.agents.standalone import StreamingGateway
 from flowengine.agents.structured import StructuredAnswer
@@ -63,7 +63,7 @@ async def check_guardrails(guardrails: Sequence[Guardrail], kind: str, value: An
     `kind` is `input` or `output`.
     """
     for guardrail in guardrails:
-        verdict = await _verdict(guardrail, kind, value)
+        verdict = await _ask_guardrail(guardrail, kind, value)
         if verdict is None:
             raise GuardrailError(
                 f"{kind} guardrail '{guardrail_name(guardrail)}' returned None; it must return True or False"
@@ -77,7 +77,7 @@ def guardrail_name(guardrail: Guardrail) -> str:
     return cast(str, getattr(guardrail, "__name__", type(guardrail).__name__))
 
 
-async def _verdict(guardrail: Guardrail, kind: str, value: Any) -> bool | None:
+async def _ask_guardrail(guardrail: Guardrail, kind: str, value: Any) -> bool | None:
     try:
         verdict = guardrail(value)
         return await verdict if isawaitable(verdict) else verdict
@@ -128,28 +128,28 @@ class Turn(NamedTuple):
 
     async def respond(self) -> Response:
         try:
-            return await self._finish(await self._draft(self.messages, "generation"))
+            return await self._finish(await self._write_draft(self.messages, "generation"))
         except RunError as error:
-            await self._failed(error)
+            await self._tell_failure(error)
             raise
 
     async def pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
         """The answer piece by piece and then the response; in one piece where it is settled only in the end."""
         try:
-            async with aclosing(self._pieces(gateway)) as pieces:
+            async with aclosing(self._stream_pieces(gateway)) as pieces:
                 async for piece in pieces:
                     yield piece
         except RunError as error:
-            await self._failed(error)
+            await self._tell_failure(error)
             raise
 
-    async def _failed(self, error: RunError) -> None:
+    async def _tell_failure(self, error: RunError) -> None:
         if self.material is not None:
             await self.material.failed(self.input_text, error)
 
-    async def _pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
-        if settles_late(self.generation, self.improvement):
-            response = await self._finish(await self._draft(self.messages, "generation"))
+    async def _stream_pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
+        if is_settled_late(self.generation, self.improvement):
+            response = await self._finish(await self._write_draft(self.messages, "generation"))
             yield text_of(response.result)
             yield response
             return
@@ -168,14 +168,16 @@ class Turn(NamedTuple):
             yield text_of(answer.value)
         yield await self._finish(Draft(self.messages, answer, answer.exchange))
 
-    async def _draft(self, messages: tuple[Message, ...], purpose: str, before: tuple[Message, ...] = ()) -> Draft:
+    async def _write_draft(
+        self, messages: tuple[Message, ...], purpose: str, before: tuple[Message, ...] = ()
+    ) -> Draft:
         """`before`: what passed between model and tools for earlier drafts."""
         answer = await self.caller.answer(messages, self.generation.shape, purpose)
         return Draft(messages, answer, (*before, *answer.exchange))
 
     async def _finish(self, draft: Draft) -> Response:
         """Everything after the first generation. What is refused is neither routed nor remembered."""
-        response = await self._evaluated(draft)
+        response = await self._evaluate(draft)
         content, metadata = response.result.content, response.result.metadata
         if metadata["finish_reason"] == "length":
             await self.caller.gateway.note(Notice("the answer was cut off: it reached the limit of max_tokens"))
@@ -186,32 +188,32 @@ class Turn(NamedTuple):
             routing = await self.router.route(subject, self.caller.gateway, model=self.stand_in)
             response = response._replace(routing=routing)
         if self.generation.history is not None:
-            self.generation.history.append(exchange(self.caller.words, self.input_text, text_of(content)))
+            self.generation.history.append(format_exchange(self.caller.words, self.input_text, text_of(content)))
         if self.material is not None:
             response = response._replace(kept=await self.material.finished(self.input_text, response.result))
         return response
 
-    async def _evaluated(self, draft: Draft) -> Response:
+    async def _evaluate(self, draft: Draft) -> Response:
         """The draft as it is, judged, or improved, whatever is set."""
         if self.evaluator is None:
-            return _response(draft, None, draft.answer.calls)
+            return _make_response(draft, None, draft.answer.calls)
         if self.improvement is not None:
-            return await self._improved(draft, self.evaluator, self.improvement)
-        attempt = await judged(draft, lambda each: self._judge(each, draft), 1, self.caller.gateway)
-        return _response(draft, attempt.evaluation, draft.answer.calls)
+            return await self._improve(draft, self.evaluator, self.improvement)
+        attempt = await judge_attempt(draft, lambda each: self._judge(each, draft), 1, self.caller.gateway)
+        return _make_response(draft, attempt.evaluation, draft.answer.calls)
 
-    async def _improved(self, first: Draft, evaluator: EvaluationAgent, improvement: Improvement) -> Response:
+    async def _improve(self, first: Draft, evaluator: EvaluationAgent, improvement: Improvement) -> Response:
         async def guide(attempt: Attempt) -> str:
             if improvement.callback is not None:
-                text = await _advice(improvement.callback, attempt)
+                text = await _ask_callback(improvement.callback, attempt)
                 return self.caller.words("improvement.callback", text=text)
-            return guidance(self.caller.words, attempt.evaluation, evaluator.pass_threshold)
+            return format_feedback(self.caller.words, attempt.evaluation, evaluator.pass_threshold)
 
         async def generate(draft: Draft, task: str) -> Draft:
             # With all that the tools have said: an improvement need not call them again.
             known = (*first.messages, *draft.exchange)
             messages = improvement_messages(known, text_of(draft.answer.value), task)
-            return await self._draft(messages, "improvement", draft.exchange)
+            return await self._write_draft(messages, "improvement", draft.exchange)
 
         progress, verdict = await improve(
             first,
@@ -222,7 +224,7 @@ class Turn(NamedTuple):
             gateway=self.caller.gateway,
         )
         best = progress.best
-        return _response(best.draft, best.evaluation, progress.calls, rounds=progress.rounds, stopped=verdict)
+        return _make_response(best.draft, best.evaluation, progress.calls, rounds=progress.rounds, stopped=verdict)
 
     async def _judge(self, draft: Draft, first: Draft) -> EvaluationResult:
         # Every attempt is judged against the first prompt, so that their scores can be compared.
@@ -231,9 +233,9 @@ class Turn(NamedTuple):
         return await self.evaluator.evaluate(subject, self.caller.gateway, model=self.stand_in)
 
 
-async def _advice(callback: ImprovementCallback, attempt: Attempt) -> str:
+async def _ask_callback(callback: ImprovementCallback, attempt: Attempt) -> str:
     """What the user's callback says about an attempt; it is foreign code, so whatever it raises is caught."""
-    result = _response(attempt.draft, attempt.evaluation, attempt.draft.answer.calls).result
+    result = _make_response(attempt.draft, attempt.evaluation, attempt.draft.answer.calls).result
     try:
         given = callback(result, attempt.evaluation)
         text = await given if isawaitable(given) else given
@@ -244,7 +246,7 @@ async def _advice(callback: ImprovementCallback, attempt: Attempt) -> str:
     return text
 
 
-def _response(draft: Draft, evaluation: EvaluationResult | None, attempts: int, **facts: Any) -> Response:
+def _make_response(draft: Draft, evaluation: EvaluationResult | None, attempts: int, **facts: Any) -> Response:
     result = LLMResult(
         content=draft.answer.value,
         metadata={**draft.answer.metadata(), **facts},
@@ -254,7 +256,7 @@ def _response(draft: Draft, evaluation: EvaluationResult | None, attempts: int, 
     return Response(result, prompt_text(draft.messages), evaluation)
 
 
-# --- From an agent to one turn of it
+# --- Opening a turn
 
 
 class TurnRequest(NamedTuple):
@@ -306,14 +308,14 @@ async def open_turn(agent: AgentParts, settings: CallSettings, opening: TurnRequ
         with naming(agent.name):
             await check_input(agent, opening)
             around = settings.surroundings
-            material = None if agent.sources is None else await _material(agent, agent.sources, opening, around)
+            material = None if agent.sources is None else await _open_builder(agent, agent.sources, opening, around)
             environ = around.environ
             tools = agent.tooling.open(agent.words, environ, scope=opening.scope, admit=opening.admit, bringer=material)
             loop = await stack.enter_async_context(tools)
             caller = await open_caller(settings, opening.gateway, agent.words, loop)
             turn = turn_of(agent, opening, caller)
             if material is not None:
-                turn = turn._replace(messages=await _prompt(agent, opening, material, caller), material=material)
+                turn = turn._replace(messages=await _make_prompt(agent, opening, material, caller), material=material)
         yield turn
 
 
@@ -337,11 +339,13 @@ def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
     )
 
 
-async def _material(agent: AgentParts, sources: Sources, opening: TurnRequest, around: Surroundings) -> PromptBuilder:
+async def _open_builder(
+    agent: AgentParts, sources: Sources, opening: TurnRequest, around: Surroundings
+) -> PromptBuilder:
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
-    from flowengine.agents.prompt_builder import open_material
+    from flowengine.agents.prompt_builder import open_prompt_builder
 
-    return await open_material(
+    return await open_prompt_builder(
         sources,
         agent.name,
         agent.words,
@@ -354,7 +358,9 @@ async def _material(agent: AgentParts, sources: Sources, opening: TurnRequest, a
     )
 
 
-async def _prompt(agent: AgentParts, opening: TurnRequest, material: PromptBuilder, caller: Caller) -> tuple[Any, ...]:
+async def _make_prompt(
+    agent: AgentParts, opening: TurnRequest, material: PromptBuilder, caller: Caller
+) -> tuple[Any, ...]:
     from flowengine.agents.prompt_parts import PromptQuestion
 
     own = agent.generation

@@ -1,4 +1,4 @@
-"""What has arrived whole is handed on although its caller is being cancelled: it is paid for, and belongs on record.
+"""Returns what has arrived whole although its caller is being cancelled: it is paid for, and belongs on record.
 
 The cancellation is put off to the caller's next wait, which is the one for the journal. Who cancels, and what was
 asked, is not known here.
@@ -11,10 +11,10 @@ from math import inf
 
 import anyio
 
-__all__ = ["put_off"]
+__all__ = ["postpone_cancellation"]
 
 
-def put_off(cancellation: BaseException) -> None:
+def postpone_cancellation(cancellation: BaseException) -> None:
     """Have a cancellation that is swallowed now come again at the next wait of this task.
 
     Those of cancel scopes do by themselves; one of an asyncio task is told once.

@@ -1,4 +1,4 @@
-"""Settings from a `.env` file, under those of the real environment.
+"""Reads settings from a `.env` file, under those of the real environment.
 
 It looks in the folder it is given and in no other, and never writes to `os.environ`: the merged
 settings are a mapping that the caller passes on. `FLOWENGINE_ENV=production` names the file
@@ -73,10 +73,10 @@ _NUMBERS: Final = re.compile(r"[0-9T:./ +Z-]*")
 _SHORTEST: Final = 8
 
 
-def _secrets_in(name: str, value: str) -> Iterator[str]:
+def _find_secrets(name: str, value: str) -> Iterator[str]:
     """What of a variable's value is secret: all of it, unless it is short, a word, a number or an address.
 
-    >>> [[*_secrets_in(*each)] for each in (("PIN", "a1b2c3d4e5f6"), ("AI_MODEL", "gpt-4o-mini-2024"))]
+    >>> [[*_find_secrets(*each)] for each in (("PIN", "a1b2c3d4e5f6"), ("AI_MODEL", "gpt-4o-mini-2024"))]
     [['a1b2c3d4e5f6'], []]
     """
     found = find_secret_values({name: value})
@@ -109,7 +109,7 @@ class _Merged(Mapping[str, str]):
     @cached_property
     def secrets(self) -> Secrets:
         """Of the lower one, the file."""
-        return Secrets(each for name, value in self._under.items() for each in _secrets_in(name, value))
+        return Secrets(each for name, value in self._under.items() for each in _find_secrets(name, value))
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
@@ -121,10 +121,10 @@ def parse_dotenv(text: str) -> dict[str, str]:
     >>> parse_dotenv('A=1  # one\nexport B="two words"\nC=\'#3\'')
     {'A': '1', 'B': 'two words', 'C': '#3'}
     """
-    return {found["name"]: _value(found) for found in _ASSIGNMENT.finditer(text.replace("\r\n", "\n"))}
+    return {found["name"]: _read_value(found) for found in _ASSIGNMENT.finditer(text.replace("\r\n", "\n"))}
 
 
-def _value(found: re.Match[str]) -> str:
+def _read_value(found: re.Match[str]) -> str:
     if found["literal"] is not None:
         return found["literal"]
     if found["quoted"] is not None:

@@ -1,4 +1,4 @@
-"""Embeddings of all vendors, through litellm: texts in, vectors out.
+"""Asks for embeddings of all vendors, through litellm: texts in, vectors out.
 
 A model for embeddings is a `Model` like any other, whose replies hold vectors instead of text. So it is limited,
 priced, tried again and recorded as all models are. What vectors are for is not known here.
@@ -87,22 +87,22 @@ class ModelEmbedder:
     def __init__(self, model: Model, ask: Ask | None = None) -> None:
         self.name = f"{model.provider}/{model.name}"
         self._model = model
-        self._ask: Ask = ask or _directly
+        self._ask: Ask = ask or _complete_directly
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """A vector a text, in their order."""
         vectors: list[list[float]] = []
-        for request in _requests(self._model.name, texts):
+        for request in _split_requests(self._model.name, texts):
             reply = await self._ask(self._model, request)
             vectors += vectors_of(reply.vectors)
         return vectors
 
 
-async def _directly(model: Model, request: Request) -> Reply:
+async def _complete_directly(model: Model, request: Request) -> Reply:
     return await model.complete(request)
 
 
-def _requests(model: str, texts: Sequence[str]) -> Iterator[Request]:
+def _split_requests(model: str, texts: Sequence[str]) -> Iterator[Request]:
     for at in range(0, len(texts), _BATCH):
         # Some vendors refuse a text that is empty.
         batch = [text[:_LONGEST] if text.strip() else "." for text in texts[at : at + _BATCH]]

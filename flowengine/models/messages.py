@@ -1,4 +1,4 @@
-"""Chat messages as the whole column speaks them, and their one translation to JSON.
+"""Defines chat messages, and translates them to JSON and back.
 
 It knows the shape of the OpenAI chat format, which every vendor's adapter reads. It knows no
 prompt, no model and no vendor's peculiarities. Arguments of tool calls stay the raw text that the
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 __all__ = ["Message", "Role", "ToolRequest", "as_dict", "from_dict", "texts_of", "vectors_of"]
 
-# --- Vectors as text that can be written down
+# --- Vectors as text
 
 
 def texts_of(vectors: Iterable[Sequence[float]]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a model is: something that turns a `Request` into a `Reply`.
+"""Defines what a model is: an object that turns a `Request` into a `Reply`.
 
 Only the seam is here. Vendors, retries, limits, fallbacks and stand-ins are all objects of the
 `Model` protocol, most of them wrapped round another one. Nothing here waits or reads a setting.
@@ -75,13 +75,13 @@ class Request:
         return blake2b(_CANONICAL.encode(shape).encode(), digest_size=16).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     return repr(value)
 
 
-_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_plain)
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_to_plain)
 
 
 class TokenUsage(NamedTuple):
@@ -141,7 +141,7 @@ class Model(Protocol):
         ...
 
 
-# --- Whether a model follows a JSON Schema by itself, or has to be told in words
+# --- Models that follow a JSON Schema
 
 
 @runtime_checkable
@@ -157,7 +157,7 @@ async def supports_schema(model: Model) -> bool:
     return await model.supports_schema() if isinstance(model, _KnowsItsSchemas) else True
 
 
-# --- A request as plain data that may be written down and shown, and back again
+# --- Requests as plain data
 
 MASKED: Final = "***"
 

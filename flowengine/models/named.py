@@ -1,4 +1,4 @@
-"""Models for those who know only their names: how they are opened is known to whoever hands this out."""
+"""Gives out models by name. How they are opened is the matter of the `Models` handed out."""
 
 from __future__ import annotations
 

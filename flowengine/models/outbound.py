@@ -1,4 +1,4 @@
-"""Whether a request may leave this machine at all.
+"""Forbids requests that would leave this machine, where a variable says so.
 
 `FLOWENGINE_ALLOW_MODEL_REQUESTS=0` forbids it, for this process and for those that it starts: no
 test, demonstration or dry run spends money or sends data by accident. Addresses of this machine
@@ -21,17 +21,17 @@ __all__ = ["VARIABLE", "check_outbound", "meant"]
 
 VARIABLE: Final = "FLOWENGINE_ALLOW_MODEL_REQUESTS"
 
-_is_meant: Final = ContextVar("requests are meant", default=False)
+_is_allowed: Final = ContextVar("requests are meant", default=False)
 
 
 @contextmanager
 def meant() -> Generator[None]:
     """Inside of the block, requests are no accident: they are allowed whatever the variable says."""
-    token = _is_meant.set(True)
+    token = _is_allowed.set(True)
     try:
         yield
     finally:
-        _is_meant.reset(token)
+        _is_allowed.reset(token)
 
 
 def check_outbound(model: str, *given: Mapping[str, Any]) -> None:
@@ -40,7 +40,7 @@ def check_outbound(model: str, *given: Mapping[str, Any]) -> None:
         return
     settings = {name: value for each in given for name, value in each.items()}
     addresses = [settings[name] for name in ("api_base", "base_url") if settings.get(name)]
-    if _is_meant.get() or (addresses and all(map(_is_loopback, addresses))):
+    if _is_allowed.get() or (addresses and all(map(_is_loopback, addresses))):
         return
     raise ModelConfigError(
         f"requests to models are forbidden here ({VARIABLE}={os.environ[VARIABLE]}), so {model} was not asked. In a "

@@ -1,4 +1,4 @@
-"""What models cost: the price that somebody said, else the one in litellm's table.
+"""Looks up what models cost: the price that the user gave, else the one in litellm's table.
 
 The table is a file in litellm's folder, read at the first question and without importing litellm. Of
 the rates that may apply to a call the dearest counts, since a price is asked for before the call: that
@@ -109,7 +109,7 @@ def listed_vendor(name: str) -> str | None:
     >>> listed_vendor("text-embedding-3-small"), listed_vendor("gtp-4o")
     ('openai', None)
     """
-    entries = (_table().get(each) for each in _spellings(name))
+    entries = (_table().get(each) for each in _list_spellings(name))
     return next((_BY_PREFIX.get(str(each.get("litellm_provider"))) for each in entries if each is not None), None)
 
 
@@ -126,7 +126,7 @@ _BY_PREFIX: Final = {
 _SHORTEST: Final = 1024
 """Where the prompt seems to fill the window: its tokens are an estimate."""
 
-# --- rates ----------------------------------------------------------------------------------------
+# --- Rates of an entry
 
 _Entry: TypeAlias = Mapping[str, Any]
 
@@ -168,7 +168,7 @@ def _fees(entry: _Entry, provider: str) -> Iterator[float]:
         yield from (entry.get("search_context_cost_per_query") or {}).values()
 
 
-# --- the table ------------------------------------------------------------------------------------
+# --- The table
 
 
 @cache
@@ -179,7 +179,7 @@ def _entry(provider: str, name: str) -> _Entry | None:
         return None
     table = _table()
     prefixes = (vendor.prefix, provider)
-    for spelling in _spellings(name):
+    for spelling in _list_spellings(name):
         for prefix in prefixes:
             if (entry := table.get(f"{prefix}/{spelling}")) is not None:
                 return entry
@@ -189,7 +189,7 @@ def _entry(provider: str, name: str) -> _Entry | None:
     return None
 
 
-def _spellings(name: str) -> Iterator[str]:
+def _list_spellings(name: str) -> Iterator[str]:
     """A model's name as given, and without what marks a snapshot or a fine-tuned copy of it."""
     yield name
     if name.startswith("ft:"):

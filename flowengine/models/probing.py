@@ -1,4 +1,4 @@
-"""Asks vendors whether they answer: a model for one token, a server of one's own for its list of models.
+"""Asks vendors whether they answer: a model for one token, a self-hosted server for its list of models.
 
 Each is asked once, for a few seconds, with the key and the address that runs would use. What came back is told as a
 line; nothing raises.
@@ -111,7 +111,7 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
     url = f"{base.rstrip('/')}/{'api/tags' if vendor.name == 'ollama' else 'models'}"
     try:
         check_outbound(vendor.name, {"api_base": base})
-        names = await to_thread.run_sync(_names, url, key_of(vendor, place.environ), abandon_on_cancel=True)
+        names = await to_thread.run_sync(_list_names, url, key_of(vendor, place.environ), abandon_on_cancel=True)
     except HTTPError as error:
         error.close()
         said = _secrets(vendor, place).hide(f"{base} answers {error.code} {error.reason}")
@@ -135,7 +135,7 @@ class _StayingHere(HTTPRedirectHandler):
         return None
 
 
-def _names(url: str, key: str | None) -> list[str]:
+def _list_names(url: str, key: str | None) -> list[str]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     with build_opener(_StayingHere).open(HttpRequest(url, headers=headers), timeout=_TIMEOUT) as response:
         body: Any = json.load(response)

@@ -1,4 +1,4 @@
-"""A model that says what a test told it to say, and remembers what it was asked.
+"""Answers as a test's script says, and records the requests.
 
 It answers from a script and from nothing else: a call that the script does not foresee is an
 error that shows the prompt.
@@ -18,7 +18,7 @@ from flowengine.errors import PermanentModelError
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, Request
 
-__all__ = ["Answer", "ScriptedModel", "UnscriptedCallError", "shown"]
+__all__ = ["Answer", "ScriptedModel", "UnscriptedCallError", "format_prompt"]
 
 Answer: TypeAlias = str | Reply | ToolRequest | Exception | Mapping[str, Any] | list[Any]
 """A text, a whole reply, a tool call, an error to raise, or a value that is written as JSON."""
@@ -96,13 +96,15 @@ class ScriptedModel:
                 return answers[min(self._count(key), len(answers) - 1)]
             return answer
         raise UnscriptedCallError(
-            f"the script has no answer for this call; its keys are {list(script)}{shown(request)}"
+            f"the script has no answer for this call; its keys are {list(script)}{format_prompt(request)}"
         )
 
     def _next(self, key: None, answers: tuple[Answer, ...], request: Request) -> Answer:
         number = self._count(key)
         if number >= len(answers):
-            raise UnscriptedCallError(f"call {number + 1}, but the script has {len(answers)} answers{shown(request)}")
+            raise UnscriptedCallError(
+                f"call {number + 1}, but the script has {len(answers)} answers{format_prompt(request)}"
+            )
         return answers[number]
 
     def _count(self, key: Any) -> int:
@@ -128,7 +130,7 @@ def _fits(key: str | re.Pattern[str], text: str, request: Request) -> bool:
     return key in text or (request.response_schema is not None and key == request.response_name)
 
 
-def shown(request: Request) -> str:
+def format_prompt(request: Request) -> str:
     """The prompt, as the end of a message."""
     asked = f" for {request.response_name!r}" if request.response_schema is not None else ""
     return f". It was asked{asked}:\n" + "\n".join(f"[{each.role}] {each.content}" for each in request.messages)

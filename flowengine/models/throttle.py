@@ -1,4 +1,4 @@
-"""What callers of one vendor do together once it says 429: they wait, and one of them tries first.
+"""Makes the callers of a vendor that answers 429 wait together, while one of them tries first.
 
     open       every call goes out at once
     unsure     from the first 429 on: calls queue up, the first of them waits until the time has come and is made
@@ -26,7 +26,7 @@ from flowengine.errors import ModelError, TransientModelError
 
 __all__ = ["Brake", "CallSlots", "brake_for"]
 
-# --- At most so many at once, in the order of asking, across threads and event loops
+# --- Call slots shared across threads and event loops
 
 
 class _Waiter:

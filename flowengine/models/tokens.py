@@ -1,7 +1,7 @@
-"""How many tokens a text has, counted on this machine.
+"""Counts the tokens of a text, on this machine.
 
-Which vocabulary is meant is known here; where it comes from is known in `vocabulary`. Where it is missing, an estimate
-is given. Word counts would be 60-100 % wrong on Japanese and Chinese.
+The vocabularies are read from litellm's folder. Where one is missing, an estimate is given.
+Word counts would be 60-100 % wrong on Japanese and Chinese.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 __all__ = ["NEWEST", "VOCABULARIES", "count_tokens", "encoding", "estimate_tokens"]
 
-# --- OpenAI's vocabularies as tiktoken's encodings, from the files that litellm ships
+# --- Vocabularies as tiktoken's encodings
 
 _CONTRACTION: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _UPPER: Final = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -67,11 +67,11 @@ def _encoding(name: str) -> Any:
     made = import_module("tiktoken.core").Encoding(
         name, pat_str=VOCABULARIES[name].pattern, mergeable_ranks=ranks, special_tokens={}
     )
-    _keep(made)
+    _keep_alive(made)
     return made
 
 
-def _keep(made: object) -> None:
+def _keep_alive(made: object) -> None:
     """Let an object outlive the interpreter: to free its 600,000 pieces of memory one by one, right before all memory
     is given back, takes a quarter of the time of a process that counts."""
     ctypes = import_module("ctypes")

@@ -1,4 +1,4 @@
-"""The most that a call can take, before it is made: its question counted, and the longest answer it may get.
+"""Bounds what a call can take, before it is made: its question counted, and the longest answer it may get.
 
 A question's tokens are exact for the models whose vocabulary is public; for all others there is a margin,
 since theirs cut some texts into more pieces. What a vendor adds of its own (roles, tools) is allowed for.
@@ -18,11 +18,11 @@ from flowengine.models.model import Model, Request
 from flowengine.models.open import choice_of, default_model
 from flowengine.models.pricing import Price, context_window, listed_price, longest_answer
 from flowengine.models.tokens import count_tokens
-from flowengine.models.wrappers.priced import price_of, said_price
+from flowengine.models.wrappers.priced import find_user_price, price_of
 
-__all__ = ["LONGEST_ANSWER", "KnownModel", "ModelFacts", "WorstCase", "answering", "worst_cases"]
+__all__ = ["LONGEST_ANSWER", "KnownModel", "ModelFacts", "WorstCase", "innermost_models", "worst_cases"]
 
-# --- Which models may answer what is asked of one
+# --- Models that may answer
 
 
 @runtime_checkable
@@ -30,13 +30,13 @@ class _Wrapper(Protocol):
     def inside(self) -> Sequence[Model]: ...
 
 
-def answering(model: Model) -> Iterator[Model]:
+def innermost_models(model: Model) -> Iterator[Model]:
     """The innermost models, in the order in which they would be asked."""
     if not _is_wrapper(type(model)):
         yield model
         return
     for each in cast(_Wrapper, model).inside():
-        yield from answering(each)
+        yield from innermost_models(each)
 
 
 @cache
@@ -70,17 +70,17 @@ def worst_cases(model: Model, request: Request) -> Iterator[WorstCase]:
 
     Of several models that may answer, the dearest counts.
     """
-    models = [_Asked(each, request) for each in answering(model)]
+    models = [_AskedModel(each, request) for each in innermost_models(model)]
     given = _given_bound(request)
     if given is not None:
-        yield _worst(models, request, given, None)
+        yield _bound_call(models, request, given, None)
         return
     longest = min(each.longest_answer() for each in models)
-    for bound in dict.fromkeys((longest, min(longest, _modest(request.extra)))):
-        yield _worst(models, replace(request, max_tokens=bound), bound, bound)
+    for bound in dict.fromkeys((longest, min(longest, _modest_bound(request.extra)))):
+        yield _bound_call(models, replace(request, max_tokens=bound), bound, bound)
 
 
-def _worst(models: Sequence[_Asked], request: Request, answer: int, cap: int | None) -> WorstCase:
+def _bound_call(models: Sequence[_AskedModel], request: Request, answer: int, cap: int | None) -> WorstCase:
     question = max(each.question for each in models)
     prices = [each.price for each in models if each.price is not None]
     unpriced = [each.name for each in models if each.price is None]
@@ -90,25 +90,25 @@ def _worst(models: Sequence[_Asked], request: Request, answer: int, cap: int | N
     return WorstCase(request, question + answer, dearest.of(question, answer), dearest, cap=cap)
 
 
-class _Asked:
+class _AskedModel:
     """One model that may answer, and the size of the question in its eyes."""
 
     def __init__(self, model: Model, request: Request) -> None:
         self.name = f"{model.provider}/{model.name}"
         self._model = model
         self._request = request
-        self._counted = _counted(request, model.name)
+        self._counted = _count_question(request, model.name)
         widened = with_margin(self._counted, model.provider)
-        self.question = min(widened, _octets(request) + _MARGIN)
+        self.question = min(widened, _count_bytes(request) + _MARGIN)
         """Its tokens, at most."""
         self.price = price_of(model, prompt_tokens=self.question, extra=request.extra)
 
     def longest_answer(self) -> int:
         listed = longest_answer(self._model.provider, self._model.name, prompt_tokens=self._counted)
-        return _modest(self._request.extra) if listed is None else listed
+        return _modest_bound(self._request.extra) if listed is None else listed
 
 
-# --- the question ---------------------------------------------------------------------------------
+# --- The question
 
 _PUBLIC: Final = frozenset({"openai", "azure"})
 """Vendors whose vocabularies are counted with."""
@@ -124,35 +124,35 @@ def with_margin(counted: int, provider: str) -> int:
     return counted if provider in _PUBLIC else counted * 3 // 2 + _MARGIN
 
 
-def _texts(request: Request) -> Iterator[str]:
+def _texts_of(request: Request) -> Iterator[str]:
     for message in request.messages:
         yield message.content
         if message.tool_calls:
             yield json.dumps(as_dict(message)["tool_calls"], ensure_ascii=False)
     if request.tools:
-        yield json.dumps(list(request.tools), ensure_ascii=False, default=_plain)
+        yield json.dumps(list(request.tools), ensure_ascii=False, default=_to_plain)
     if request.response_schema is not None:
-        yield json.dumps(request.response_schema, ensure_ascii=False, default=_plain)
+        yield json.dumps(request.response_schema, ensure_ascii=False, default=_to_plain)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else repr(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - whatever a schema holds
 
 
-def _added(request: Request) -> int:
+def _vendor_tokens(request: Request) -> int:
     return _PER_REQUEST + _PER_MESSAGE * len(request.messages) + (_FOR_TOOLS if request.tools else 0)
 
 
-def _counted(request: Request, model: str) -> int:
-    return sum(count_tokens(text, model) for text in _texts(request)) + _added(request)
+def _count_question(request: Request, model: str) -> int:
+    return sum(count_tokens(text, model) for text in _texts_of(request)) + _vendor_tokens(request)
 
 
-def _octets(request: Request) -> int:
+def _count_bytes(request: Request) -> int:
     """No vocabulary has pieces shorter than a byte."""
-    return sum(len(text.encode(errors="replace")) for text in _texts(request)) + _added(request)
+    return sum(len(text.encode(errors="replace")) for text in _texts_of(request)) + _vendor_tokens(request)
 
 
-# --- the answer -----------------------------------------------------------------------------------
+# --- The answer
 
 
 def _given_bound(request: Request) -> int | None:
@@ -161,14 +161,14 @@ def _given_bound(request: Request) -> int | None:
     return max((bound for bound in bounds if isinstance(bound, int)), default=None)
 
 
-def _modest(extra: Mapping[str, Any]) -> int:
+def _modest_bound(extra: Mapping[str, Any]) -> int:
     """A bound for an answer; thinking that is asked for comes on top of it."""
     thinking = extra.get("thinking")
     budget: Any = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - an option of a vendor's
     return LONGEST_ANSWER + (budget if isinstance(budget, int) else 0)
 
 
-# --- What can be known of a model by its name alone, without opening it
+# --- Models known by name alone
 
 
 class KnownModel(NamedTuple):
@@ -218,7 +218,7 @@ class ModelFacts:
         written = default_model(self.environ).name if model is None else model
         choice = choice_of(written, environ=self.environ, default_provider=self.default_provider)
         provider, name = choice.provider, choice.name
-        said = said_price(self.prices, written, provider, name)
+        said = find_user_price(self.prices, written, provider, name)
         if provider == "offline":
             said = Price(0.0, 0.0)
         window, longest = context_window(provider, name), longest_answer(provider, name)

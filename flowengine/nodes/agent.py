@@ -14,7 +14,7 @@ from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.model_environment import NamedModels, prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import settles_late
+from flowengine.agents.settings import is_settled_late
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import Context, EvaluationResult, NodeResult
 from flowengine.core.run_scope import RunScope
@@ -144,7 +144,7 @@ class AgentNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
-        door = gateway_of if settles_late(agent.generation, agent.improvement) else telling_gateway_of
+        door = gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
         result, prompt, evaluation, routing, kept = await agent.respond(
             asked,
             earlier=context.messages,

@@ -27,7 +27,7 @@ from flowengine.skills.skill import LoadedText, Skill
 from flowengine.skills.skill_files import RefusedError, is_script, listed, path_in, relative
 from flowengine.skills.skill_store import SkillStore
 from flowengine.tools.function_tool import tool_of
-from flowengine.tools.tool import Tool, ToolResult, failed
+from flowengine.tools.tool import Tool, ToolResult, failed_result
 from flowengine.tools.toolset import ToolSet
 
 __all__ = ["SkillAccess", "SkillChoice", "SkillScope", "skill_access"]
@@ -253,7 +253,7 @@ class SkillAccess:
             try:
                 return await tool.run(arguments)
             except RefusedError as refused:
-                return failed(self._words(refused.key, **refused.values))
+                return failed_result(self._words(refused.key, **refused.values))
 
         is_unconfined = key == "script" and self._sandbox.allow_unconfined
         return replace(

@@ -16,7 +16,7 @@ from flowengine.agents.settings import CallSettings
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.models.model import Model, Reply, Request, supports_schema
-from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, shown
+from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, format_prompt
 from flowengine.nodes.container import every_node
 from flowengine.testing.model_overrides import Seat, seat_names, with_models
 
@@ -74,7 +74,7 @@ class Script:
             known = ", ".join(self._answers) or "no node"
             raise UnscriptedCallError(
                 f"'{seat}' asked its model, and there is no answer for it in the script, which has answers for: "
-                f"{known}{shown(request)}"
+                f"{known}{format_prompt(request)}"
             )
 
         return refuse

@@ -1,4 +1,4 @@
-"""What a docstring says about a function and its parameters.
+"""Reads from a docstring what it says about a function and its parameters.
 
 Reads the three styles in use (Google, Sphinx, NumPy) as far as parameter descriptions go, and makes no
 sense of anything else: an unknown style gives the whole text as the description, and no parameters.
@@ -72,7 +72,7 @@ def _entries(lines: list[str], at: int) -> Iterator[tuple[str, str]]:
     if _GOOGLE.match(line):
         yield from _google(_body(lines[at + 1 :]))
     elif (match := _FIELD.match(line)) and match[1] in _PARAMETER_FIELDS and match[2].split():
-        yield match[2].split()[-1].lstrip("*"), _joined([match[3], *_body(lines[at + 1 :])])
+        yield match[2].split()[-1].lstrip("*"), _join_lines([match[3], *_body(lines[at + 1 :])])
     elif line.strip().lower() in {"parameters", "other parameters"} and _is_underlined(lines, at):
         yield from _numpy(_until_underlined(lines, at + 2))
 
@@ -90,14 +90,14 @@ def _body(lines: Iterable[str]) -> list[str]:
 def _google(body: list[str]) -> Iterator[tuple[str, str]]:
     for head, rest in _blocks(body):
         if match := _GOOGLE_ENTRY.match(head):
-            yield match[1], _joined([match[2], *rest])
+            yield match[1], _join_lines([match[2], *rest])
 
 
 def _numpy(body: list[str]) -> Iterator[tuple[str, str]]:
     for head, rest in _blocks(body):
         if match := _NUMPY_ENTRY.match(head):
             for name in match[1].split(","):
-                yield name.strip().lstrip("*"), _joined(rest)
+                yield name.strip().lstrip("*"), _join_lines(rest)
 
 
 def _until_underlined(lines: list[str], start: int) -> list[str]:
@@ -113,5 +113,5 @@ def _blocks(body: list[str]) -> Iterator[tuple[str, list[str]]]:
         yield lines[at].strip(), lines[at + 1 : end]
 
 
-def _joined(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     return " ".join(part for line in lines if (part := line.strip()))

@@ -1,4 +1,4 @@
-"""A Python function as a tool: its schema from signature, type hints and docstring, and its calls.
+"""Makes a tool of a Python function: its schema from signature, type hints and docstring, and its calls.
 
 It knows Python functions only. Arguments are validated and converted by pydantic before the function
 sees them; what the model got wrong is said in the result, so that it can mend it. An async function
@@ -24,7 +24,7 @@ from flowengine.core.user_code import call_in_thread
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.tools import docstring
 from flowengine.tools.result_text import cut, error_text, text_of
-from flowengine.tools.tool import DEFAULT_TIMEOUT, Effect, Tool, ToolResult, failed
+from flowengine.tools.tool import DEFAULT_TIMEOUT, Effect, Tool, ToolResult, failed_result
 
 __all__ = ["tool", "tool_of"]
 
@@ -91,7 +91,7 @@ def tool_of(
     """
     marked: _Settings = getattr(function, _MARK, _Settings())
     called = name or marked.name or getattr(function, "__name__", None) or type(function).__name__
-    described = docstring.parse(_doc(function))
+    described = docstring.parse(_docstring_of(function))
     arguments = _Arguments(called, function, described.parameters)
     return Tool(
         name=called,
@@ -104,7 +104,7 @@ def tool_of(
     )
 
 
-def _doc(function: Callable[..., Any]) -> str | None:
+def _docstring_of(function: Callable[..., Any]) -> str | None:
     """The docstring; of an object that is called, its `__call__`'s or its class's."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
@@ -127,7 +127,7 @@ class _Run:
         try:
             given = self._arguments.validated(arguments)
         except ValidationError as error:
-            return failed(self._arguments.explained(error))
+            return failed_result(self._arguments.explained(error))
         value = await self._value(functools.partial(self._function, **given))
         return ToolResult(text_of(value), value)
 
@@ -150,11 +150,11 @@ class _Arguments:
 
     def __init__(self, tool_name: str, function: Callable[..., Any], descriptions: Mapping[str, str]) -> None:
         self._tool = tool_name
-        self._names = _parameters(tool_name, function)
-        hints = _hints(tool_name, function)
+        self._names = _read_parameters(tool_name, function)
+        hints = _read_hints(tool_name, function)
         # Fields are numbered and carry the real name as an alias: a parameter may be called `schema` or `_x`.
         shapes: dict[str, Any] = {
-            f"p{number}": (hints.get(name, Any), _field(parameter, descriptions.get(name)))
+            f"p{number}": (hints.get(name, Any), _make_field(parameter, descriptions.get(name)))
             for number, (name, parameter) in enumerate(self._names.items())
         }
         try:
@@ -188,7 +188,7 @@ class _Arguments:
         return f"'{where}' is missing" if kind == "missing" else f"'{where}': {cut(message, 300)}"
 
 
-def _parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def _read_parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
@@ -202,7 +202,7 @@ def _parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, inspe
     return dict(found)
 
 
-def _hints(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
+def _read_hints(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     source = function if inspect.isroutine(function) else type(function).__call__
@@ -214,7 +214,7 @@ def _hints(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
         raise DefinitionError(f"tool '{tool_name}': its type hints cannot be read: {error_text(error, 300)}") from error
 
 
-def _field(parameter: inspect.Parameter, description: str | None) -> FieldInfo:
+def _make_field(parameter: inspect.Parameter, description: str | None) -> FieldInfo:
     """Required, or with a default that the schema shows where it is JSON."""
     settings: dict[str, Any] = {"alias": parameter.name}
     if description:  # else what an Annotated[..., Field(description=...)] says stays

@@ -1,4 +1,4 @@
-"""Any value as text of bounded length, for a model to read.
+"""Writes any value as text of bounded length, for a model to read.
 
 Bounded before it is converted: of a list of millions only the first items are looked at, and what was
 left out is said. Nothing here calls the `__str__`, `__repr__` or `__iter__` of a value's own class, so a
@@ -43,11 +43,11 @@ def cut(text: str, limit: int = MAX_TEXT) -> str:
     """
     size = str.__len__(text)
     if size <= limit:
-        return _plain(text, limit)
-    return f"{_plain(text, limit)}\n[cut: {size - limit:,} of {size:,} characters left out]"
+        return _safe_beginning(text, limit)
+    return f"{_safe_beginning(text, limit)}\n[cut: {size - limit:,} of {size:,} characters left out]"
 
 
-def _plain(text: str, limit: int) -> str:
+def _safe_beginning(text: str, limit: int) -> str:
     """The beginning as a plain `str` that UTF-8 can hold, whatever subclass it was."""
     part = str.__getitem__(text, slice(0, limit))
     return part if part.isascii() else part.encode("utf-8", "replace").decode()
@@ -88,7 +88,7 @@ class _Outline:
         named = _named_parts(value)
         if named is not None:
             return self._object(*named, depth)
-        items = _sequence(value)
+        items = _read_sequence(value)
         if items is not None:
             return self._array(*items, depth)
         return self._text(f"[a value of type {_type_name(value)}, which has no text form]")
@@ -155,7 +155,7 @@ _MAPPING: Final[Any] = dict
 _TUPLE: Final[Any] = tuple
 
 
-def _sequence(value: Any) -> tuple[Iterable[Any], int] | None:
+def _read_sequence(value: Any) -> tuple[Iterable[Any], int] | None:
     """Items and their number, read with the built-in type's own methods."""
     for kind in _SEQUENCES:
         if isinstance(value, kind):
@@ -169,19 +169,19 @@ def _named_parts(value: Any) -> tuple[Iterable[tuple[Any, Any]], int] | None:
         return _MAPPING.items(value), _MAPPING.__len__(value)
     kind = cast("type[Any]", type(value))
     if issubclass(kind, BaseModel):
-        extra: dict[str, Any] = _held(value, "__pydantic_extra__") or {}
+        extra: dict[str, Any] = _stored_attribute(value, "__pydantic_extra__") or {}
         names = (*kind.model_fields, *extra)
-        return ((name, extra[name] if name in extra else _held(value, name)) for name in names), len(names)
+        return ((name, extra[name] if name in extra else _stored_attribute(value, name)) for name in names), len(names)
     if is_dataclass(kind):
         names = tuple(each.name for each in fields(kind))
-        return ((name, _held(value, name)) for name in names), len(names)
+        return ((name, _stored_attribute(value, name)) for name in names), len(names)
     parts: Any = getattr(kind, "_fields", None)
     if issubclass(kind, _TUPLE) and isinstance(parts, _TUPLE):
         return zip(parts, _TUPLE.__iter__(value), strict=False), _TUPLE.__len__(parts)
     return None
 
 
-def _held(value: Any, name: str) -> Any:
+def _stored_attribute(value: Any, name: str) -> Any:
     """The attribute as it is stored; a property is not run."""
     found = inspect.getattr_static(value, name, None)
     return found.__get__(value) if isinstance(found, MemberDescriptorType) else found

@@ -1,9 +1,9 @@
-"""What a tool is to a model: a name, a schema, and a call that always answers.
+"""Defines what a tool is to a model: a name, a schema, and a call that always answers.
 
 It knows names, effects, time limits, and how a failure becomes a result that the model can read and
 mend. It knows neither Python functions (`flowengine.tools.function_tool`) nor servers
 (`flowengine.tools.mcp.client`): both are a `run` handed to a `Tool`. Recording a call and asking for a
-person's consent belong to the caller, who finds the tool's `effect` here.
+person's consent belong to the caller, which finds the tool's `effect` here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import anyio
 from flowengine.errors import DefinitionError
 from flowengine.tools.result_text import cut, error_text
 
-__all__ = ["DEFAULT_TIMEOUT", "Effect", "Tool", "ToolResult", "failed"]
+__all__ = ["DEFAULT_TIMEOUT", "Effect", "Tool", "ToolResult", "failed_result"]
 
 Effect: TypeAlias = Literal["none", "idempotent", "external"]
 """What calling it twice does: nothing more, nothing worse, or a second deed in the world."""
@@ -39,10 +39,10 @@ class ToolResult(NamedTuple):
     is_error: bool = False
 
 
-def failed(text: str) -> ToolResult:
+def failed_result(text: str) -> ToolResult:
     """A result that says what went wrong, for the model to mend.
 
-    >>> failed("no such city")
+    >>> failed_result("no such city")
     ToolResult(text='no such city', value=None, is_error=True)
     """
     return ToolResult(cut(text), is_error=True)
@@ -85,9 +85,9 @@ class Tool:
                 return await self.run(arguments)
             # SystemExit too: a tool that ends with sys.exit() must not end the run.
             except (Exception, SystemExit) as error:
-                return failed(f"tool '{self.name}' failed: {error_text(error)}")
+                return failed_result(f"tool '{self.name}' failed: {error_text(error)}")
         doubt = "; whether it took effect is unknown" if self.effect == "external" else ""
-        return failed(f"tool '{self.name}' did not answer within {self.timeout:g} s and was given up{doubt}")
+        return failed_result(f"tool '{self.name}' did not answer within {self.timeout:g} s and was given up{doubt}")
 
     def schema(self) -> dict[str, Any]:
         """The tool as OpenAI's function format has it, which every vendor's adapter reads."""

@@ -1,4 +1,4 @@
-"""Tools in named sets, and the one offer that a model gets of them.
+"""Groups tools in named sets, and merges the active sets into the one offer that a model gets.
 
 A `ToolSet` is what a user, a typed context or a server brings; an `Offer` is all active sets merged.
 Nothing here calls a tool.
@@ -13,7 +13,7 @@ from typing import Any
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.result_text import cut
-from flowengine.tools.tool import Tool, ToolResult, failed
+from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = ["Offer", "ToolSet"]
 
@@ -93,4 +93,4 @@ class Offer:
         """What a model is told that asks for a tool which is not on offer."""
         asked = cut(name, 100)
         hint = did_you_mean(asked, self._tools) or f"; the tools are: {', '.join(self._tools) or 'none'}"
-        return failed(f"there is no tool '{asked}'{hint}")
+        return failed_result(f"there is no tool '{asked}'{hint}")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flowengine.agents.prompt import Subject, fenced, generation_messages, routing_messages, text_of
+from flowengine.agents.prompt import Subject, fence, generation_messages, routing_messages, text_of
 from flowengine.core.context import LLMResult
 from flowengine.core.locale import LOCALES, load_messages
 from flowengine.errors import DefinitionError
@@ -68,7 +68,7 @@ def test_braces_in_a_users_text_are_only_text() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.text(alphabet="<>/result_12 \n", max_size=60))
 def test_no_text_closes_the_tags_round_it(text: str) -> None:
-    first, last = fenced("result", text).split("\n", 1)[0], fenced("result", text).rsplit("\n", 1)[1]
+    first, last = fence("result", text).split("\n", 1)[0], fence("result", text).rsplit("\n", 1)[1]
     assert last == "</" + first[1:]
     assert last not in text
 

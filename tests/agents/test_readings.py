@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from flowengine.agents.model_environment import Readings
+from flowengine.agents.model_environment import TrackedEnviron
 
 
 def test_only_what_was_read_counts() -> None:
     environ = {"A": "1", "B": "2"}
-    readings = Readings(environ)
+    readings = TrackedEnviron(environ)
     assert readings["A"] == "1"
     environ["B"] = "3"
     assert readings.still_hold()
@@ -19,7 +19,7 @@ def test_only_what_was_read_counts() -> None:
 
 def test_a_name_that_was_missed_counts_too() -> None:
     environ = {"A": "1"}
-    readings = Readings(environ)
+    readings = TrackedEnviron(environ)
     with pytest.raises(KeyError):
         readings["B"]
     assert "C" not in readings
@@ -30,12 +30,12 @@ def test_a_name_that_was_missed_counts_too() -> None:
 
 @pytest.mark.parametrize("look", [list, len, dict])
 def test_what_came_of_all_names_never_holds(look: type) -> None:
-    readings = Readings({"A": "1"})
+    readings = TrackedEnviron({"A": "1"})
     assert look(readings) == look({"A": "1"})
     assert not readings.still_hold()
 
 
 def test_no_value_is_shown() -> None:
-    readings = Readings({"KEY": "secret"})
+    readings = TrackedEnviron({"KEY": "secret"})
     assert readings["KEY"] == "secret"
     assert repr(readings) == "<1 variables read>"

@@ -13,7 +13,7 @@ from flowengine.models.offline.model import OfflineModel
 from flowengine.models.pricing import Price, listed_price
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.vendors import RateLimits
-from flowengine.models.worst_case import answering
+from flowengine.models.worst_case import innermost_models
 from flowengine.models.wrappers.priced import PricedModel, price_of, with_price
 from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
@@ -50,14 +50,14 @@ async def test_retries_stay_outside_of_the_price() -> None:
     model = with_price(RetryingModel(ScriptedModel([TransientModelError("busy"), "x"]), first_wait=0), PRICE)
     assert isinstance(model, RetryingModel)
     assert (await model.complete(ASKED)).attempts == 2
-    assert [price_of(each) for each in answering(model)] == [PRICE]
+    assert [price_of(each) for each in innermost_models(model)] == [PRICE]
 
 
 def test_whoever_may_answer_is_found_behind_every_wrapper() -> None:
     first, second, third = (ScriptedModel([], name=name) for name in ("first", "second", "third"))
     limited = RateLimitedModel(second, RateLimiter(RateLimits(max_parallel=1)))
     model = heard(FallbackModel([RetryingModel(first), RetryingModel(limited), PricedModel(third, PRICE)]), untold)
-    assert [each.name for each in answering(model)] == ["first", "second", "third"]
+    assert [each.name for each in innermost_models(model)] == ["first", "second", "third"]
 
 
 def test_the_price_that_a_model_says_counts_before_the_list() -> None:
@@ -82,4 +82,4 @@ def test_the_project_says_prices_under_any_name_of_the_model(key: str) -> None:
 
 
 def answered_by(settings: CallSettings) -> list[Model]:
-    return list(answering(open_model(settings)[0]))
+    return list(innermost_models(open_model(settings)[0]))

@@ -245,7 +245,8 @@ def tells_ends(process: subprocess.Popen[str], runs: Set[str]) -> bool:
 
 def test_a_library_that_nobody_loads_is_not_waited_for() -> None:
     code = (
-        "import sys, anyio\nfrom flowengine.models.litellm.loading import litellm_settled\nanyio.run(litellm_settled)\n"
+        "import sys, anyio\nfrom flowengine.models.litellm.loading import wait_for_started_import\n"
+        "anyio.run(wait_for_started_import)\n"
         "assert 'litellm' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

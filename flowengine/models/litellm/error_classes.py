@@ -1,4 +1,4 @@
-"""What an exception of litellm means: the same request may work later, or it never will."""
+"""Classifies litellm's exceptions: the same request may work later, or it never will."""
 
 from __future__ import annotations
 
@@ -70,17 +70,17 @@ def _message(error: Exception, address: str | None) -> str:
     """What happened, without the class names that litellm wraps round it once or twice, and without its traceback."""
     text = str(error).partition(" Original exception: ")[0].partition(_TRACEBACK)[0]
     told = _ADVICE.sub("", _OBJECTS.sub("", _CLASS_NAMES.sub("", text).strip()))
-    told = _in_json(told) or type(error).__name__
+    told = _unwrap_json(told) or type(error).__name__
     if (failed := _NO_CONNECTION.match(told)) is not None:
-        where = _shown(address) or failed["host"] or _asked(error)
+        where = _format_address(address) or failed["host"] or _address_asked(error)
         return f"no connection to {where or 'the server'}{told[failed.end() :].rstrip(' .')}"
     return f"the server's answer cannot be read as JSON: {told}" if _is_unreadable(error) else told
 
 
-def _in_json(text: str) -> str:
+def _unwrap_json(text: str) -> str:
     """The message inside of an error that is sent as JSON; any other text as it is.
 
-    >>> _in_json('{"error": {"message": "overloaded", "type": "x"}}'), _in_json("overloaded")
+    >>> _unwrap_json('{"error": {"message": "overloaded", "type": "x"}}'), _unwrap_json("overloaded")
     ('overloaded', 'overloaded')
     """
     try:
@@ -92,10 +92,10 @@ def _in_json(text: str) -> str:
     return found if isinstance(found, str) and found else text
 
 
-def _shown(address: str | None) -> str | None:
+def _format_address(address: str | None) -> str | None:
     """An address without what may be secret in it.
 
-    >>> _shown("http://me:word@models.example:8000/v1?key=x")
+    >>> _format_address("http://me:word@models.example:8000/v1?key=x")
     'http://models.example:8000/v1'
     """
     if address is None:
@@ -107,7 +107,7 @@ def _shown(address: str | None) -> str | None:
         return None
 
 
-def _asked(error: BaseException) -> str | None:
+def _address_asked(error: BaseException) -> str | None:
     """The address that was asked, where a cause of the error knows it."""
     cause: BaseException | None = error
     for _ in range(_DEEPEST):
@@ -118,7 +118,7 @@ def _asked(error: BaseException) -> str | None:
         except (AttributeError, RuntimeError):  # httpx raises the second where there was none
             cause = cause.__cause__ or cause.__context__
         else:
-            return _shown(str(url))
+            return _format_address(str(url))
     return None
 
 
@@ -135,10 +135,10 @@ def _is_unreadable(error: BaseException) -> bool:
 def _retry_after(error: Exception) -> float | None:
     """Seconds that the server asked to wait: a number, milliseconds, or a date."""
     headers = _headers(error)
-    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+    if (milliseconds := _parse_seconds(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     asked = headers.get("retry-after") or ""
-    if (seconds := _number(asked)) is not None:
+    if (seconds := _parse_seconds(asked)) is not None:
         return seconds
     try:
         date = parsedate_to_datetime(asked)
@@ -153,7 +153,7 @@ def _headers(error: Exception) -> Mapping[str, str]:
     return getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
 
 
-def _number(text: str | None) -> float | None:
+def _parse_seconds(text: str | None) -> float | None:
     try:
         number = float(text or "none")
     except ValueError:

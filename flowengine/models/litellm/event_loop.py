@@ -1,4 +1,4 @@
-"""Where an asyncio library's coroutines run, whatever event loop their caller is on.
+"""Runs an asyncio library's coroutines, whatever event loop their caller is on.
 
 On the caller's own loop, where that is asyncio: nothing crosses threads. Such a library keeps HTTP
 connections that belong to the loop of their birth, so they are closed when that loop ends. Callers on
@@ -20,11 +20,11 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 import anyio
 
 from flowengine.core.threads import event_of_this_loop, is_short_lived
-from flowengine.models.arrived import put_off
+from flowengine.models.arrived import postpone_cancellation
 
 __all__ = ["AsyncioHome", "Job", "LoopThread"]
 
-# --- A coroutine on its way in an asyncio loop
+# --- Jobs: coroutines under way in an asyncio loop
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Job(Generic[T]):
         """`told` is called at the end instead of whoever waits here."""
         loop = asyncio.get_running_loop()
         self._start = start
-        self._told = told
+        self._report_end = told
         self._value: T | None = None
         self._error: BaseException | None = None
         self._is_late = False
@@ -60,7 +60,7 @@ class Job(Generic[T]):
             self.cancel()
             if not self.has_value or not isinstance(error, anyio.get_cancelled_exc_class()):
                 raise
-            put_off(error)
+            postpone_cancellation(error)
         return self.outcome()
 
     @property
@@ -94,8 +94,8 @@ class Job(Generic[T]):
             self._error = error
         if self._timer is not None:
             self._timer.cancel()
-        if self._told is not None:
-            self._told()
+        if self._report_end is not None:
+            self._report_end()
         elif not self._ended.done():  # as it is once the caller was cancelled
             self._ended.set_result(None)
 
@@ -119,7 +119,7 @@ class DistantJob(Generic[T]):
             has_value = self._job is not None and self._job.has_value
             if not has_value or not isinstance(error, anyio.get_cancelled_exc_class()):
                 raise
-            put_off(error)
+            postpone_cancellation(error)
         assert self._job is not None, "it has ended"
         return self._job.outcome()
 
@@ -128,13 +128,13 @@ class DistantJob(Generic[T]):
             self._loop.call_soon_threadsafe(self._cancel)
 
     def _begin(self) -> None:
-        self._job = Job(self._start, self._timeout, self._told)
+        self._job = Job(self._start, self._timeout, self._report_end)
 
     def _cancel(self) -> None:
         if self._job is not None:
             self._job.cancel()
 
-    def _told(self) -> None:
+    def _report_end(self) -> None:
         with suppress(RuntimeError):  # the caller was cancelled and its loop has ended
             self._post(self._ended.set)
 
@@ -148,7 +148,7 @@ def _context_for_asyncio() -> Context:
     return context
 
 
-# --- One asyncio loop in a thread of its own, for a library that wants just that
+# --- An asyncio loop in its own thread
 
 
 class LoopThread:
@@ -179,10 +179,10 @@ class LoopThread:
             return loop
         with self._lock:
             if self._loop is None or self._process != os.getpid():  # a forked child has no thread yet
-                self._loop = self._started()
+                self._loop = self._start_loop()
             return self._loop
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _start_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
         self._process = os.getpid()
         self._thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)

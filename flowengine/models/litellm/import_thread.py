@@ -1,4 +1,4 @@
-"""An import that takes seconds, in a thread of its own, that never outlives the program.
+"""Imports a slow module in a thread of its own that never outlives the program.
 
 A thread that the end of the process stops in the middle of an import keeps Python's import lock,
 and whatever imports something during finalization (a `__del__` of a library, say) waits for that

@@ -1,7 +1,7 @@
-"""The one place where litellm is imported, and what is set before and after.
+"""Imports litellm, in one place, and sets what must be set before and after.
 
 Importing it costs seconds, so that happens in a thread, once a process, and only when a model is
-called or somebody says that one soon will be (`preload`). Settings of litellm that a user made in
+called or soon will be (`preload`). Settings of litellm that a user made in
 the same process are left as they are.
 """
 
@@ -28,11 +28,11 @@ __all__ = [
     "LITELLM_LOOP",
     "litellm_loaded",
     "litellm_ready",
-    "litellm_settled",
     "mute_background_logging",
     "preload",
     "silence_warnings",
     "wait_for_litellm",
+    "wait_for_started_import",
 ]
 
 _lock: Final = threading.Lock()
@@ -53,7 +53,7 @@ _OWN_WARNINGS: Final = (
 
 def preload() -> None:
     """Start importing litellm in the background. Nothing happens where that was begun before."""
-    _begin()
+    _begin_import()
 
 
 def litellm_ready() -> Any | None:
@@ -63,7 +63,7 @@ def litellm_ready() -> Any | None:
 
 async def wait_for_litellm() -> Any:
     """The module, imported now unless it is; runs in an asyncio loop."""
-    return await asyncio.shield(asyncio.wrap_future(_begin()))
+    return await asyncio.shield(asyncio.wrap_future(_begin_import()))
 
 
 async def litellm_loaded() -> None:
@@ -78,13 +78,13 @@ async def litellm_loaded() -> None:
         await LITELLM_LOOP.call(wait)
 
 
-async def litellm_settled() -> None:
+async def wait_for_started_import() -> None:
     """Wait for an import that was begun; nothing is waited for, or loaded, where none was."""
     if _import is not None:
         await litellm_loaded()
 
 
-def _begin() -> Future[Any]:
+def _begin_import() -> Future[Any]:
     global _import, _thread
     with _lock:
         if _import is None:

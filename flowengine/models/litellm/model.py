@@ -1,7 +1,7 @@
-"""Models of all vendors, through litellm.
+"""Calls models of all vendors through litellm.
 
-What a request looks like to litellm, what its replies mean to us, and when a call has taken too
-long. Errors are read in `litellm_errors`, the import and the thread are in `litellm_import`.
+It knows what a request looks like to litellm, and when a call has taken too long. Replies are read in
+`reply`, errors in `error_classes`; the import is in `loading`, the thread in `event_loop`.
 litellm's own retries are off: waiting is the business of `retrying`, limits that of `rate`.
 """
 
@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_values, is_random
 from flowengine.core.threads import post_to_this_loop
 from flowengine.errors import FlowEngineError, TransientModelError
-from flowengine.models.arrived import put_off
+from flowengine.models.arrived import postpone_cancellation
 from flowengine.models.litellm import loading as litellm_import
 from flowengine.models.litellm.error_classes import as_model_error, secrets_of, tellable
 from flowengine.models.litellm.loading import (
@@ -73,7 +73,7 @@ class LiteLLMModel:
         self._check_outbound(request)
         litellm = await self._litellm()
         started = time.perf_counter()
-        arguments = self._arguments(litellm, request)
+        arguments = self._to_arguments(litellm, request)
 
         async def call() -> Any:
             mute_background_logging(litellm)
@@ -82,9 +82,9 @@ class LiteLLMModel:
         try:
             response = await LITELLM_LOOP.call(call, request.timeout)
         except TimeoutError as error:
-            raise self._timed_out(request) from error
+            raise self._timeout_error(request) from error
         except Exception as error:  # foreign code
-            raise self._failure(error) from tellable(error, self._secrets)
+            raise self._to_model_error(error) from tellable(error, self._secrets)
         return read_reply(response, self.provider, self.name, time.perf_counter() - started, self._keys)
 
     @asynccontextmanager
@@ -94,7 +94,7 @@ class LiteLLMModel:
         send, receive = anyio.create_memory_object_stream[str | Reply](math.inf)
         post = post_to_this_loop()
         started = time.perf_counter()
-        arguments = self._arguments(litellm, request)
+        arguments = self._to_arguments(litellm, request)
         arguments |= {"stream": True, "stream_options": {"include_usage": True}}
 
         def hand_on(piece: str | Reply) -> None:
@@ -123,15 +123,15 @@ class LiteLLMModel:
                 reply = _reply_in(receive)
                 if reply is None:
                     raise
-                put_off(error)
+                postpone_cancellation(error)
                 yield reply
                 return
             try:
                 await job.wait()
             except TimeoutError as error:
-                raise self._timed_out(request) from error
+                raise self._timeout_error(request) from error
             except Exception as error:  # foreign code
-                raise self._failure(error) from tellable(error, self._secrets)
+                raise self._to_model_error(error) from tellable(error, self._secrets)
 
         job = LITELLM_LOOP.begin(call, request.timeout)
         iterator = pieces()
@@ -151,7 +151,7 @@ class LiteLLMModel:
         silence_warnings()
         return litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
 
-    def _arguments(self, litellm: Any, request: Request) -> dict[str, Any]:
+    def _to_arguments(self, litellm: Any, request: Request) -> dict[str, Any]:
         """The request as litellm's keyword arguments; what the caller left open is left out."""
         arguments: dict[str, Any] = {
             "model": f"{self._prefix}/{self.name}",
@@ -179,10 +179,10 @@ class LiteLLMModel:
     def _follows_schemas(self, litellm: Any) -> bool:
         return bool(litellm.supports_response_schema(self.name, self._prefix))
 
-    def _failure(self, error: Exception) -> FlowEngineError:
+    def _to_model_error(self, error: Exception) -> FlowEngineError:
         return as_model_error(error, self.provider, self.name, self._secrets, self._settings.get("api_base"))
 
-    def _timed_out(self, request: Request) -> TransientModelError:
+    def _timeout_error(self, request: Request) -> TransientModelError:
         return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")
 
 

@@ -1,4 +1,4 @@
-"""litellm's answers, whole or in pieces, read into a `Reply`.
+"""Reads litellm's answers, whole or in pieces, into a `Reply`.
 
 Numbers that the vendor did not give stay unknown: litellm puts zeros in their place.
 """
@@ -25,14 +25,14 @@ def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Se
     reply = Reply(
         content=message.content or "",
         tool_calls=tuple(_tool_request(call, index) for index, call in enumerate(message.tool_calls or ())),
-        usage=(usage := _usage(getattr(response, "usage", None))),
+        usage=(usage := _read_usage(getattr(response, "usage", None))),
         cost_usd=_known_cost(response._hidden_params.get("response_cost"), usage),
         finish_reason=choice.finish_reason or "stop",
         model=response.model or name,
         provider=provider,
         seconds=seconds,
     )
-    return _unless_refused(reply, fields.get("refusal"), keys)
+    return _mark_refusal(reply, fields.get("refusal"), keys)
 
 
 def read_vectors(response: Any, provider: str, name: str, count: int, seconds: float) -> Reply:
@@ -42,7 +42,7 @@ def read_vectors(response: Any, provider: str, name: str, count: int, seconds: f
         raise TransientModelError(f"{provider}/{name} gave {len(ordered)} vectors for {count} texts")
     return Reply(
         content="",
-        usage=(usage := _usage(getattr(response, "usage", None))),
+        usage=(usage := _read_usage(getattr(response, "usage", None))),
         cost_usd=_known_cost(response._hidden_params.get("response_cost"), usage),
         model=response.model or name,
         provider=provider,
@@ -86,7 +86,7 @@ class PieceCollector:
         """The whole answer, once the last chunk was taken."""
         if not self._finish_reason:
             raise TransientModelError(f"{self._provider}/{self._name}: the answer broke off before its end")
-        usage = _usage(self._usage)
+        usage = _read_usage(self._usage)
         reply = Reply(
             content="".join(self._texts),
             tool_calls=tuple(ToolRequest(*self._calls[index]) for index in sorted(self._calls)),
@@ -97,7 +97,7 @@ class PieceCollector:
             provider=self._provider,
             seconds=seconds,
         )
-        return _unless_refused(reply, self._refusal, self._keys)
+        return _mark_refusal(reply, self._refusal, self._keys)
 
     def _add_call(self, call: Any) -> None:
         """Name and id come with the first piece of a tool call, its arguments bit by bit."""
@@ -120,7 +120,7 @@ def _tool_request(call: Any, index: int) -> ToolRequest:
     return ToolRequest(call.id or f"call_{index}", call.function.name or "", call.function.arguments or "")
 
 
-def _usage(usage: Any) -> TokenUsage:
+def _read_usage(usage: Any) -> TokenUsage:
     if usage is None or not (usage.prompt_tokens or usage.completion_tokens):
         return TokenUsage()
     details = getattr(usage, "prompt_tokens_details", None)
@@ -131,14 +131,14 @@ def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:
     return None if usage.prompt_tokens is None else cost
 
 
-def _without(keys: Secrets, reply: Reply) -> Reply:
+def _hide_keys(keys: Secrets, reply: Reply) -> Reply:
     """The answer without what its server must not send back to be printed and recorded."""
     calls = tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls)
     return reply._replace(content=keys.hide(reply.content), tool_calls=calls, model=keys.hide(reply.model))
 
 
-def _unless_refused(reply: Reply, refusal: str | None, keys: Secrets) -> Reply:
-    reply, refusal = _without(keys, reply), keys.hide(refusal or "")
+def _mark_refusal(reply: Reply, refusal: str | None, keys: Secrets) -> Reply:
+    reply, refusal = _hide_keys(keys, reply), keys.hide(refusal or "")
     if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
         said = f": {refusal}" if refusal else ""
         error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{said}")

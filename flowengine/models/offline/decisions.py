@@ -1,4 +1,4 @@
-"""The offline stand-in's two decisions, which of some labels fits a text and how good a text is.
+"""Makes the offline stand-in's two decisions: which label fits a text, and how good a text is.
 
 Both only compare words, and both say so in the reason that goes with them.
 """
@@ -17,27 +17,27 @@ from flowengine.models.offline.text_terms import Language, coverage, language_of
 
 __all__ = ["OfflineMaterial", "choose", "judge", "looks_like_judgement", "offline_texts", "route_reason"]
 
-# --- The offline stand-in's own sentences, by language
+# --- The stand-in's own sentences, by language
 
 
 @cache
-def _all() -> dict[str, dict[str, str]]:
+def _load_texts() -> dict[str, dict[str, str]]:
     source = files("flowengine.models.offline").joinpath("texts.toml").read_text("utf-8")
     return cast("dict[str, dict[str, str]]", tomllib.loads(source))
 
 
 def offline_texts(language: Language) -> dict[str, str]:
     """Key → text with its placeholders."""
-    return _all()[language]
+    return _load_texts()[language]
 
 
 @cache
-def notices() -> frozenset[str]:
+def list_notices() -> frozenset[str]:
     """The lines by which an answer says where it comes from, in all languages."""
-    return frozenset(texts["notice"] for texts in _all().values())
+    return frozenset(texts["notice"] for texts in _load_texts().values())
 
 
-# --- What a chat gives the offline stand-in to work with
+# --- Reading a chat
 
 _LONGEST: Final = 12_000
 """Characters of each part that are looked at, half from its head and half from its tail."""
@@ -53,9 +53,9 @@ class OfflineMaterial:
     """One chat, read once."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self._users = [_read(each.content) for each in messages if each.role == "user"]
-        self._drafts = [_read(each.content) for each in messages if each.role in ("assistant", "tool")]
-        self.system = _read("\n".join(each.content for each in messages if each.role == "system"))
+        self._users = [_clean_text(each.content) for each in messages if each.role == "user"]
+        self._drafts = [_clean_text(each.content) for each in messages if each.role in ("assistant", "tool")]
+        self.system = _clean_text("\n".join(each.content for each in messages if each.role == "system"))
 
     @property
     def _last(self) -> str:
@@ -64,15 +64,15 @@ class OfflineMaterial:
     @cached_property
     def language(self) -> Language:
         """Of the question and its label: what stands around it may be quoted from anywhere."""
-        return language_of(self._asked or self.system)
+        return language_of(self._find_question or self.system)
 
     @cached_property
     def question(self) -> str:
         """The last section of the last user message, without its label; of a request to improve, all of it."""
-        return self._last if self.draft else _LABEL.sub("", self._asked)
+        return self._last if self.draft else _LABEL.sub("", self._find_question)
 
     @property
-    def _asked(self) -> str:
+    def _find_question(self) -> str:
         return _last_section(self._last)
 
     @cached_property
@@ -83,7 +83,7 @@ class OfflineMaterial:
         answer does not.
         """
         first = _LABEL.match(_last_section(self._users[0])) if len(self._users) > 1 and self._drafts else None
-        if first is None or self._asked.startswith(first[0].strip()):
+        if first is None or self._find_question.startswith(first[0].strip()):
             return []
         return sentences(self._drafts[-1])
 
@@ -120,9 +120,9 @@ class OfflineMaterial:
         return {kind: text for kind, _, text in _FENCED.findall(self._last)}
 
 
-def _read(text: str) -> str:
+def _clean_text(text: str) -> str:
     """A message's text, within bounds; an earlier stand-in's remark about itself is no part of what it said."""
-    for notice in notices():
+    for notice in list_notices():
         text = text.replace(notice, "")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
 
@@ -153,14 +153,14 @@ def choose(text: str, labels: Sequence[str], described: str) -> LabelChoice:
     less; a label that the text names itself counts most.
     """
     held = terms(text)
-    meanings = [_meaning(label, labels, described) for label in labels]
+    meanings = [_terms_of_label(label, labels, described) for label in labels]
     spread: dict[str, int] = {}
     for meaning in meanings:
         for term in meaning:
             spread[term] = spread.get(term, 0) + 1
     scores = [
         sum((2 if term in terms(label) else 1) / spread[term] ** 2 for term in meaning if term in held)
-        + 3 * _names(text, label)
+        + 3 * _mentions(text, label)
         for label, meaning in zip(labels, meanings, strict=True)
     ]
     best = max(range(len(labels)), key=lambda index: (scores[index], -index))
@@ -176,7 +176,7 @@ def _confidence(scores: Sequence[float], best: int) -> float:
     return round(0.3 + 0.65 * (scores[best] - second) / scores[best], 2)
 
 
-def _meaning(label: str, labels: Sequence[str], described: str) -> dict[str, str]:
+def _terms_of_label(label: str, labels: Sequence[str], described: str) -> dict[str, str]:
     others = "|".join(re.escape(each) for each in labels)
     pattern = rf"(?:^|[\n;,]|- )\s*{re.escape(label)}\s*[:：]\s*(.*?)(?=\s*(?:\n|;|$)|[,;]\s*(?:{others})\s*[:：])"
     found = re.search(pattern, described)
@@ -184,7 +184,7 @@ def _meaning(label: str, labels: Sequence[str], described: str) -> dict[str, str
     return {**name, **(terms(found[1]) if found else {})}
 
 
-def _names(text: str, label: str) -> bool:
+def _mentions(text: str, label: str) -> bool:
     if not label.isascii():
         return label in text
     return re.search(rf"(?<![\w-]){re.escape(label)}(?![\w-])", text, re.IGNORECASE) is not None
@@ -197,7 +197,7 @@ def route_reason(choice: LabelChoice, material: OfflineMaterial) -> str:
     return texts["route"].format(route=choice.label, words=texts["list_separator"].join(choice.shared[:5]))
 
 
-# --- judging ------------------------------------------------------------------------------------
+# --- Judging
 
 
 def looks_like_judgement(properties: Mapping[str, Any]) -> bool:
@@ -213,7 +213,7 @@ def judge(material: OfflineMaterial, properties: Mapping[str, Any]) -> dict[str,
     texts = offline_texts(material.language)
     said, asked = terms(material.subject), terms(material.subject_prompt)
     base = 0.75 * (coverage(asked, said) if asked else 1.0) + 0.25 * min(1.0, len(said) / 12) if said else 0.0
-    scores = {name: _criterion(base, said, described) for name, described in _criteria(properties).items()}
+    scores = {name: _score_criterion(base, said, described) for name, described in _criteria(properties).items()}
     missing = [asked[term] for term in asked if term not in said]
     answer: dict[str, Any] = {
         "score": round(sum(scores.values()) / len(scores) if scores else base, 2),
@@ -224,7 +224,7 @@ def judge(material: OfflineMaterial, properties: Mapping[str, Any]) -> dict[str,
     return {name: value for name, value in answer.items() if name in properties}
 
 
-def _criterion(base: float, said: Mapping[str, str], described: str) -> float:
+def _score_criterion(base: float, said: Mapping[str, str], described: str) -> float:
     """The base, raised by the words of the criterion that the text takes up."""
     return round(min(1.0, base + 0.25 * coverage(terms(described), said)), 2)
 

@@ -1,4 +1,4 @@
-"""A stand-in for a language model where there is none: no network, no key, the same answer every time.
+"""Stands in for a language model where there is none: no network, no key, the same answer every time.
 
 It picks sentences of the prompt and compares words, and its answers say that it is no language
 model. Flows run with it from end to end, so that they can be tried, drawn and tested at once.
@@ -80,11 +80,11 @@ class OfflineModel:
 def _answer(request: Request) -> str:
     material = OfflineMaterial(request.messages)
     if request.response_schema is None:
-        return _text(material)
-    return json.dumps(_structured(material, request.response_schema), ensure_ascii=False)
+        return _write_text(material)
+    return json.dumps(_make_structured(material, request.response_schema), ensure_ascii=False)
 
 
-def _text(material: OfflineMaterial) -> str:
+def _write_text(material: OfflineMaterial) -> str:
     """The sentences nearest to the question, in their own order, and the line that says where they are from.
 
     An answer that is to be improved is kept, and the nearest sentences that it lacks are added.
@@ -97,7 +97,7 @@ def _text(material: OfflineMaterial) -> str:
     return "\n".join([*picked, texts["notice"]])
 
 
-def _structured(material: OfflineMaterial, schema: Mapping[str, Any]) -> Any:
+def _make_structured(material: OfflineMaterial, schema: Mapping[str, Any]) -> Any:
     """A value of the schema: a route, a judgement, or whatever the text offers for the places."""
     filler = Filler(schema, material.all_sentences, offline_texts(material.language)["value"])
     value = filler.value()
@@ -106,13 +106,13 @@ def _structured(material: OfflineMaterial, schema: Mapping[str, Any]) -> Any:
     found = cast("dict[str, Any]", value)
     properties = cast("Mapping[str, Any]", schema.get("properties") or {})
     if "next_route" in properties and isinstance(properties["next_route"].get("enum"), list):
-        found |= _route(material, properties)
+        found |= _choose_route(material, properties)
     elif looks_like_judgement(properties):
         found |= judge(material, properties)
     return found
 
 
-def _route(material: OfflineMaterial, properties: Mapping[str, Any]) -> dict[str, Any]:
+def _choose_route(material: OfflineMaterial, properties: Mapping[str, Any]) -> dict[str, Any]:
     """The nearest route, how far ahead it is, and why."""
     labels: list[str] = [str(each) for each in properties["next_route"]["enum"]]
     described = f"{properties['next_route'].get('description', '')}\n{material.system}"

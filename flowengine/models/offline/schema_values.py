@@ -1,4 +1,4 @@
-"""A valid value for any JSON Schema, with what a text offers in its places.
+"""Makes a valid value for any JSON Schema, from what a text offers.
 
 It knows types, enum, const, bounds, lengths, formats, references and combinations. A `pattern` is
 met by a word of the text, a default or an example, where one of them fits. Whether the value says
@@ -84,12 +84,12 @@ class Filler:
         for _ in range(32):  # references may lead to references, and round in a circle
             if "$ref" in found:
                 target = self._target(found.pop("$ref"))
-                found = _merged(found, target)
+                found = _merge(found, target)
             elif "allOf" in found:
                 for each in found.pop("allOf"):
-                    found = _merged(found, self._resolved(each, depth))
+                    found = _merge(found, self._resolved(each, depth))
             elif (keyword := next((each for each in ("anyOf", "oneOf") if each in found), None)) is not None:
-                found = _merged(found, self._branch(found.pop(keyword), depth))
+                found = _merge(found, self._branch(found.pop(keyword), depth))
             else:
                 break
         return found
@@ -127,7 +127,7 @@ class Filler:
             required if depth >= _DEEPEST else [*properties, *(each for each in required if each not in properties)]
         )
         extra = schema.get("additionalProperties", True)
-        found = {name: self.value(properties.get(name, extra), _spoken(name), depth + 1) for name in wanted}
+        found = {name: self.value(properties.get(name, extra), _split_name(name), depth + 1) for name in wanted}
         for number in range(len(found), schema.get("minProperties", 0)):
             found[f"value_{number + 1}"] = self.value(extra, "", depth + 1)
         return found
@@ -154,9 +154,9 @@ class Filler:
         if "enum" in schema or "const" in schema or _type_of(schema) == "boolean":
             return self._distinct_options(schema, len(places), unique, least)
         if _type_of(schema) == "string" and "format" not in schema and "pattern" not in schema:
-            return [_fitted(text, schema) for text in self._strings(hint, len(places), schema)]
+            return [_fit_length(text, schema) for text in self._strings(hint, len(places), schema)]
         if _type_of(schema) in ("number", "integer"):
-            return list(_spread(self._number(schema, hint, _type_of(schema) == "integer"), schema, len(places)))
+            return list(_spread_numbers(self._number(schema, hint, _type_of(schema) == "integer"), schema, len(places)))
         return [
             self.value(each, hint, depth + 1) for each in (places[: max(least, 1)] if not unique else places[:least])
         ]
@@ -187,14 +187,14 @@ class Filler:
         if isinstance(schema.get("default"), str) and not (terms(hint).keys() & terms(self._text).keys()):
             return schema["default"]
         ranked = rank(hint, self._sentences)
-        return _fitted(ranked[0][1] if ranked else self._blank, schema)
+        return _fit_length(ranked[0][1] if ranked else self._blank, schema)
 
     def _matching(self, pattern: str, schema: Schema) -> str:
         given = (schema.get("default"), *(schema.get("examples") or ()))
         candidates = (
             [each for each in given if isinstance(each, str)] + re.findall(r"\S+", self._text) + self._sentences
         )
-        return next((each for each in candidates if re.search(pattern, each)), _fitted(self._blank, schema))
+        return next((each for each in candidates if re.search(pattern, each)), _fit_length(self._blank, schema))
 
     def _number(self, schema: Schema, hint: str, whole: bool) -> Any:
         """A number that stands near the hint, else the default, else the nearest to 1 that is allowed."""
@@ -204,14 +204,14 @@ class Filler:
                 if (number.is_integer() or not whole) and _allows(schema, number):
                     return int(number) if number.is_integer() else number
         default = schema.get("default")
-        return default if isinstance(default, int | float) else _nearest(schema, 1, whole)
+        return default if isinstance(default, int | float) else _nearest_number(schema, 1, whole)
 
     def _is_about(self, hint: str) -> bool:
         """Whether the text mentions what the place is called."""
         return bool(terms(hint).keys() & terms(self._text).keys())
 
 
-# --- schemas, without a text ----------------------------------------------------------------------
+# --- Schemas without a text
 
 
 def _as_schema(value: Any) -> Schema:
@@ -231,7 +231,7 @@ def _type_of(schema: Schema) -> str:
     return "array" if "items" in schema or "prefixItems" in schema else "string"
 
 
-def _merged(one: Schema, other: Schema) -> dict[str, Any]:
+def _merge(one: Schema, other: Schema) -> dict[str, Any]:
     """Both schemas at once, for the keywords that can be combined."""
     merged = {**other, **one}
     if "properties" in one and "properties" in other:
@@ -250,12 +250,12 @@ _STRICTEST: Final[dict[str, Any]] = {
 }
 
 
-def _spoken(name: str) -> str:
+def _split_name(name: str) -> str:
     """A property's name as words: `firstName`, `first_name` → `first Name`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[_\-]+", " ", name)
 
 
-def _fitted(text: str, schema: Schema) -> str:
+def _fit_length(text: str, schema: Schema) -> str:
     least, most = schema.get("minLength", 0), schema.get("maxLength")
     return (text if most is None else text[:most]).ljust(least, ".")
 
@@ -269,7 +269,7 @@ def _allows(schema: Schema, number: float) -> bool:
     )
 
 
-def _nearest(schema: Schema, wish: float, whole: bool) -> int | float:
+def _nearest_number(schema: Schema, wish: float, whole: bool) -> int | float:
     """The allowed number nearest to the wish; where none is, the lower bound."""
     step = schema.get("multipleOf") or (1 if whole else None)
     low = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
@@ -277,21 +277,21 @@ def _nearest(schema: Schema, wish: float, whole: bool) -> int | float:
     if step is not None:
         first = math.ceil(low / step) if math.isfinite(low) else None
         last = math.floor(high / step) if math.isfinite(high) else None
-        index = _between(round(wish / step), first, last)
+        index = _clamp(round(wish / step), first, last)
         candidates: Iterator[float] = iter([index * step, (index + 1) * step, (index - 1) * step])
     else:
         middle = (low + high) / 2 if math.isfinite(low + high) else (low + 1 if math.isfinite(low) else high - 1)
-        candidates = iter([wish, _between(wish, low, high), middle])
+        candidates = iter([wish, _clamp(wish, low, high), middle])
     number = next((each for each in candidates if _allows(schema, each)), low if math.isfinite(low) else wish)
     return int(number) if float(number).is_integer() else number
 
 
-def _between(value: Any, low: Any, high: Any) -> Any:
+def _clamp(value: Any, low: Any, high: Any) -> Any:
     value = value if low is None else max(value, low)
     return value if high is None else min(value, high)
 
 
-def _spread(start: int | float, schema: Schema, count: int) -> Iterator[int | float]:
+def _spread_numbers(start: int | float, schema: Schema, count: int) -> Iterator[int | float]:
     """So many different allowed numbers, from `start` upwards and then downwards."""
     step = schema.get("multipleOf") or 1
     if schema.get("type") == "number" and "multipleOf" not in schema:

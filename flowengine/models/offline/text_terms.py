@@ -1,4 +1,4 @@
-"""Texts as sentences and comparable terms, in English, Japanese and Chinese alike.
+"""Splits texts into sentences and comparable terms, in English, Japanese and Chinese alike.
 
 Latin words count by their beginning, so that `improve` meets `improvement`; scripts without spaces
 count by pairs of characters. Pure functions; no model and no prompt is known here.
@@ -66,14 +66,14 @@ def terms(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in _WORD.findall(plain):
         if word[0] >= "\u2e80":
-            for pair in _pairs(word):
+            for pair in _character_pairs(word):
                 found.setdefault(pair, pair)
         elif word not in _COMMON:
             found.setdefault(word[:6] if len(word) > 6 else word.removesuffix("s"), word)
     return found
 
 
-def _pairs(run: str) -> Iterable[str]:
+def _character_pairs(run: str) -> Iterable[str]:
     """Neighbouring characters; pairs of hiragana alone are grammar, not subject."""
     if len(run) == 1:
         return (run,)

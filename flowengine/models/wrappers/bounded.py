@@ -1,4 +1,4 @@
-"""A model whose calls are reserved in a ledger before they are made, and settled after.
+"""Reserves each call of a model in a ledger before it is made, and settles it after.
 
 It knows when a call counts as paid, and nothing of who set the bounds. Retries inside of it are one call
 with one reservation: vendors charge nothing for an attempt that failed.
@@ -23,7 +23,7 @@ from flowengine.models.worst_case import WorstCase, worst_cases
 
 __all__ = ["BoundedModel", "usage_of_reply"]
 
-# --- What a call took, as a ledger has it
+# --- Spending of a reply
 
 SENT_IN_VAIN: Final = Spending(model_calls=1)
 """A call that failed for good: vendors charge nothing for these."""
@@ -36,7 +36,7 @@ def usage_of_reply(request: Request, reply: Reply) -> Spending:
     >>> usage_of_reply(Request("m", ()), Reply("Green.", usage=Counted(40, 2), cost_usd=0.01))
     Spending(model_calls=1, tokens=42, cost_usd=0.01, unpriced_calls=0)
     """
-    return _usage(sum(tokens_of_reply(request, reply)), reply.cost_usd)
+    return _spending_of(sum(tokens_of_reply(request, reply)), reply.cost_usd)
 
 
 def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
@@ -47,16 +47,16 @@ def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
     model = reply.model or request.model
     asked = [json.dumps(as_dict(message), ensure_ascii=False) for message in request.messages]
     said = [reply.content, *(each.arguments for each in reply.tool_calls)]
-    return _counted(asked, model), _counted(said, model)
+    return _count_texts(asked, model), _count_texts(said, model)
 
 
-def _usage(tokens: int, cost_usd: float | None) -> Spending:
+def _spending_of(tokens: int, cost_usd: float | None) -> Spending:
     if cost_usd is None or not (isfinite(cost_usd) and cost_usd >= 0):
         return Spending(1, tokens, 0.0, 1)
     return Spending(1, tokens, cost_usd)
 
 
-def _counted(texts: Sequence[str], model: str) -> int:
+def _count_texts(texts: Sequence[str], model: str) -> int:
     return sum(count_tokens(text, model) for text in texts)
 
 
@@ -88,22 +88,22 @@ class BoundedModel:
         return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
-        worst = self._worst(request)
-        async with self._reserved(worst) as reservation:
+        worst = self._bound_call(request)
+        async with self._reserve(worst) as reservation:
             reply = await self._model.complete(worst.request)
-            return await self._settled(reservation, worst, reply)
+            return await self._settle(reservation, worst, reply)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         async def pieces() -> AsyncGenerator[str | Reply]:
             async for piece in stream:
-                yield await self._settled(reservation, worst, piece) if isinstance(piece, Reply) else piece
+                yield await self._settle(reservation, worst, piece) if isinstance(piece, Reply) else piece
 
-        worst = self._worst(request)
-        async with self._reserved(worst) as reservation, self._model.stream(worst.request) as stream:
+        worst = self._bound_call(request)
+        async with self._reserve(worst) as reservation, self._model.stream(worst.request) as stream:
             yield pieces()
 
-    def _worst(self, request: Request) -> WorstCase:
+    def _bound_call(self, request: Request) -> WorstCase:
         """The most that the call can take; with a modest bound on its answer where only that can ever fit."""
         worst = WorstCase(request, 0, 0.0)  # Where calls are counted and nothing else.
         if not self._ledger.bounds_any("cost_usd", "tokens"):
@@ -114,7 +114,7 @@ class BoundedModel:
         return worst
 
     @asynccontextmanager
-    async def _reserved(self, worst: WorstCase) -> AsyncGenerator[Reservation]:
+    async def _reserve(self, worst: WorstCase) -> AsyncGenerator[Reservation]:
         for name in worst.unpriced if self._ledger.bounds_any("cost_usd") else ():
             await self._tell(_UNPRICED.format(name=name))
         try:
@@ -136,7 +136,7 @@ class BoundedModel:
             # Cancelled, or failed in a way of its own: it may be on the bill, and nobody will say with how much.
             reservation.settle_in_full()
 
-    async def _settled(self, reservation: Reservation, worst: WorstCase, reply: Reply) -> Reply:
+    async def _settle(self, reservation: Reservation, worst: WorstCase, reply: Reply) -> Reply:
         """The reply, with its cost where whoever answered gave none and the price is known."""
         if reply.cost_usd is None and worst.price is not None:
             reply = reply._replace(cost_usd=worst.price.of(*tokens_of_reply(worst.request, reply)))

@@ -1,4 +1,4 @@
-"""A model whose price somebody says: its answers carry what they cost."""
+"""Adds costs to a model's answers, by a price that the user gave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.pricing import Price, listed_price
 from flowengine.models.wrappers.retrying import RetryingModel
 
-__all__ = ["PricedModel", "price_of", "said_price", "with_price"]
+__all__ = ["PricedModel", "find_user_price", "price_of", "with_price"]
 
 
 class PricedModel:
@@ -41,13 +41,13 @@ class PricedModel:
         return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
-        return self._priced(await self._model.complete(request))
+        return self._add_cost(await self._model.complete(request))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         async def pieces() -> AsyncGenerator[str | Reply]:
             async for piece in stream:
-                yield self._priced(piece) if isinstance(piece, Reply) else piece
+                yield self._add_cost(piece) if isinstance(piece, Reply) else piece
 
         async with self._model.stream(request) as stream:
             yield pieces()
@@ -56,7 +56,7 @@ class PricedModel:
         """What its calls cost, whatever a list says."""
         return self._price
 
-    def _priced(self, reply: Reply) -> Reply:
+    def _add_cost(self, reply: Reply) -> Reply:
         prompt, answer, _ = reply.usage
         return reply if prompt is None else reply._replace(cost_usd=self._price.of(prompt, answer or 0))
 
@@ -67,19 +67,19 @@ class _SaysItsPrice(Protocol):
 
 
 @cache
-def _says_its_price(kind: type[Model]) -> bool:
+def _has_own_price(kind: type[Model]) -> bool:
     """Looked up once a class, since asking a protocol takes long."""
     return issubclass(kind, _SaysItsPrice)
 
 
 def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
     """What the model says that it costs, else what its vendor's list says; None where nobody knows."""
-    if _says_its_price(type(model)):
+    if _has_own_price(type(model)):
         return cast(_SaysItsPrice, model).own_price()
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
 
 
-def said_price(prices: Mapping[str, Price], written: str, provider: str, name: str) -> Price | None:
+def find_user_price(prices: Mapping[str, Price], written: str, provider: str, name: str) -> Price | None:
     """The price said for a model: under the name as it is written, its provider and name, or its name alone."""
     names = (written, f"{provider}/{name}", name)
     return next((prices[name] for name in names if name in prices), None)

@@ -1,4 +1,4 @@
-"""Limits that a vendor sets: requests and tokens a minute, calls at once.
+"""Limits calls as a vendor asks: requests and tokens a minute, calls at once.
 
 Every call reserves its place when it asks, so the order is the order of asking, and sleeps just once, until its
 turn. A minute is any 60 seconds. Who gives out turns is a `Limiter`: here one that is shared by all nodes of a

@@ -1,4 +1,4 @@
-"""A model that tries again what may work later: rate limits, timeouts, connections, 5xx.
+"""Tries again what may work later (rate limits, timeouts, connections, 5xx), and falls back to other models.
 
 How often and how long to wait is said here and carried out by tenacity; the failures themselves are
 told apart by the model inside. The first attempt is made without tenacity, which costs more than this
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FallbackModel", "RetryingModel"]
 
-# --- Streams that are known to work
+# --- Streams whose first piece has come
 
 
 async def open_stream(
@@ -37,13 +37,13 @@ async def open_stream(
     async with AsyncExitStack() as opening:
         pieces = await opening.enter_async_context(model.stream(request))
         first = await anext(pieces)
-        rest = _from(first, pieces, finish)
+        rest = _continue_stream(first, pieces, finish)
         opening.push_async_callback(rest.aclose)
         stack.push_async_exit(opening.pop_all())
     return rest
 
 
-async def _from(
+async def _continue_stream(
     first: str | Reply, pieces: AsyncIterator[str | Reply], finish: Callable[[Reply], Reply]
 ) -> AsyncGenerator[str | Reply]:
     yield finish(first) if isinstance(first, Reply) else first
@@ -51,7 +51,7 @@ async def _from(
         yield finish(piece) if isinstance(piece, Reply) else piece
 
 
-# --- Several models as one
+# --- Fallbacks
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class FallbackModel:
 
     async def complete(self, request: Request) -> Reply:
         async def ask(model: Model, failed: int) -> Reply:
-            return _signed(await model.complete(replace(request, model=model.name)), model, failed)
+            return _add_model_name(await model.complete(replace(request, model=model.name)), model, failed)
 
         return await self._first(ask)
 
@@ -104,7 +104,7 @@ class FallbackModel:
 
             async def ask(model: Model, failed: int) -> AsyncIterator[str | Reply]:
                 asked = replace(request, model=model.name)
-                return await open_stream(stack, model, asked, lambda reply: _signed(reply, model, failed))
+                return await open_stream(stack, model, asked, lambda reply: _add_model_name(reply, model, failed))
 
             yield await self._first(ask)
 
@@ -120,18 +120,18 @@ class FallbackModel:
     def _summary(self, errors: Sequence[ModelError]) -> ModelError:
         if len(errors) == 1:
             return errors[0]
-        told = "; ".join(_named(each, str(error)) for each, error in zip(self._models, errors, strict=True))
+        told = "; ".join(_name_failure(each, str(error)) for each, error in zip(self._models, errors, strict=True))
         transient = any(isinstance(each, TransientModelError) for each in errors)
         return (TransientModelError if transient else PermanentModelError)(f"all {len(errors)} models failed: {told}")
 
 
-def _named(model: Model, failure: str) -> str:
+def _name_failure(model: Model, failure: str) -> str:
     """A failure after the model's name, which most of them begin with."""
     name = f"{model.provider}/{model.name}: "
     return failure if failure.startswith(name) else f"{name}{failure}"
 
 
-def _signed(reply: Reply, model: Model, failed: int) -> Reply:
+def _add_model_name(reply: Reply, model: Model, failed: int) -> Reply:
     return reply._replace(
         model=reply.model or model.name, provider=reply.provider or model.provider, attempts=reply.attempts + failed
     )
@@ -194,10 +194,10 @@ class RetryingModel:
     async def complete(self, request: Request) -> Reply:
         attempt = partial(self._model.complete, request)
         try:
-            return await self._attempted(attempt)
+            return await self._attempt(attempt)
         except TransientModelError as error:
             first = error
-        reply, failed = await self._further(attempt, first)
+        reply, failed = await self._retry(attempt, first)
         return reply._replace(attempts=reply.attempts + failed)
 
     @asynccontextmanager
@@ -211,26 +211,26 @@ class RetryingModel:
         async with AsyncExitStack() as stack:
             failed = 0
             try:
-                pieces = await self._attempted(ask)
+                pieces = await self._attempt(ask)
             except TransientModelError as error:
-                pieces, failed = await self._further(ask, error)
+                pieces, failed = await self._retry(ask, error)
             yield pieces
 
-    async def _attempted(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await attempt() if self._brake is None else await self._brake.through(attempt)
 
     def _waits_at_brake(self, state: RetryCallState) -> bool:
-        return self._brake is not None and _failure(state).is_rate_limit
+        return self._brake is not None and _failure_of(state).is_rate_limit
 
-    async def _further(self, attempt: Callable[[], Awaitable[T]], first: TransientModelError) -> tuple[T, int]:
+    async def _retry(self, attempt: Callable[[], Awaitable[T]], first: TransientModelError) -> tuple[T, int]:
         """What the first attempt that works returns, after `first` was the failure of one, and how many failed."""
         import tenacity
 
         jitter = tenacity.wait_random_exponential(multiplier=self._first_wait, max=self._longest_wait)
         attempts = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TransientModelError),
-            stop=lambda state: state.attempt_number > self._max_retries or _asked(state) > LONGEST_WAIT,
-            wait=lambda state: 0 if self._waits_at_brake(state) else _asked(state) + jitter(state),
+            stop=lambda state: state.attempt_number > self._max_retries or _seconds_asked(state) > LONGEST_WAIT,
+            wait=lambda state: 0 if self._waits_at_brake(state) else _seconds_asked(state) + jitter(state),
             sleep=anyio.sleep,
             retry_error_callback=_give_up,
         )
@@ -239,24 +239,24 @@ class RetryingModel:
             with each:
                 if not failed:
                     raise first  # It was made before tenacity came, and counts.
-                return await self._attempted(attempt), failed
+                return await self._attempt(attempt), failed
         raise AssertionError("attempts end with an answer or a failure")
 
 
-def _failure(state: RetryCallState) -> TransientModelError:
+def _failure_of(state: RetryCallState) -> TransientModelError:
     """Why the latest attempt failed; tenacity asks after attempts that may be repeated only."""
     failure = state.outcome and state.outcome.exception()
     assert isinstance(failure, TransientModelError)
     return failure
 
 
-def _asked(state: RetryCallState) -> float:
+def _seconds_asked(state: RetryCallState) -> float:
     """Seconds that the server wants to be left alone."""
-    return _failure(state).retry_after or 0.0
+    return _failure_of(state).retry_after or 0.0
 
 
 def _give_up(state: RetryCallState) -> NoReturn:
-    failure, failed = _failure(state), state.attempt_number
+    failure, failed = _failure_of(state), state.attempt_number
     if failed == 1:
         raise failure
     raise TransientModelError(

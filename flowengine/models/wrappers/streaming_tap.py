@@ -1,6 +1,6 @@
-"""A model whose answers are heard while they are written, and which answers, retries and falls back as ever.
+"""Passes the pieces of a model's answers to a listener while they are written; retries and fallbacks stay as they are.
 
-It knows streams and wrappers, and not who listens.
+It knows streams and wrappers, and nothing of the listener.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def heard(model: Model, tell: Tell) -> Model:
     """
     if isinstance(model, RetryingModel | FallbackModel):
         return model.around(lambda each: heard(each, tell))
-    return _Heard(model, tell)
+    return _StreamingTap(model, tell)
 
 
-class _Heard:
+class _StreamingTap:
     def __init__(self, model: Model, tell: Tell) -> None:
         self._model = model
         self._tell = tell

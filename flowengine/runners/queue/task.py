@@ -38,7 +38,7 @@ from flowengine.journal.approvals import open_questions
 from flowengine.journal.postgres.store import PostgresJournal, PostgresStore
 from flowengine.journal.postgres.writer import HandedBackError
 from flowengine.journal.value_types import only_looking
-from flowengine.models.litellm.loading import litellm_settled
+from flowengine.models.litellm.loading import wait_for_started_import
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import resume
 from flowengine.runners.queue import crash_count as queue_loading
@@ -269,7 +269,9 @@ class RunTask:
     async def _planned(self, started: RunStarted, events: Sequence[Event], how: _How, job: Job) -> CompiledFlow:
         """What the run is to go on with."""
         plan = self._plans.known(started) or await self._loaded(started)
-        await litellm_settled()  # Nothing of the run is at work while it is waited for, so no death is its fault.
+        await (
+            wait_for_started_import()
+        )  # Nothing of the run is at work while it is waited for, so no death is its fault.
         if not how.allow_changed:
             check_versions(plan, events)
         if job.attempts:

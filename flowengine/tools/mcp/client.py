@@ -1,12 +1,11 @@
-"""MCP servers that run for as long as a scope: each is started once in it, and shared by all who ask for it.
+"""Starts MCP servers for as long as a scope lasts: each once, and shared by all agents that use it.
 
     async with RunScope() as scope:
         served = await serve([McpServer(name="time", command="mcp-server-time")], scope)
         offer = Offer(served.sets)
 
-This is the door: it starts the servers side by side and ends them all. What happens to one server is
-`flowengine.tools.mcp.owner`'s, what one agent sees of it is `flowengine.tools.mcp.client`'s. The `mcp`
-library is loaded here, in a thread, and only when it is needed.
+It starts the servers side by side and ends them all. What happens to one server is the matter of
+`flowengine.tools.mcp.owner`. The `mcp` library is loaded here, in a thread, and only when it is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Served", "check_library", "serve"]
 
-# --- What one agent sees of running MCP servers
+# --- What one agent sees of the servers
 
 
 class Served:
@@ -67,7 +66,7 @@ class _View:
         self._server = server
         self._owner = owner
         self._listed = listed
-        self.tools = self._described()
+        self.tools = self._describe()
 
     @classmethod
     async def opened(cls, server: McpServer, owner: McpOwner) -> _View:
@@ -80,10 +79,10 @@ class _View:
         if listed is None or listed is self._listed:
             return False
         self._listed = listed
-        self.tools = self._described()
+        self.tools = self._describe()
         return True
 
-    def _described(self) -> ToolSet:
+    def _describe(self) -> ToolSet:
         server, owner = self._server, self._owner
         tools = [
             Tool(each.name, each.text, each.parameters, partial(owner.call, each), each.effect, server.timeout)
@@ -119,7 +118,7 @@ class _Running:
 
     def owner(self, server: McpServer, environ: Mapping[str, str], kind: type[McpOwner]) -> McpOwner:
         """The one that runs or is being started; one that was given up gets a successor."""
-        key = _started_with(server, environ)
+        key = _server_identity(server, environ)
         owner = self._owners.get(key)
         if owner is None or owner.is_gone:
             owner = self._owners[key] = kind(server, environ)
@@ -133,7 +132,7 @@ class _Running:
             await owner.ended.wait()
 
 
-def _started_with(server: McpServer, environ: Mapping[str, str]) -> Hashable:
+def _server_identity(server: McpServer, environ: Mapping[str, str]) -> Hashable:
     """All that makes two servers different ones."""
     values = process_environment(server, environ) if server.command else header_values(server, environ)
     return server.name, server.command, server.args, server.url, server.start_timeout, frozenset(values.items())
@@ -142,7 +141,7 @@ def _started_with(server: McpServer, environ: Mapping[str, str]) -> Hashable:
 def check_library() -> None:
     """`DefinitionError` where the `mcp` library is not installed; nothing is loaded."""
     if find_spec("mcp") is None:
-        raise _no_library("mcp")
+        raise _missing_library("mcp")
 
 
 def _owner_type() -> type[McpOwner]:
@@ -151,8 +150,8 @@ def _owner_type() -> type[McpOwner]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("flowengine"):
             raise
-        raise _no_library(error.name or "mcp") from error
+        raise _missing_library(error.name or "mcp") from error
 
 
-def _no_library(name: str) -> DefinitionError:
+def _missing_library(name: str) -> DefinitionError:
     return DefinitionError(f"MCP servers need the 'mcp' extra, and '{name}' is not installed: {install_hint('mcp')}")

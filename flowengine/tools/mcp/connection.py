@@ -1,4 +1,4 @@
-"""One connection to an MCP server, from the handshake to its end.
+"""Holds one connection to an MCP server, from the handshake to its end.
 
 It opens the transport, speaks the handshake and lists the tools. It neither restarts nor repeats
 anything: that is the `McpOwner`'s. Entered and left in one and the same task, as the `mcp` library wants.
@@ -86,7 +86,7 @@ class McpConnection:
         self._start.deadline = anyio.current_time() + self._server.start_timeout
         try:
             with self._start:
-                async with self._connected() as client:
+                async with self._connect() as client:
                     self._listed = await _all_tools(client)
                     self.instructions = client.session.instructions or ""
                     self._start.deadline = math.inf
@@ -97,13 +97,13 @@ class McpConnection:
                         await self._ended.wait()
                         tasks.cancel_scope.cancel()
         except Exception as error:
-            self.reason = self._why(error)
+            self.reason = self._explain_end(error)
         finally:
             late = self._start.cancelled_caught and not self._ended.is_set()
             if late:
                 self.reason = f"it did not answer within {self._server.start_timeout:g} s"
             words = self._pipe.last_words() if self._pipe else ""
-            self.reason = self.secrets.hide((self.reason or self._why(None)) + words)
+            self.reason = self.secrets.hide((self.reason or self._explain_end(None)) + words)
             self._client = None
             self._ended.set()
             self._left.set()
@@ -149,10 +149,12 @@ class McpConnection:
             self._start.cancel()
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[Client]:
+    async def _connect(self) -> AsyncGenerator[Client]:
         info = Implementation(name="flowengine", version=__version__)
         if self._pipe:
-            async with Client(self._pipe.open(), client_info=info, cache=None, message_handler=self._hear) as client:
+            async with Client(
+                self._pipe.open(), client_info=info, cache=None, message_handler=self._note_change
+            ) as client:
                 yield client
             return
         url = self._server.url or ""
@@ -163,7 +165,7 @@ class McpConnection:
                 streamable_http_client(url, http_client=http),
                 client_info=info,
                 cache=None,
-                message_handler=self._hear,
+                message_handler=self._note_change,
             ) as client,
         ):
             yield client
@@ -177,12 +179,12 @@ class McpConnection:
             async with client.listen(tools_list_changed=True):
                 await anyio.sleep_forever()
 
-    async def _hear(self, message: IncomingMessage) -> None:
+    async def _note_change(self, message: IncomingMessage) -> None:
         """Note that the list changed. It is not asked for here: whoever reads the answer is waiting for this to end."""
         if isinstance(message, ToolListChangedNotification):
             self._list_changed = True
 
-    def _why(self, error: Exception | None) -> str:
+    def _explain_end(self, error: Exception | None) -> str:
         if self._pipe and self._pipe.ended.is_set():
             return self._pipe.how_it_ended()
         return error_text(error) if error else "the connection was closed"

@@ -1,4 +1,4 @@
-"""An MCP server's answer to a call as a `ToolResult`: text as text, everything else said plainly."""
+"""Describes the tools that an MCP server lists, and reads its answers to calls: text as text, everything else named."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Description", "check_allowed", "describe", "result_of"]
 
-# --- What an MCP server lists as the tools that a model is offered
+# --- Tools that a model is offered
 
 _MAX_NAME: Final = 64
 _MAX_DESCRIPTION: Final = 8_000
@@ -55,23 +55,23 @@ def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Descriptio
     twice = next((name for name, count in Counter(tool.name for tool in kept).items() if count > 1), None)
     if twice is not None:
         raise RunError(
-            f"MCP server '{server.name}' lists two tools named {cut(twice, 100)!r}, which nobody could tell apart; "
-            f"leave the name out of `allow` to use the others"
+            f"MCP server '{server.name}' lists two tools named {cut(twice, 100)!r}, which nobody could tell apart"
+            f"; leave the name out of `allow` to use the others"
         )
-    names = _names(server.name, [tool.name for tool in kept])
+    names = _offered_names(server.name, [tool.name for tool in kept])
     return [
         Description(
             tool.name,
             names[tool.name],
             cut(tool.description or tool.title or "", _MAX_DESCRIPTION),
             tool.input_schema,
-            _effect(tool),
+            _read_effect(tool),
         )
         for tool in kept
     ]
 
 
-def _effect(tool: ListedTool) -> Effect:
+def _read_effect(tool: ListedTool) -> Effect:
     """From the server's own hints; without one a call counts as a deed."""
     hints = tool.annotations
     if hints is None:
@@ -79,19 +79,19 @@ def _effect(tool: ListedTool) -> Effect:
     return "none" if hints.read_only_hint else "idempotent" if hints.idempotent_hint else "external"
 
 
-def _names(prefix: str, remote: Sequence[str]) -> dict[str, str]:
+def _offered_names(prefix: str, remote: Sequence[str]) -> dict[str, str]:
     """Server's name → offered name. One that had to be changed and meets another gets a digest at its end."""
     plain = {name: re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}_{name}") for name in remote}
     taken = Counter(plain.values())
     return {
-        name: _with_digest(safe, name)
+        name: _add_digest(safe, name)
         if len(safe) > _MAX_NAME or (taken[safe] > 1 and safe != f"{prefix}_{name}")
         else safe
         for name, safe in plain.items()
     }
 
 
-def _with_digest(safe: str, name: str) -> str:
+def _add_digest(safe: str, name: str) -> str:
     """Always the same for a name, whatever else the server lists."""
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{safe[: _MAX_NAME - 9]}_{digest}"
@@ -100,7 +100,7 @@ def _with_digest(safe: str, name: str) -> str:
 def result_of(answer: CallToolResult, secrets: Secrets) -> ToolResult:
     """`value` is the structured content where there is one, else the text."""
     structured = secrets.hide_in(answer.structured_content)
-    text = secrets.hide(_joined([_text(block) for block in answer.content]))
+    text = secrets.hide(_join_parts([_format_block(block) for block in answer.content]))
     if not text:
         text = text_of(structured) if structured is not None else "[no content]"
     if answer.is_error:
@@ -108,7 +108,7 @@ def result_of(answer: CallToolResult, secrets: Secrets) -> ToolResult:
     return ToolResult(text, text if structured is None else structured)
 
 
-def _joined(parts: list[str]) -> str:
+def _join_parts(parts: list[str]) -> str:
     """The parts one below the other, of bounded length."""
     left, kept = MAX_TEXT, list[str]()
     for number, part in enumerate(parts):
@@ -120,24 +120,24 @@ def _joined(parts: list[str]) -> str:
     return "\n".join(kept)
 
 
-def _text(block: ContentBlock) -> str:
+def _format_block(block: ContentBlock) -> str:
     if isinstance(block, TextContent):
         return block.text
     if isinstance(block, ImageContent | AudioContent):
-        return f"[{block.type}: {_line(block.mime_type)}, {_bytes(block.data)}]"
+        return f"[{block.type}: {_one_line(block.mime_type)}, {_format_size(block.data)}]"
     if isinstance(block, EmbeddedResource):
         resource = block.resource
         if isinstance(resource, TextResource):
-            return f"[resource {_line(resource.uri)}]\n{resource.text}"
-        kind = _line(resource.mime_type or "of unknown type")
-        return f"[resource {_line(resource.uri)}: binary data, {kind}, {_bytes(resource.blob)}]"
-    about = f": {_line(block.description)}" if block.description else ""
-    return f"[link to resource {_line(block.uri)} '{_line(block.name)}'{about}]"
+            return f"[resource {_one_line(resource.uri)}]\n{resource.text}"
+        kind = _one_line(resource.mime_type or "of unknown type")
+        return f"[resource {_one_line(resource.uri)}: binary data, {kind}, {_format_size(resource.blob)}]"
+    about = f": {_one_line(block.description)}" if block.description else ""
+    return f"[link to resource {_one_line(block.uri)} '{_one_line(block.name)}'{about}]"
 
 
-def _bytes(base64: str) -> str:
+def _format_size(base64: str) -> str:
     return f"{len(base64.rstrip('=')) * 3 // 4:,} bytes"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return cut(" ".join(text[:1000].split()), 300)

@@ -1,4 +1,4 @@
-"""One MCP server as its callers see it: always there, or plainly gone.
+"""Keeps one MCP server available to its callers: restarted when it ends, or given up for good.
 
 The owner's task enters and leaves every connection of its server, one after the other; calls come from
 other tasks and borrow the one that is live. Rules:
@@ -10,7 +10,7 @@ other tasks and borrow the one that is live. Rules:
    `idempotent`, or if it did not reach the server. Otherwise the model is told that it may have taken effect.
 5. Whatever goes wrong in a call is a result that the model can read.
 
-It knows no agent: allow-lists, names and time limits of tools are a `Served`'s.
+It knows no agent: allow-lists, names and time limits of tools are the matter of `Served`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flowengine.tools.mcp.connection import ConnectionLostError, McpConnection
 from flowengine.tools.mcp.listed_tools import Description, result_of
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.result_text import error_text
-from flowengine.tools.tool import ToolResult, failed
+from flowengine.tools.tool import ToolResult, failed_result
 
 __all__ = ["MAX_RESTARTS", "McpOwner"]
 
@@ -74,13 +74,13 @@ class McpOwner:
                     self._connection = McpConnection(self._server, self._environ)
                     await self._hold()
         finally:
-            self._end("it was closed")
+            self._end_for("it was closed")
             self.ended.set()
 
     async def opened(self) -> Sequence[ListedTool]:
         """What the server lists, once it has started; a `RunError` where it does not."""
         try:
-            connection = await self._live()
+            connection = await self._live_connection()
         except _GoneError as error:
             raise RunError(f"MCP server '{self._server.name}' did not start: {error}") from None
         self.instructions = connection.instructions
@@ -92,7 +92,7 @@ class McpOwner:
 
     def close(self) -> None:
         """Let `run` end; calls after this are told so."""
-        self._end("it was closed")
+        self._end_for("it was closed")
         self._closing.set()
         self._connection.close()
 
@@ -104,27 +104,27 @@ class McpOwner:
             await connection.hold(opened)
             tasks.cancel_scope.cancel()
         if self._restarts >= MAX_RESTARTS:
-            self._end(f"it was restarted {self._restarts} times to no avail; the last time {connection.reason}")
+            self._end_for(f"it was restarted {self._restarts} times to no avail; the last time {connection.reason}")
         elif self._restarts == 0 and not opened.is_set():
-            self._end(connection.reason)
-        self._tell()
+            self._end_for(connection.reason)
+        self._wake_waiting()
 
     async def _announce(self, opened: anyio.Event) -> None:
         await opened.wait()
         self._wanted = anyio.Event()  # what was wanted is there; the next wish comes after this one's end
-        self._tell()
+        self._wake_waiting()
 
-    def _end(self, reason: str) -> None:
+    def _end_for(self, reason: str) -> None:
         self._gone = self._gone or reason
         self._wanted.set()
-        self._tell()
+        self._wake_waiting()
 
-    def _tell(self) -> None:
+    def _wake_waiting(self) -> None:
         """Wake all that wait for a connection; they look again."""
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def _live(self) -> McpConnection:
+    async def _live_connection(self) -> McpConnection:
         """The live connection, started where there is none."""
         while not self._connection.is_live:
             if self._gone:
@@ -138,27 +138,27 @@ class McpOwner:
         lost = ""
         for _ in range(2):
             try:
-                connection = await self._live()
+                connection = await self._live_connection()
             except _GoneError as error:
-                return failed(f"MCP server '{self._server.name}' is not available: {error}")
+                return failed_result(f"MCP server '{self._server.name}' is not available: {error}")
             try:
                 return await self._answer(connection, described.remote_name, arguments)
             except ConnectionLostError as error:
                 lost = f"MCP server '{self._server.name}' was lost during the call: {error.reason}"
                 if error.reached and described.effect == "external":
-                    return failed(f"{lost}. Whether the call took effect is unknown; it was not repeated")
-        return failed(lost)
+                    return failed_result(f"{lost}. Whether the call took effect is unknown; it was not repeated")
+        return failed_result(lost)
 
     async def _answer(self, connection: McpConnection, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         try:
             answer = await connection.call(name, arguments)
         except MCPError as error:
             self._restarts = 0
-            return failed(connection.secrets.hide(f"MCP server '{self._server.name}' refused: {error.message}"))
+            return failed_result(connection.secrets.hide(f"MCP server '{self._server.name}' refused: {error.message}"))
         except ConnectionLostError:
             raise
         except Exception as error:  # an answer that breaks the protocol or the tool's own schema
             message = f"MCP server '{self._server.name}' answered wrongly: {error_text(error)}"
-            return failed(connection.secrets.hide(message))
+            return failed_result(connection.secrets.hide(message))
         self._restarts = 0
         return result_of(answer, connection.secrets)

@@ -1,4 +1,4 @@
-"""A local MCP server: its process, and the messages over its standard streams.
+"""Runs a local MCP server: its process, and the messages over its standard streams.
 
 The `mcp` library brings a transport like this one. Ours gives the process no more of the environment
 than it is meant to have, bounds what a broken server can make us hold in memory, reads past noise
@@ -56,7 +56,7 @@ class Pipe:
         self._process = process
         inbox, incoming = anyio.create_memory_object_stream[Incoming]()
         outgoing, outbox = anyio.create_memory_object_stream[SessionMessage]()
-        stdin, stdout, stderr = _pipes(process)
+        stdin, stdout, stderr = _pipes_of(process)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._read, stdout, inbox)
             tasks.start_soon(self._listen, stderr)
@@ -67,7 +67,7 @@ class Pipe:
                 incoming.close()
                 outgoing.close()
                 with anyio.CancelScope(shield=True):
-                    await _end(process)
+                    await _end_process(process)
                     with anyio.move_on_after(_GRACE):
                         await self._heard.wait()
                     with anyio.move_on_after(_GRACE):
@@ -97,7 +97,7 @@ class Pipe:
                     except anyio.DelimiterNotFound:
                         self._fault = f"it wrote a line of more than {_MAX_LINE:,} bytes to stdout"
                         break
-                    message = _message(line)
+                    message = _parse_message(line)
                     if message is None:
                         noise += len(line) + 1
                         self._fault = "" if noise <= _MAX_NOISE else "it floods its stdout with what is no JSON-RPC"
@@ -127,7 +127,7 @@ class Pipe:
                 await stdin.send(line.encode() + b"\n")
 
 
-def _message(line: bytes) -> SessionMessage | None:
+def _parse_message(line: bytes) -> SessionMessage | None:
     """The message of a line; None for noise, most of which is told by its first character."""
     if not line.lstrip().startswith(b"{"):
         return None
@@ -137,14 +137,14 @@ def _message(line: bytes) -> SessionMessage | None:
         return None
 
 
-def _pipes(process: Process) -> tuple[ByteSendStream, ByteReceiveStream, ByteReceiveStream]:
+def _pipes_of(process: Process) -> tuple[ByteSendStream, ByteReceiveStream, ByteReceiveStream]:
     """stdin, stdout and stderr; `open_process` makes a pipe of each unless told otherwise."""
     return cast(Any, (process.stdin, process.stdout, process.stderr))
 
 
-async def _end(process: Process) -> None:
+async def _end_process(process: Process) -> None:
     """Close its stdin; then ask it to end; then kill it with all that it started."""
-    stdin, _, _ = _pipes(process)
+    stdin, _, _ = _pipes_of(process)
     with suppress(*_GONE):
         await stdin.aclose()
     with anyio.move_on_after(_GRACE):

@@ -1,4 +1,4 @@
-"""What a server is given of the environment.
+"""Checks the settings of an MCP server, and reads what it is given of the environment.
 
 Values are read here and go to the process or into the request, and nowhere else: `secret_values.Secrets` takes
 them out of messages and of what the server answers, which a journal would keep.
@@ -16,7 +16,7 @@ from flowengine.tools.tool import DEFAULT_TIMEOUT
 
 __all__ = ["McpServer", "header_values", "process_environment", "server_of"]
 
-# --- The settings of one MCP server, checked; nothing is started or asked here
+# --- Settings of one server; nothing is started here
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
