@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from flowengine.core.node_traits import traits_of
 from visualize.picture import Picture, PictureEdge, PictureNode
-from visualize.style import SHAPES, cut, heading, lines_of, look_of, tooltip_of
+from visualize.style import cut, heading, lines_of, look_of, tooltip_of
 
 __all__ = ["quoted", "to_dot"]
 
@@ -81,7 +82,7 @@ class _Lines:
 
 def _node(node: PictureNode) -> str:
     look = look_of(node)
-    shape = _SHAPES[SHAPES.get(node.kind, "rectangle")]
+    shape = _SHAPES[traits_of(node.kind).shape]
     dash = "" if look.dash == "solid" else f",{look.dash}"
     return f'{shape}{dash}" {_words(node)} color="{look.border}" fillcolor="{look.fill}" penwidth={look.width}'
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from flowengine.core.node_traits import traits_of
 from visualize.picture import Picture, PictureNode
-from visualize.style import SHAPES
 
 __all__ = ["Arrangement", "Box", "arrange", "layered", "outline", "slack"]
 
@@ -213,7 +213,7 @@ _CORNERS: Final = {"hexagon": (12.0, 1 / 3), "diamond": (20.0, 1 / 2), "octagon"
 
 def outline(kind: str, box: Box) -> str:
     """The path's data; other kinds than those of flows are rectangles."""
-    shape = SHAPES.get(kind, "rectangle")
+    shape = traits_of(kind).shape
     left, right = box.x - box.width / 2, box.x + box.width / 2
     top, bottom = box.y - box.height / 2, box.y + box.height / 2
     edge = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}Z"
@@ -233,7 +233,7 @@ def outline(kind: str, box: Box) -> str:
 
 def slack(kind: str) -> float:
     """Pixels that a shape's corners take of a line's room."""
-    return 18.0 if SHAPES.get(kind) in ("hexagon", "diamond") else 0.0
+    return 18.0 if traits_of(kind).shape in ("hexagon", "diamond") else 0.0
 
 
 def _rounded(left: float, top: float, right: float, bottom: float, r: float) -> str:

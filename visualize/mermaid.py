@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from flowengine.core.node_traits import traits_of
 from visualize.picture import Picture, PictureEdge, PictureNode
-from visualize.style import LOOKS, SHAPES, cut, heading, lines_of
+from visualize.style import LOOKS, cut, heading, lines_of
 
 __all__ = ["escaped", "to_mermaid"]
 
@@ -71,7 +72,7 @@ def _level(
             yield from _level(members, names, node.id, indent + "    ")
             yield f"{indent}end"
         else:
-            opening, closing = _SHAPES[SHAPES.get(node.kind, "rectangle")]
+            opening, closing = _SHAPES[traits_of(node.kind).shape]
             yield f"{indent}{names[node.id]}{opening}{_words(node)}{closing}"
 
 

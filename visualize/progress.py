@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from flowengine.core.context import NodeResult, NodeStatus, RunStatus, SkipCause
+from flowengine.core.node_traits import traits_of
 from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Notice, Retry, Reused
 from flowengine.engine.events import (
     ErrorInfo,
@@ -26,7 +27,7 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from visualize.skeleton import CONTAINERS, Skeleton, Spot
+from visualize.skeleton import Skeleton, Spot
 
 __all__ = ["SETTLED", "NodeRow", "Progress", "ReusedCount", "UsageTotals", "folded"]
 
@@ -210,7 +211,7 @@ class Progress:
             for row in self.nodes.values()
             if row.status in ("succeeded", "failed", "skipped")
             and row.has_run
-            and (row.kind not in CONTAINERS or not row.inside.total())
+            and (not traits_of(row.kind).container or not row.inside.total())
         ]
         return ReusedCount(sum(row.reused is not None for row in ended), len(ended))
 

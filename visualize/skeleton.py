@@ -11,10 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-__all__ = ["CONTAINERS", "Site", "Skeleton", "SkeletonLevel", "Spot"]
-
-CONTAINERS: Final = frozenset({"map", "loop", "subflow"})
-"""Kinds of node that have a body."""
+__all__ = ["Site", "Skeleton", "SkeletonLevel", "Spot"]
 
 _UNITS: Final[Mapping[str, re.Pattern[str]]] = {
     "map": re.compile(r"\[(\d{1,9})\]\."),
@@ -59,7 +56,7 @@ class SkeletonLevel:
         """By their ids."""
         for name, kind, *more in _rows(graph.get("nodes")):
             path = name if parent is None else f"{parent}.{name}"
-            has_body = bool(more) and kind in CONTAINERS and isinstance(more[0], Mapping)
+            has_body = bool(more) and kind in _UNITS and isinstance(more[0], Mapping)
             body = SkeletonLevel(cast("Mapping[str, Any]", more[0]), path) if has_body else None
             self.sites[name] = Site(path, name, kind, parent, body)
         self.edges: list[tuple[str, str, tuple[str, ...]]] = [

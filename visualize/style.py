@@ -15,7 +15,6 @@ from visualize.picture import Picture, PictureNode
 __all__ = [
     "LOOKS",
     "PLAIN",
-    "SHAPES",
     "Look",
     "cut",
     "dollars",
@@ -58,19 +57,6 @@ LOOKS: Final[Mapping[str, Look]] = {
     "skipped": Look("#8a949b", "#f1f3f4", "dashed", 1.2, "–", "skipped", ("#75818a", "#20272c")),
     "cancelled": Look("#a4527f", "#f7e6ef", "dotted", 2.6, "■", "cancelled", ("#cc79a7", "#3d2332")),
 }
-
-SHAPES: Final[Mapping[str, str]] = {
-    "agent": "rounded",
-    "routing": "hexagon",
-    "condition": "diamond",
-    "evaluation": "octagon",
-    "function": "rectangle",
-    "map": "stack",
-    "loop": "stack",
-    "subflow": "folder",
-    "approval": "house",
-}
-"""Kind of node → shape; others are rectangles."""
 
 _NAME, _DETAIL, _TOOLTIP = 32, 40, 400
 """Characters that are shown of a name, of a line below it, and in a tooltip."""

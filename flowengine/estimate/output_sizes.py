@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import Context
+from flowengine.core.node_traits import traits_of
 from flowengine.errors import FlowEngineError
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
 from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, level_of, levels_of
@@ -86,8 +87,6 @@ Names = tuple[str, ...]
 _WORD: Final = Size(16)
 _WORDS_OF_JUDGES: Final = frozenset({"score", "passed", "confidence"})
 _TEXTS_OF_JUDGES: Final = frozenset({"feedback", "suggestions", "criteria_scores", "reasoning", "next_route"})
-_PASSING_ON: Final = (RoutingNodeSpec, ConditionNodeSpec, EvaluationNodeSpec)
-"""With approvals, those that hand on the `result` that they received."""
 
 
 class OutputSizes:
@@ -147,7 +146,7 @@ class OutputSizes:
         for source, target, _ in edges_of(self._spec, level):
             if target == node and source in nodes:
                 found = True
-                passing = isinstance(nodes[source], _PASSING_ON) or nodes[source].type == "approval"
+                passing = traits_of(nodes[source].type).transparent
                 size = size.either(self.received(level, source) if passing else self.output((*level, source)))
         return size if found else self._first(level)
 

@@ -188,7 +188,6 @@ class RoutingNode(FlowNode):
     """
 
     kind: ClassVar[str] = "routing"
-    transparent: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -236,7 +235,6 @@ class EvaluationNode(FlowNode):
     """
 
     kind: ClassVar[str] = "evaluation"
-    transparent: ClassVar[bool] = True
 
     def __init__(
         self,

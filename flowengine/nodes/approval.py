@@ -24,7 +24,6 @@ class ApprovalNode(FlowNode):
     """
 
     kind: ClassVar[str] = "approval"
-    transparent: ClassVar[bool] = True
 
     def __init__(
         self,

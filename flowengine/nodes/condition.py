@@ -31,7 +31,6 @@ class ConditionNode(FlowNode):
     """
 
     kind: ClassVar[str] = "condition"
-    transparent: ClassVar[bool] = True
 
     def __init__(
         self,

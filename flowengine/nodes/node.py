@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypedDict
 
 from flowengine.core.budget import Budget, OnLimit
 from flowengine.core.context import Context
+from flowengine.core.node_traits import TRAITS
 from flowengine.core.run_scope import RunScope
 from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
 from flowengine.engine.ports import Ended
@@ -123,10 +124,17 @@ class FlowNode(ABC):
     """
 
     kind: ClassVar[str]
+    """What is true of all nodes of the kind stands in `core.node_traits`; one that is not there says it itself."""
     transparent: ClassVar[bool] = False
     container: ClassVar[bool] = False
     in_thread: bool = False
     """Whether its work is done in a thread, of which a run has so many."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        if own.get("kind") in TRAITS and "transparent" not in own:
+            cls.transparent = TRAITS[own["kind"]].transparent
 
     def __init__(
         self,

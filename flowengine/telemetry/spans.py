@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_jsonable_python
 
 from flowengine.core.context import EvaluationResult, NodeResult
+from flowengine.core.node_traits import traits_of
 from flowengine.core.records import (
     ModelCall,
     Notice,
@@ -49,7 +50,6 @@ from flowengine.telemetry.conventions import ToolRequestPart, input_messages, ou
 
 __all__ = ["Mark", "Span", "spans_of"]
 
-_AGENTS: Final = frozenset({"agent", "routing", "evaluation"})
 _LONGEST: Final = 100_000
 """Characters of one attribute."""
 
@@ -199,7 +199,7 @@ class _Fold:
     def _agent(self, node: str, at: float) -> Span:
         """The agent of a node, from its first record on."""
         around = self._nodes.get(node) or self._enter(node, at)
-        if self._kinds.get(_of_file(node)) not in _AGENTS:
+        if not traits_of(self._kinds.get(_of_file(node), "")).asks_models:
             return around
         if node not in self._agents:
             attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: node.rpartition(".")[2]}

@@ -13,6 +13,7 @@ from flowengine.cli.options import gather
 from flowengine.cli.table import table
 from flowengine.cli.terminal import Results, complain, dollars
 from flowengine.core.context import EMPTY
+from flowengine.core.node_traits import traits_of
 from flowengine.errors import FlowError
 from flowengine.estimate.bounds import FlowBound, NodeBound, bound_of
 from flowengine.estimate.cost_bound import Most
@@ -156,7 +157,7 @@ _ASKING: Final = (AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec)
 
 
 def _is_endless(node: NodeBound) -> bool:
-    return node.kind in ("agent", "routing", "evaluation") and node.most.call_tokens is None
+    return traits_of(node.kind).asks_models and node.most.call_tokens is None
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -5,24 +5,14 @@ Source of the rules: rule 2 of the flow format.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from flowengine.engine.graph import FALLBACK
 from flowengine.flowfile.analysis.node_settings import agent_path, setting_of
 from flowengine.flowfile.schema.agent_settings import AgentRouting
-from flowengine.flowfile.schema.fields import Routes
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import (
-    AgentNodeSpec,
-    ApprovalNodeSpec,
-    ConditionNodeSpec,
-    EvaluationNodeSpec,
-    LoopNodeSpec,
-    MapNodeSpec,
-    NodeSpec,
-    RoutingNodeSpec,
-)
+from flowengine.flowfile.schema.keys import OwnRoute, routes_to
+from flowengine.flowfile.schema.node_types import AgentNodeSpec, LoopNodeSpec, MapNodeSpec, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 
 __all__ = [
@@ -135,41 +125,17 @@ def routes_of(spec: FlowSpec, name: str, level: NodePath = ()) -> list[Leads]:
     """A node's labels, those that lead nowhere included, with their targets; failures go aside."""
     node = level_of(spec, level)[name]
     path = key_path((*level, name))
-    if isinstance(node, ConditionNodeSpec):
-        return _ways(node, path)
-    if isinstance(node, RoutingNodeSpec):
-        return _choices(node.routes, node.fallback, path)
-    if isinstance(node, ApprovalNodeSpec):
-        return _choices(node.routes, None, path)
-    if isinstance(node, EvaluationNodeSpec):
-        routes = node.routes or {}
-        found = _choices(routes, None, path)
-        return found + [Leads(label, None, path) for label in ("pass", "fail") if label not in routes]
     if isinstance(node, AgentNodeSpec):
         routing: AgentRouting | None = setting_of(spec, node, "routing")
         if routing is not None:
             own = node.routing is not None
             start = (*(path if own else agent_path(spec, path, node) or path), "routing")
-            return _choices(routing.routes, routing.fallback, start)
-    return []
+            return _placed(routes_to(routing.routes, routing.fallback), start)
+    return _placed(node.own_routes(), path)
 
 
-def _choices(routes: Routes, fallback: str | None, path: KeyPath) -> list[Leads]:
-    found = [Leads(label, route.to, (*path, "routes", label, "to")) for label, route in routes.items()]
-    if fallback is not None and fallback not in routes:
-        found.append(Leads(FALLBACK, fallback, (*path, "fallback")))
-    return found
-
-
-def _ways(node: ConditionNodeSpec, path: KeyPath) -> list[Leads]:
-    if node.form == "if":
-        return [Leads("then", node.then, (*path, "then")), Leads("else", node.else_, (*path, "else"))]
-    if node.form == "call":
-        found = _choices(node.routes or {}, None, path)
-    else:
-        cases = enumerate(node.cases or ())
-        found = [Leads(case.taken, case.then, (*path, "cases", number, "then")) for number, case in cases]
-    return [*found, Leads("else", node.else_, (*path, "else"))] if node.has_else else found
+def _placed(routes: Iterable[OwnRoute], path: KeyPath) -> list[Leads]:
+    return [Leads(each.label, each.target, (*path, *each.at)) for each in routes]
 
 
 def labels_of(spec: FlowSpec, name: str, level: NodePath = ()) -> frozenset[str]:

@@ -6,12 +6,10 @@ Only what the file says: the output of a function is anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
-from pydantic import BaseModel
-
-from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.context import LLMResult
 from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, level_of
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.node_settings import setting_of
@@ -21,18 +19,24 @@ from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
 from flowengine.flowfile.schema.node_types import (
     AgentNodeSpec,
-    ApprovalNodeSpec,
     LoopNodeSpec,
     MapNodeSpec,
     NodeSpec,
     SubflowNodeSpec,
 )
+from flowengine.flowfile.schema.output_shapes import (
+    BOOLEAN,
+    EVALUATION,
+    NUMBER,
+    ROUTING,
+    TEXT,
+    Shape,
+    object_shape,
+    shape_of_model,
+)
 
 __all__ = [
-    "EVALUATION",
     "NODE_FIELDS",
-    "ROUTING",
-    "Shape",
     "input_shape",
     "node_shape",
     "over_shape",
@@ -40,25 +44,8 @@ __all__ = [
     "unknown_field",
 ]
 
-Shape = dict[str, Any]
-
 NODE_FIELDS: Final = ("output", "result", "status", "error")
-TEXT: Final[Shape] = {"type": "string"}
-_NUMBER: Final[Shape] = {"type": "number"}
-_BOOLEAN: Final[Shape] = {"type": "boolean"}
 _SCALARS: Final = {"string": "a text", "number": "a number", "integer": "a number", "boolean": "a boolean"}
-
-
-def _object(names: Iterable[str], **known: Shape) -> Shape:
-    return {"type": "object", "properties": {name: known.get(name, {}) for name in names}}
-
-
-def _model(model: type[BaseModel], **known: Shape) -> Shape:
-    return _object(model.model_fields, **known)
-
-
-ROUTING: Final = _model(RoutingResult, next_route=TEXT, confidence=_NUMBER, reasoning=TEXT)
-EVALUATION: Final = _model(EvaluationResult, score=_NUMBER, passed=_BOOLEAN, feedback=TEXT)
 
 
 # --- nodes
@@ -73,7 +60,7 @@ def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape 
         return None
     if isinstance(node, AgentNodeSpec):
         shape = _agent_output(spec, node)
-        return shape if field == "output" else _model(LLMResult, content=shape or {})
+        return shape if field == "output" else shape_of_model(LLMResult, content=shape or {})
     if isinstance(node, MapNodeSpec | LoopNodeSpec | SubflowNodeSpec) or field == "output":
         return spec.remembered(
             f"output of {'.'.join((*level, name))}", lambda each: _output(each, (*level, name), node)
@@ -90,20 +77,11 @@ def _output(spec: FlowSpec, path: NodePath, node: NodeSpec) -> Shape | None:
     if isinstance(node, MapNodeSpec):
         return {"type": "array", "items": _result_shape(spec, path, node) or {}}
     if isinstance(node, LoopNodeSpec):
-        return _object((*node.initial, *LOOP_OUTPUT), iterations=_NUMBER, exhausted=_BOOLEAN)
-    if isinstance(node, ApprovalNodeSpec):
-        return _object(("choice", "comment", "by", "form"), choice=TEXT, comment=TEXT, by=TEXT, form=node.form or {})
+        return object_shape((*node.initial, *LOOP_OUTPUT), iterations=NUMBER, exhausted=BOOLEAN)
     if isinstance(node, SubflowNodeSpec):
         inner = spec.subflows.get(node.flow)
-        return None if inner is None else _object(inner.outputs)
-    return _OF_TYPE.get(node.type)
-
-
-_OF_TYPE: Final[Mapping[str, Shape]] = {
-    "routing": ROUTING,
-    "evaluation": EVALUATION,
-    "condition": TEXT,
-}
+        return None if inner is None else object_shape(inner.outputs)
+    return node.output_shape()
 
 
 def _result_shape(spec: FlowSpec, path: NodePath, node: MapNodeSpec) -> Shape | None:
@@ -114,7 +92,7 @@ def _result_shape(spec: FlowSpec, path: NodePath, node: MapNodeSpec) -> Shape | 
     in_work.add(path)
     try:
         if is_map(node.result):
-            return _object(node.result)
+            return object_shape(node.result)
         if isinstance(node.result, str):
             lone = _LONE.fullmatch(node.result.strip())
             return over_shape(spec, path, lone[1]) if lone else None
@@ -171,12 +149,12 @@ def _variables(spec: FlowSpec, level: NodePath, holder: LoopNodeSpec) -> Shape |
         return None
     return spec.remembered(
         f"round of {'.'.join(level)}",
-        lambda _: _object((*holder.initial, *ROUND), index=_NUMBER, last=_BOOLEAN),
+        lambda _: object_shape((*holder.initial, *ROUND), index=NUMBER, last=BOOLEAN),
     )
 
 
 def _each(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
-    return _object(EACH, index=_NUMBER, total=_NUMBER), 0
+    return object_shape(EACH, index=NUMBER, total=NUMBER), 0
 
 
 def _variable(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from flowengine.core.node_traits import traits_of
 from flowengine.engine.graph import ON_ERROR, Edge, Vertex
 from flowengine.errors import TemplateSyntaxError
 from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, key_path, level_of, nodes_of, routes_of
@@ -26,9 +27,6 @@ from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 
 __all__ = ["Cause", "Reads", "Use", "causes_of", "edges_of", "last_of", "reads_of", "vertices_of"]
-
-TRANSPARENT = frozenset({"routing", "condition", "evaluation", "approval"})
-"""Node types that pass on the `result` they received."""
 
 
 _MOST_SHARED: Final = 20_000
@@ -193,7 +191,7 @@ def vertices_of(spec: FlowSpec, level: NodePath = ()) -> list[Vertex]:
 
 
 def _vertex(name: str, node: NodeSpec) -> Vertex:
-    return Vertex(name, node.type, node.join, node.on_error.action, node.type in TRANSPARENT)
+    return Vertex(name, node.type, node.join, node.on_error.action, traits_of(node.type).transparent)
 
 
 def last_of(spec: FlowSpec, level: NodePath) -> list[str]:

@@ -17,7 +17,6 @@ from flowengine.flowfile.analysis.flow_levels import (
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.inferred_shapes import (
     NODE_FIELDS,
-    Shape,
     input_shape,
     node_shape,
     over_shape,
@@ -29,6 +28,7 @@ from flowengine.flowfile.analysis.texts import ENGINE_KEYS, LOOP_OUTPUT, RESERVE
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_types import LoopNodeSpec, MapNodeSpec
+from flowengine.flowfile.schema.output_shapes import Shape
 
 __all__ = ["check_bodies", "check_names"]
 

@@ -6,14 +6,38 @@ and money has `BoundedKeys`; and what can simply be done again has `WorkKeys`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from flowengine.engine.graph import FALLBACK
 from flowengine.flowfile.analysis.shapes import is_map
-from flowengine.flowfile.schema.fields import Duration, Expression, Keys, ListOf, Maybe, NodeId, Values, found, refuse
+from flowengine.flowfile.schema.fields import (
+    Duration,
+    Expression,
+    Keys,
+    ListOf,
+    Maybe,
+    NodeId,
+    Route,
+    Values,
+    found,
+    refuse,
+)
+from flowengine.flowfile.schema.output_shapes import Shape
 
-__all__ = ["BoundedKeys", "Effect", "NodeKeys", "NodeLimitsSpec", "OnErrorSpec", "RetrySpec", "WorkKeys"]
+__all__ = [
+    "BoundedKeys",
+    "Effect",
+    "NodeKeys",
+    "NodeLimitsSpec",
+    "OnErrorSpec",
+    "OwnRoute",
+    "RetrySpec",
+    "WorkKeys",
+    "routes_to",
+]
 
 Effect = Literal["none", "idempotent", "external"]
 
@@ -70,6 +94,24 @@ class NodeLimitsSpec(Keys):
     """What happens at a limit."""
 
 
+class OwnRoute(NamedTuple):
+    """One label that a node can take, and where it leads."""
+
+    label: str
+    target: str | None
+    """None where it leads nowhere."""
+    at: tuple[str | int, ...]
+    """Where the node says so."""
+
+
+def routes_to(routes: Mapping[str, Route], fallback: str | None = None) -> list[OwnRoute]:
+    """The labels of `routes`, and the fallback where that is a node and none of them."""
+    found = [OwnRoute(label, route.to, ("routes", label, "to")) for label, route in routes.items()]
+    if fallback is not None and fallback not in routes:
+        found.append(OwnRoute(FALLBACK, fallback, ("fallback",)))
+    return found
+
+
 class NodeKeys(Keys):
     """What every node may say."""
 
@@ -85,6 +127,14 @@ class NodeKeys(Keys):
     """State key → template; sees this node's `output`."""
     on_error: OnError = OnErrorSpec(action="fail")
     """What a failure means: `fail`, `skip`, or `{then: <node id>}`."""
+
+    def own_routes(self) -> list[OwnRoute]:
+        """The labels that the node says itself, those that lead nowhere included."""
+        return []
+
+    def output_shape(self) -> Shape | None:
+        """What the node itself says of its output, as a JSON Schema; None: nothing."""
+        return None
 
 
 class BoundedKeys(NodeKeys):

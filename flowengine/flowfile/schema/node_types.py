@@ -6,7 +6,7 @@ that of the checks, and what runs that of the builder.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -32,10 +32,8 @@ from flowengine.flowfile.schema.fields import (
     refuse,
     without_notes,
 )
-from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys, WorkKeys
-
-if TYPE_CHECKING:
-    pass
+from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys, OwnRoute, WorkKeys, routes_to
+from flowengine.flowfile.schema.output_shapes import EVALUATION, ROUTING, TEXT, Shape, object_shape
 
 __all__ = [
     "NODE_TYPES",
@@ -145,6 +143,13 @@ class ApprovalNodeSpec(NodeKeys):
             raise refuse("FE224", f"there is no choice '{self.on_expire}' (there are {known})", at="on_expire")
         return self
 
+    def own_routes(self) -> list[OwnRoute]:
+        return routes_to(self.routes)
+
+    def output_shape(self) -> Shape:
+        form = self.form or {}
+        return object_shape(("choice", "comment", "by", "form"), choice=TEXT, comment=TEXT, by=TEXT, form=form)
+
 
 class AgentNodeSpec(WorkKeys, AgentSettings):
     """A model is asked; the output is its answer. The type of a node that names none."""
@@ -180,6 +185,12 @@ class RoutingNodeSpec(WorkKeys, ModelSettings):
         if not self.routes:
             raise refuse("FE214", "there is nothing to choose from: give at least one route", at="routes")
         return self
+
+    def own_routes(self) -> list[OwnRoute]:
+        return routes_to(self.routes, self.fallback)
+
+    def output_shape(self) -> Shape:
+        return ROUTING
 
 
 class CaseSpec(Keys):
@@ -255,6 +266,20 @@ class ConditionNodeSpec(WorkKeys):
         if form == "cases" and not self.cases:
             raise refuse("FE214", "there is nothing to choose from: give at least one case", at="cases")
 
+    def own_routes(self) -> list[OwnRoute]:
+        otherwise = OwnRoute("else", self.else_, ("else",))
+        if self.form == "if":
+            return [OwnRoute("then", self.then, ("then",)), otherwise]
+        if self.form == "call":
+            found = routes_to(self.routes or {})
+        else:
+            cases = enumerate(self.cases or ())
+            found = [OwnRoute(case.taken, case.then, ("cases", number, "then")) for number, case in cases]
+        return [*found, otherwise] if self.has_else else found
+
+    def output_shape(self) -> Shape:
+        return TEXT
+
 
 _KEYS_OF_FORM: Final = {"if": {"then", "else"}, "cases": {"else"}, "call": {"routes", "else"}}
 
@@ -291,6 +316,14 @@ class EvaluationNodeSpec(WorkKeys, ModelSettings):
             if given:
                 raise refuse("FE209", f"'call' scores in code, so nothing would read '{given[0]}'", at=given[0])
         return self
+
+    def own_routes(self) -> list[OwnRoute]:
+        routes = self.routes or {}
+        left_out = [OwnRoute(label, None, ()) for label in ("pass", "fail") if label not in routes]
+        return routes_to(routes) + left_out
+
+    def output_shape(self) -> Shape:
+        return EVALUATION
 
 
 _OF_A_MODEL: Final = ("instructions", "criteria", "agent", *ModelSettings.model_fields)
