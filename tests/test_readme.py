@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -72,8 +73,30 @@ def test_commands_in_the_readme_run(checkout: Path, capfd: pytest.CaptureFixture
     assert (checkout / "run.svg").read_bytes().lstrip().startswith(b"<")
 
 
+def test_the_answer_that_the_readme_shows_is_the_one_that_is_given(checkout: Path, capfd: pytest.CaptureFixture[str]):
+    command, shown = re.findall(r"^```sh\n(flowengine run .*)\n```\n\n((?:    .*\n)+)", README, re.MULTILINE)[0]
+    assert main(shlex.split(command)[1:]) == 0
+    assert capfd.readouterr().out == dedent(shown)
+
+
+def test_the_first_flow_of_the_readme_is_the_sample_without_its_descriptions():
+    sample, shown = ((ROOT / "flows" / "hello.yaml").read_text(), blocks("yaml")[0])
+    assert len(shown.splitlines()) == 10
+    described = re.sub(r"^(#|description:).*\n|, description: [^}]*", "", sample, flags=re.MULTILINE)
+    assert shown == described
+
+
 def test_paths_in_the_readme_exist():
-    named = re.findall(r"`((?:engine|journal|templating|spec|agents|llm|tools|visualize|nodes|flows)/[\w./]*)`", README)
-    assert named
+    folders = [each.name for each in (ROOT / "flowengine").iterdir() if (each / "__init__.py").exists()]
+    named = re.findall(rf"`((?:{'|'.join(folders)}|visualize|flows)/[\w./]*)`", README)
     missing = [each for each in named if not any((root / each).exists() for root in (ROOT / "flowengine", ROOT))]
     assert missing == []
+    assert {f"{each}/" for each in folders} - set(named) <= {"engine/", "locales/"}
+    assert [each for each in re.findall(r"\]\(([\w./-]+)\)", README) if not (ROOT / each).exists()] == []
+
+
+def test_the_module_map_has_no_folder_that_is_gone():
+    developers = README.partition("## For developers")[2]
+    folders = re.findall(r"`(\w+)/`", developers)
+    assert len(folders) > 15
+    assert [each for each in folders if not any((root / each).is_dir() for root in (ROOT / "flowengine", ROOT))] == []
