@@ -5,16 +5,15 @@ Nothing is imported before it is asked for by name.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, Final, cast
 
 from flowengine.context_providers.builtin_names import ALIASES, GROUP, OURS
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider
+from flowengine.core.packages import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 
 __all__ = ["known_names", "object_of", "provider_class", "register"]
@@ -60,14 +59,8 @@ def object_of(target: str) -> Any:
         raise DefinitionError(f"'{target}' cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def _loaded(name: str, point: Any) -> type[ContextProvider]:
-    try:
-        found = point.load()
-    except Exception as error:
-        raise DefinitionError(
-            f"the context provider '{name}' of the package '{point.dist.name}' cannot be loaded: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+def _loaded(name: str, point: EntryPoint) -> type[ContextProvider]:
+    found = load_entry_point(point, f"the context provider '{name}'")
     register(name, found)
     return found
 
@@ -78,14 +71,8 @@ def _checked(name: str, provider: object) -> type[ContextProvider]:
     raise DefinitionError(f"'{name}' must be a subclass of ContextProvider, not {provider!r:.80}")
 
 
-def _of_packages() -> Mapping[str, Any]:
-    return _found(entry_points, tuple(sys.path))
-
-
-@lru_cache(maxsize=1)
-def _found(look: Callable[..., Iterable[Any]], path: tuple[str, ...]) -> Mapping[str, Any]:
-    """Looking through the installed packages takes 10 ms and more; a flow may name a thousand providers."""
-    return {point.name: point for point in look(group=GROUP)}
+def _of_packages() -> Mapping[str, EntryPoint]:
+    return find_entry_points(GROUP)
 
 
 def _listed(names: Iterable[str]) -> str:

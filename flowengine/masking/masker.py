@@ -14,9 +14,9 @@ import threading
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Final, cast
 
+from flowengine.core.packages import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.masking import patterns
 from flowengine.masking.folding import folded
@@ -104,7 +104,7 @@ def recognizers(names: Sequence[str]) -> tuple[Recognizer, ...]:
 
 def known() -> list[str]:
     """All names that `recognizers` takes."""
-    return [*BUILT_IN, "presidio", *_made, *(each.name for each in entry_points(group=_GROUP))]
+    return [*BUILT_IN, "presidio", *_made, *find_entry_points(_GROUP)]
 
 
 def _of(name: str) -> tuple[Recognizer, ...]:
@@ -114,9 +114,10 @@ def _of(name: str) -> tuple[Recognizer, ...]:
         return (PresidioRecognizer(),)
     if name in _made:
         return (_made[name](),)
-    for each in entry_points(group=_GROUP, name=name):
-        return (each.load()(),)
-    raise DefinitionError(f"there is no recognizer '{name}'{did_you_mean(name, known())}")
+    point = find_entry_points(_GROUP).get(name)
+    if point is None:
+        raise DefinitionError(f"there is no recognizer '{name}'{did_you_mean(name, known())}")
+    return (load_entry_point(point, f"the recognizer '{name}'")(),)
 
 
 _MAX_DEPTH: Final = 100

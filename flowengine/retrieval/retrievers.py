@@ -6,9 +6,9 @@ Nothing is imported before it is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import Any, Final
 
+from flowengine.core.packages import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Retriever
@@ -22,7 +22,7 @@ _OURS: Final[Mapping[str, Callable[..., Retriever]]] = {"sqlite": FtsRetriever}
 
 
 def known_retrievers() -> list[str]:
-    return list(dict.fromkeys((*_OURS, *(point.name for point in entry_points(group=GROUP)))))
+    return list(dict.fromkeys((*_OURS, *find_entry_points(GROUP))))
 
 
 def open_retriever(name: str = "sqlite", **settings: Any) -> Retriever:
@@ -44,12 +44,9 @@ def open_retriever(name: str = "sqlite", **settings: Any) -> Retriever:
 
 
 def _of_package(name: str) -> Callable[..., Any]:
-    point = next((each for each in entry_points(group=GROUP) if each.name == name), None)
+    point = find_entry_points(GROUP).get(name)
     if point is None:
         known = known_retrievers()
         near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         raise DefinitionError(f"there is no retriever '{name}'{near}")
-    try:
-        return point.load()
-    except Exception as error:  # A package is foreign code: whatever it raises is its own failure.
-        raise DefinitionError(f"retriever '{name}' cannot be loaded: {type(error).__name__}: {error}") from error
+    return load_entry_point(point, f"the retriever '{name}'")

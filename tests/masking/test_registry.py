@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from flowengine.errors import DefinitionError
 from flowengine.masking import masker as registry
 from flowengine.masking.masker import Masker, PresidioRecognizer
 from flowengine.masking.patterns import Pattern
+from tests.support.packages import installed_package
 
 
 def test_the_default_is_everything_that_is_built_in() -> None:
@@ -58,3 +60,17 @@ def test_presidio_that_is_not_installed_is_told_with_the_way_out(monkeypatch: py
 def test_a_threshold_is_between_0_and_1() -> None:
     with pytest.raises(DefinitionError, match=r"between 0\.0 and 1\.0"):
         PresidioRecognizer(threshold=60)
+
+
+def test_a_package_brings_a_recognizer_and_one_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    code = """
+        class Nothing:
+            def find(self, text):
+                return ()
+    """
+    points = {"nothing": "a_mask:Nothing", "gone": "a_mask:Gone"}
+    with installed_package(tmp_path, "a_mask", code, {"flowengine.masking": points}):
+        assert "nothing" in registry.known()
+        assert type(registry.recognizers(["nothing"])[0]).__name__ == "Nothing"
+        with pytest.raises(DefinitionError, match="recognizer 'gone' of the package 'a_mask' cannot be loaded: Attr"):
+            registry.recognizers(["gone"])

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.metadata import EntryPoint
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.retrieval import retrievers as registry
 from flowengine.retrieval.fts import FtsRetriever
-from flowengine.retrieval.retrievers import known_retrievers, open_retriever
+from flowengine.retrieval.retrievers import GROUP, known_retrievers, open_retriever
+from tests.support.packages import installed_package
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Make it look as if a package had brought retrievers: name → `module:object`."""
+def installed(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Installs a package that brings retrievers: name → `module:object`."""
+    with ExitStack() as stack:
 
-    def install(**points: str) -> None:
-        made = [EntryPoint(name, value, registry.GROUP) for name, value in points.items()]
-        monkeypatch.setattr(registry, "entry_points", lambda **group: made)
+        def install(**points: str) -> None:
+            stack.enter_context(installed_package(tmp_path, "a_library", "", {GROUP: points}))
 
-    return install
+        yield install
 
 
 def test_our_own_is_made_from_its_settings(tmp_path: Any) -> None:
@@ -37,7 +38,7 @@ def test_a_package_brings_its_own(installed: Callable[..., None]) -> None:
 
 def test_a_package_that_cannot_be_loaded_is_named(installed: Callable[..., None]) -> None:
     installed(broken="flowengine.no_such_module:Thing")
-    with pytest.raises(DefinitionError, match="'broken' cannot be loaded"):
+    with pytest.raises(DefinitionError, match="'broken' of the package 'a_library' cannot be loaded"):
         open_retriever("broken")
 
 
