@@ -1,4 +1,4 @@
-"""The environment of a command: the real one, and under it the `.env` file of the working folder.
+"""Reads the environment of a command: the real one, and under it the `.env` file of the working folder.
 
 A flow's project adds the file of its root under both. `os.environ` is never written to.
 """
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from flowengine.models.dotenv import read_environment
 
-__all__ = ["environment"]
+__all__ = ["load_environment"]
 
 
-def environment() -> Mapping[str, str]:
+def load_environment() -> Mapping[str, str]:
     return read_environment(Path.cwd(), os.environ)

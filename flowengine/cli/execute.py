@@ -1,4 +1,7 @@
-"""Runs a job to its end for `run` and `resume`: watched, interruptible, told. Every way out is an exit code."""
+"""Runs a job to its end for `run` and `resume`: reports on it, lets a signal stop it, and returns the exit code.
+
+It loads no flow and chooses no store.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import cast
 from flowengine.cli.failure import report
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import OPTION_OF
-from flowengine.cli.outcome import code_of, error_line, higher_limit, outputs_text, reused_line, run_object
-from flowengine.cli.run_access import again, chosen_store, journals, keeps
+from flowengine.cli.outcome import exit_code_of, format_error, format_outputs, format_reuse, higher_limit, to_run_json
+from flowengine.cli.run_access import choose_store, format_command, keeps, open_journal
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
 from flowengine.core.context import NodeStatus
@@ -55,7 +58,7 @@ class Execution:
     def _run(self, job: Job) -> int:
         progress, run = Progress(), None
         failure: BaseException | None = None
-        with journals(chosen_store(self.store), self.durability) as kept:
+        with open_journal(choose_store(self.store), self.durability) as kept:
             try:
                 with self.results.alone(), watching(progress, self.reporting, self.results, self.past) as listener:
                     run = run_until_interrupted(lambda: job(TeeStore(kept, listener)))
@@ -67,7 +70,7 @@ class Execution:
             return self._tell_failure(failure, progress)
         complain("interrupted")
         if self.reporting.json and progress.finished is not None:
-            self.results.json(run_object(progress, None))
+            self.results.json(to_run_json(progress, None))
         self._tell_how_to_go_on(progress)
         return INTERRUPTED
 
@@ -75,7 +78,7 @@ class Execution:
         has_run = progress.events > len(self.past)
         code = report(failure, has_run=has_run)
         if code == 5:
-            anyway = again("resume --allow-changed", self.run_id, self.store)
+            anyway = format_command("resume --allow-changed", self.run_id, self.store)
             complain(f"  to go on with the flow as it is now: {anyway}")
         elif has_run:
             self._tell_how_to_go_on(progress)
@@ -84,14 +87,14 @@ class Execution:
     def _tell(self, run: Run, progress: Progress) -> int:
         if self.reporting.json:
             statuses: dict[str, NodeStatus] = {name: node.status for name, node in run.nodes.items()}
-            self.results.json(run_object(progress, run.outputs, statuses))
+            self.results.json(to_run_json(progress, run.outputs, statuses))
         elif run.outputs and not self.reporting.events:
-            self.results.line(outputs_text(run.outputs))
-        reused = reused_line(progress)
+            self.results.line(format_outputs(run.outputs))
+        reused = format_reuse(progress)
         if reused is not None and not self.reporting.quiet:
             complain(reused)
         if run.error is not None:
-            complain(error_line(run.error, run.failed_node))
+            complain(format_error(run.error, run.failed_node))
         if run.status == "waiting":
             self._tell_questions(run)
         elif run.status != "succeeded":
@@ -100,20 +103,20 @@ class Execution:
                 self._tell_how_to_go_on(progress)
         else:
             self._tell_failed_items(run)
-        return code_of(run.status, run.error)
+        return exit_code_of(run.status, run.error)
 
     def _tell_record(self, run: Run) -> None:
-        if run.failed_node is not None and keeps(chosen_store(self.store)) and not self.reporting.quiet:
-            complain(f"  what happened: {again(f'runs show --node {run.failed_node}', run.id, self.store)}")
+        if run.failed_node is not None and keeps(choose_store(self.store)) and not self.reporting.quiet:
+            complain(f"  what happened: {format_command(f'runs show --node {run.failed_node}', run.id, self.store)}")
 
     def _tell_failed_items(self, run: Run) -> None:
         """How to repeat the items that a run went on without, where it was kept."""
-        if self.plan is None or self.reporting.quiet or not keeps(chosen_store(self.store)):
+        if self.plan is None or self.reporting.quiet or not keeps(choose_store(self.store)):
             return
         failed = sum(len(items) for items in failed_items(self.plan, run.events).values())
         if failed:
             items = "1 item" if failed == 1 else f"{failed:,} items"
-            complain(f"{items} failed; to repeat: {again('resume --failed-items', run.id, self.store)}")
+            complain(f"{items} failed; to repeat: {format_command('resume --failed-items', run.id, self.store)}")
 
     def _tell_questions(self, run: Run) -> None:
         """What the run waits with, and how to answer it."""
@@ -121,22 +124,24 @@ class Execution:
             complain(f"'{node}' asks: {asked.message}")
             form = " --form FILE" if asked.form is not None else ""
             choices = "|".join(asked.choices)
-            if keeps(chosen_store(self.store)):
-                complain(f"  to answer: {again('approve', run.id, self.store)} {node} --choice {choices}{form}")
+            if keeps(choose_store(self.store)):
+                complain(
+                    f"  to answer: {format_command('approve', run.id, self.store)} {node} --choice {choices}{form}"
+                )
 
     def _tell_how_to_raise(self, run: Run) -> bool:
         """How to go on beyond the limit that the run ended at; False where it ended at none, or was kept nowhere."""
         error = run.error
-        if error is None or error.limit not in OPTION_OF or not keeps(chosen_store(self.store)):
+        if error is None or error.limit not in OPTION_OF or not keeps(choose_store(self.store)):
             return False
         if error.part:
-            anyway = again("resume --allow-changed", run.id, self.store)
+            anyway = format_command("resume --allow-changed", run.id, self.store)
             complain(f"  to go on: raise the limits of node '{error.part}' in the flow's file, then: {anyway}")
             return True
         option = f"{OPTION_OF[error.limit]} {higher_limit(error, run.limits)}"
-        complain(f"  to go on with a higher limit: {again(f'resume {option}', run.id, self.store)}")
+        complain(f"  to go on with a higher limit: {format_command(f'resume {option}', run.id, self.store)}")
         return True
 
     def _tell_how_to_go_on(self, progress: Progress) -> None:
-        if progress.started is not None and keeps(chosen_store(self.store)):
-            complain(f"  to go on: {again('resume', self.run_id, self.store)}")
+        if progress.started is not None and keeps(choose_store(self.store)):
+            complain(f"  to go on: {format_command('resume', self.run_id, self.store)}")

@@ -1,4 +1,4 @@
-"""What a user is told of an exception, and the exit code that goes with it."""
+"""Reports an exception on stderr, and chooses the exit code that goes with it. It catches nothing itself."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from flowengine.errors import (
     RunError,
 )
 
-__all__ = ["excerpt", "exit_code", "report"]
+__all__ = ["exit_code", "format_excerpt", "report"]
 
-# --- The line that a diagnostic speaks of, with a caret below it, as a terminal shows it
+# --- The source line with its caret
 
-_WIDEST: Final = 160
+_MAX_WIDTH: Final = 160
 """Characters of a line that are shown."""
 
 
-def excerpt(diagnostic: Diagnostic, text: str | None = None) -> str:
+def format_excerpt(diagnostic: Diagnostic, text: str | None = None) -> str:
     r"""The source line and the caret, each after a line break; empty where there is no place to show.
 
-    >>> print(excerpt(Diagnostic("FE203", "unknown", line=2, column=5), "a:\n  b: 1"))
+    >>> print(format_excerpt(Diagnostic("FE203", "unknown", line=2, column=5), "a:\n  b: 1"))
     <BLANKLINE>
         2 |   b: 1
           |     ^
     """
     if diagnostic.line is None:
         return ""
-    source = _text(diagnostic.file) if text is None else text
+    source = _read_source(diagnostic.file) if text is None else text
     lines = source.splitlines()
     if not 0 < diagnostic.line <= len(lines):
         return ""
-    line = lines[diagnostic.line - 1].replace("\t", " ")[:_WIDEST]
+    line = lines[diagnostic.line - 1].replace("\t", " ")[:_MAX_WIDTH]
     shown = f"\n{diagnostic.line:5} | {line}"
     column = diagnostic.column
     if column is None or not 0 < column <= len(line) + 1:
@@ -52,24 +52,24 @@ def excerpt(diagnostic: Diagnostic, text: str | None = None) -> str:
     return f"{shown}\n      | {' ' * before}^"
 
 
-def _text(file: str | None) -> str:
+def _read_source(file: str | None) -> str:
     try:
         return "" if file is None else Path(file).read_text("utf-8", "replace")
     except (OSError, ValueError):
         return ""
 
 
-_LONGEST = 500
+_MAX_MESSAGE = 500
 """Characters of a foreign exception's message that are shown."""
 
 
 def report(error: BaseException, *, has_run: bool = False) -> int:
     """Tell the error on stderr; the exit code. `has_run`: a run had begun when it happened."""
-    error = _alone(error)
+    error = _unwrap_group(error)
     if isinstance(error, FlowEngineError):
-        complain(_lines(error))
+        complain(_format_lines(error))
     else:
-        complain(_bug(error))
+        complain(_format_bug(error))
     if os.environ.get("FLOWENGINE_DEBUG", "") not in ("", "0"):
         complain("".join(traceback.format_exception(error)).rstrip())
     return exit_code(error, has_run=has_run)
@@ -92,7 +92,7 @@ def exit_code(error: BaseException, *, has_run: bool = False) -> int:
     return 1
 
 
-def _alone(error: BaseException) -> BaseException:
+def _unwrap_group(error: BaseException) -> BaseException:
     """What a group of one holds."""
     while isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
@@ -103,19 +103,19 @@ def _alone(error: BaseException) -> BaseException:
     return error
 
 
-def _lines(error: FlowEngineError) -> str:
+def _format_lines(error: FlowEngineError) -> str:
     """Each problem on its own line; the lines of one message below each other."""
     if isinstance(error, FlowError) and error.diagnostics:
         shown = sys.stderr.isatty()
-        return "\n".join(f"error: {each}{excerpt(each) if shown else ''}" for each in error.diagnostics)
+        return "\n".join(f"error: {each}{format_excerpt(each) if shown else ''}" for each in error.diagnostics)
     if isinstance(error, InputError):
         return "\n".join(f"error: {line}" for line in str(error).splitlines())
     return f"error: {str(error) or type(error).__name__}".replace("\n", "\n  ")
 
 
-def _bug(error: BaseException) -> str:
+def _format_bug(error: BaseException) -> str:
     said = str(error).strip().splitlines()
-    message = f"{type(error).__name__}: {said[0][:_LONGEST]}" if said else type(error).__name__
+    message = f"{type(error).__name__}: {said[0][:_MAX_MESSAGE]}" if said else type(error).__name__
     if isinstance(error, OSError):
         return f"error: {message}"
     return f"error: {message} (a bug in FlowEngine or in the flow's code; FLOWENGINE_DEBUG=1 shows where)"

@@ -1,51 +1,51 @@
-"""A run told in lines of text, from its progress: its head, its nodes, what failed and what came out."""
+"""Formats a run as lines of text from its progress: head, nodes, failures, outputs. It reads no store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from flowengine.cli.table import table
-from flowengine.cli.terminal import clock, dollars, span, tokens
+from flowengine.cli.table import format_table
+from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_tokens
 from flowengine.journal.approvals import fields_of
 from flowengine.journal.run_export import shown
 from flowengine.journal.run_lookup import labels_of
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress, UsageTotals
 
-__all__ = ["LONGEST", "cut", "indented", "run_sheet", "usage_text"]
+__all__ = ["MAX_VALUE_TEXT", "format_run", "format_usage", "indent_lines", "shorten"]
 
-LONGEST: Final = 2000
+MAX_VALUE_TEXT: Final = 2000
 """Characters of one value that are shown."""
 
 
-def run_sheet(progress: Progress, status: str = "") -> Iterator[str]:
+def format_run(progress: Progress, status: str = "") -> Iterator[str]:
     """The lines of `runs show`. `status`: instead of the record's, which does not know that nobody works on a run."""
-    yield from _head(progress, status or progress.status)
+    yield from _format_head(progress, status or progress.status)
     yield ""
     rows = in_order(progress)
-    yield from table([_row(row) for row in rows], right=(3, 4, 5))
+    yield from format_table([_format_row(row) for row in rows], right=(3, 4, 5))
     for row in rows:
         if row.error is not None:
             yield ""
             yield f"{row.id}: {row.error.type}"
-            yield from indented(cut(row.error.message))
+            yield from indent_lines(shorten(row.error.message))
     for row in rows:
         if row.asked is not None and row.waits:
             yield ""
             form = f", and a form with: {fields_of(row.asked.form)}" if row.asked.form is not None else ""
             yield f"{row.id} asks for one of: {', '.join(row.asked.choices)}{form}"
-            yield from indented(cut(row.asked.message))
+            yield from indent_lines(shorten(row.asked.message))
     finished = progress.finished
     if finished is not None and finished.error is not None and finished.node is None:
         yield ""
-        yield f"error: {cut(finished.error.message)}"
+        yield f"error: {shorten(finished.error.message)}"
     if finished is not None and finished.outputs:
         yield ""
-        yield from _values("outputs", finished.outputs)
+        yield from _format_values("outputs", finished.outputs)
 
 
-def _head(progress: Progress, status: str) -> Iterator[str]:
+def _format_head(progress: Progress, status: str) -> Iterator[str]:
     started = progress.started
     if started is None:
         return
@@ -55,29 +55,31 @@ def _head(progress: Progress, status: str) -> Iterator[str]:
     labels = labels_of(started)
     if labels:
         facts.append(["labels", " ".join(f"{name}={value}" for name, value in labels.items())])
-    facts += [["status", status], ["started", clock(started.at)]]
-    facts.append(["took", span(progress.seconds(progress.last_at))])
+    facts += [["status", status], ["started", format_clock(started.at)]]
+    facts.append(["took", format_span(progress.seconds(progress.last_at))])
     if progress.idle:
-        facts.append(["at work", span(progress.working_seconds(progress.last_at))])
+        facts.append(["at work", format_span(progress.working_seconds(progress.last_at))])
     if progress.usage.calls:
-        facts.append(["models", usage_text(progress.usage)])
+        facts.append(["models", format_usage(progress.usage)])
     nodes, of = progress.reused()
     if nodes:
         facts.append(["re-used", f"{nodes:,} of {of:,} nodes"])
-    yield from table(facts)
+    yield from format_table(facts)
     if started.inputs:
         yield ""
-        yield from _values("inputs", started.inputs)
+        yield from _format_values("inputs", started.inputs)
 
 
-def usage_text(usage: UsageTotals) -> str:
+def format_usage(usage: UsageTotals) -> str:
     calls = f"{usage.calls} call{'s' * (usage.calls != 1)}"
     return ", ".join(
-        each for each in (calls, tokens(usage.tokens), dollars(usage.cost_usd, is_whole=usage.is_whole)) if each
+        each
+        for each in (calls, format_tokens(usage.tokens), format_dollars(usage.cost_usd, is_whole=usage.is_whole))
+        if each
     )
 
 
-def _row(row: NodeRow) -> list[str]:
+def _format_row(row: NodeRow) -> list[str]:
     usage = row.usage
     remark = row.cause.replace("_", " ") if row.cause else ""
     if row.result is not None and row.result.route is not None:
@@ -88,36 +90,40 @@ def _row(row: NodeRow) -> list[str]:
         remark = f"{remark} ({row.retries} retried)".strip()
     waited = row.waited() if row.answered is not None else None
     if waited is not None:
-        remark = f"{remark} (waited {span(waited)})".strip()
+        remark = f"{remark} (waited {format_span(waited)})".strip()
     if row.earlier_errors:
         remark = f"{remark} (resumed after {row.earlier_errors[-1].type})".strip()
     return [
         row.id,
         row.kind,
         row.status,
-        span(row.seconds()) if row.has_run else "",
-        tokens(usage.tokens) if usage.calls else "",
-        dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else "",
+        format_span(row.seconds()) if row.has_run else "",
+        format_tokens(usage.tokens) if usage.calls else "",
+        format_dollars(usage.cost_usd, is_whole=usage.is_whole) if usage.calls else "",
         remark,
     ]
 
 
-def _values(title: str, values: Mapping[str, Any]) -> Iterator[str]:
+def _format_values(title: str, values: Mapping[str, Any]) -> Iterator[str]:
     yield title
     for name, value in values.items():
-        text = cut(shown(value))
+        text = shorten(shown(value))
         if "\n" in text:
             yield f"  {name}:"
-            yield from indented(text, "    ")
+            yield from indent_lines(text, "    ")
         else:
             yield f"  {name}: {text}"
 
 
-def cut(text: str) -> str:
+def shorten(text: str) -> str:
     """The text, or the beginning of a long one with a word on how long it is."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters; --json has them all)"
+    return (
+        text
+        if len(text) <= MAX_VALUE_TEXT
+        else f"{text[:MAX_VALUE_TEXT]}… ({len(text):,} characters; --json has them all)"
+    )
 
 
-def indented(text: str, by: str = "  ") -> Iterator[str]:
+def indent_lines(text: str, by: str = "  ") -> Iterator[str]:
     for line in text.splitlines():
         yield f"{by}{line}" if line else ""

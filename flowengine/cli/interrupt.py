@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first one cancels the job gracefully, the second ends the process at once.
+"""Cancels a job at the first Ctrl-C or SIGTERM, and ends the process at the second.
 
 The handlers run between two instructions of the main thread, so the second one also ends a node that
 blocks the event loop.

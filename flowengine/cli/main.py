@@ -1,4 +1,4 @@
-"""The command `flowengine`: the entry point, and the border that no traceback crosses.
+"""Runs one command line and gives its exit code. No traceback crosses this border.
 
 It knows the exit codes and nothing of flows. Its commands are imported when they are asked for, so
 `--help` costs click and no more.
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(argv)
     _open_streams()
     code = _run(sys.argv[1:])
-    _leave(code)
+    _exit_process(code)
     return code
 
 
@@ -132,7 +132,7 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
 
 
-def _leave(code: int) -> None:
+def _exit_process(code: int) -> None:
     """End without waiting for threads that cancelled nodes left behind: they may never return."""
     left_behind = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
     if left_behind:

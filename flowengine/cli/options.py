@@ -1,4 +1,4 @@
-"""Options that `run` and `resume` share, and the limits that come of them."""
+"""Declares the options that running commands share, and parses inputs, limits and labels. It runs nothing."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from flowengine.nodes.compiled_flow import InputField
 __all__ = [
     "OPTION_OF",
     "RUN_ID",
+    "add_running_options",
+    "add_spending_options",
+    "collect_settings",
     "duration",
-    "gather",
+    "gather_inputs",
     "label_option",
     "reporting_of",
-    "running_options",
-    "settings_given",
-    "spending_options",
 ]
 
-# --- From `-i key=value` and `--inputs FILE` to a run's inputs
+# --- Inputs from `-i` and `--inputs`
 
-_PARSED: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
+_JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
 """Types whose text is JSON."""
 
 
-def gather(fields: Mapping[str, InputField] | None, pairs: Sequence[str], file: str | None) -> dict[str, Any]:
+def gather_inputs(fields: Mapping[str, InputField] | None, pairs: Sequence[str], file: str | None) -> dict[str, Any]:
     """The inputs of a command line; `-i` wins over the file.
 
     A value is text; where its input is declared with another type, it is JSON. `@FILE` stands for a
     file's text (`@-` for stdin), `@@` for an at sign at the start.
 
-    >>> gather({"n": InputField("integer")}, ["n=3"], None)
+    >>> gather_inputs({"n": InputField("integer")}, ["n=3"], None)
     {'n': 3}
     """
-    given = [_split(pair) for pair in pairs]
+    given = [_split_pair(pair) for pair in pairs]
     reads_stdin = [name for name, text in given if text == "@-"] + ["--inputs"] * (file == "-")
     if len(reads_stdin) > 1:
         raise InputError(f"stdin can be read once, and is asked for by {' and by '.join(reads_stdin)}")
-    values = {} if file is None else _from_file(file)
+    values = {} if file is None else _read_inputs_file(file)
     problems: list[str] = []
     seen: set[str] = set()
     for name, text in given:
@@ -58,7 +58,7 @@ def gather(fields: Mapping[str, InputField] | None, pairs: Sequence[str], file: 
             problems.append(f"input '{name}' is given twice")
         seen.add(name)
         try:
-            values[name] = _value(name, _text(name, text), (fields or {}).get(name))
+            values[name] = _parse_value(name, _check_text(name, text), (fields or {}).get(name))
         except InputError as error:
             problems.append(str(error))
     if problems:
@@ -66,20 +66,20 @@ def gather(fields: Mapping[str, InputField] | None, pairs: Sequence[str], file: 
     return values
 
 
-def _split(pair: str) -> tuple[str, str]:
+def _split_pair(pair: str) -> tuple[str, str]:
     name, equals, text = pair.partition("=")
     if not equals or not name.strip():
         raise InputError(f"-i {pair!r}: expected key=value")
     return name.strip(), text
 
 
-def _text(name: str, text: str) -> str:
+def _check_text(name: str, text: str) -> str:
     if text.startswith("@@"):
         return text[1:]
-    return _read(f"input '{name}'", text[1:]) if text.startswith("@") else text
+    return _read_text(f"input '{name}'", text[1:]) if text.startswith("@") else text
 
 
-def _read(what: str, path: str) -> str:
+def _read_text(what: str, path: str) -> str:
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return data.decode("utf-8-sig")
@@ -88,42 +88,42 @@ def _read(what: str, path: str) -> str:
         raise InputError(f"{what}: cannot read '{path}': {reason}") from error
 
 
-def _from_file(path: str) -> dict[str, Any]:
-    text = _read("--inputs", path)
+def _read_inputs_file(path: str) -> dict[str, Any]:
+    text = _read_text("--inputs", path)
     try:
-        values: Any = json.loads(text, parse_constant=_no_constant)
+        values: Any = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InputError(f"--inputs: '{path}' is not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise InputError(f"--inputs: '{path}' must hold a JSON object, found {_kind(values)}")
+        raise InputError(f"--inputs: '{path}' must hold a JSON object, found {_name_type(values)}")
     return cast("dict[str, Any]", values)
 
 
-def _value(name: str, text: str, field: InputField | None) -> Any:
-    expected = None if field is None else _declared(field)
+def _parse_value(name: str, text: str, field: InputField | None) -> Any:
+    expected = None if field is None else _find_declared_type(field)
     if expected is None:
         return text
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}") from error
 
 
-def _declared(field: InputField) -> str | None:
+def _find_declared_type(field: InputField) -> str | None:
     """The declared type, where its text is JSON."""
     kind: Any = field.type if field.schema is None else field.schema.get("type")
     if isinstance(kind, str):
-        return kind if kind in _PARSED else None
+        return kind if kind in _JSON_TYPES else None
     if isinstance(kind, (list, tuple)) and "string" not in kind:
         return " or ".join(map(str, cast("Sequence[Any]", kind)))
     return None
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _kind(value: Any) -> str:
+def _name_type(value: Any) -> str:
     names = {"list": "an array", "str": "a string", "bool": "a boolean", "NoneType": "null"}
     return names.get(type(value).__name__, "a number")
 
@@ -155,7 +155,7 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     return found
 
 
-def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
+def _parse_labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
     try:
         return parse_labels(values)
     except InputError as error:
@@ -164,10 +164,10 @@ def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 
 def label_option(help: str) -> Callable[[F], F]:
     """`--label NAME=VALUE`, several times."""
-    return click.option("--label", "labels", multiple=True, callback=_labels, metavar="NAME=VALUE", help=help)
+    return click.option("--label", "labels", multiple=True, callback=_parse_labels, metavar="NAME=VALUE", help=help)
 
 
-_SPENDING: Final = (
+_SPENDING_OPTIONS: Final = (
     click.option(
         "--max-cost",
         type=click.FloatRange(min=0, min_open=True),
@@ -186,14 +186,14 @@ OPTION_OF: Final[Mapping[str, str]] = {
 """Limit → the option that chooses it."""
 
 
-_OPTIONS: Final = (
+_RUN_OPTIONS: Final = (
     click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names."),
     store_option,
     click.option("--json", "as_json", is_flag=True, help="Print the run as one JSON object."),
     click.option("--events", is_flag=True, help="Print each event as a line of JSON while it happens."),
     click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Nodes in flight at once."),
     click.option("--timeout", callback=duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h."),
-    *_SPENDING,
+    *_SPENDING_OPTIONS,
     click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
     click.option(
         "--durability",
@@ -205,14 +205,14 @@ _OPTIONS: Final = (
 )
 
 
-def running_options(function: F) -> F:
-    for option in reversed(_OPTIONS):
+def add_running_options(function: F) -> F:
+    for option in reversed(_RUN_OPTIONS):
         function = option(function)
     return function
 
 
-def spending_options(function: F) -> F:
-    for option in reversed(_SPENDING):
+def add_spending_options(function: F) -> F:
+    for option in reversed(_SPENDING_OPTIONS):
         function = option(function)
     return function
 
@@ -223,7 +223,7 @@ def reporting_of(as_json: bool, events: bool, quiet: bool) -> Reporting:
     return Reporting(as_json, events, quiet)
 
 
-def settings_given(
+def collect_settings(
     *,
     model: str | None = None,
     concurrency: int | None = None,
@@ -234,7 +234,7 @@ def settings_given(
 ) -> Mapping[str, Any]:
     """What was chosen for a run on the command line, as its journal keeps it.
 
-    >>> settings_given(model="offline", max_cost=2.0)
+    >>> collect_settings(model="offline", max_cost=2.0)
     {'model': 'offline', 'cost_usd': 2.0}
     """
     given = {

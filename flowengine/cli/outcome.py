@@ -1,4 +1,4 @@
-"""What is printed of a run at its end, and the exit code it means."""
+"""Formats what is printed of a run at its end, and chooses its exit code. It prints nothing itself."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ from flowengine.journal.run_lookup import labels_of
 from flowengine.nodes.node import RunLimits
 from visualize.progress import NodeRow, Progress
 
-__all__ = ["code_of", "error_line", "higher_limit", "node_object", "outputs_text", "reused_line", "run_object"]
+__all__ = [
+    "exit_code_of",
+    "format_error",
+    "format_outputs",
+    "format_reuse",
+    "higher_limit",
+    "to_node_object",
+    "to_run_json",
+]
 
 
-def code_of(status: RunStatus, error: ErrorInfo | None) -> int:
+def exit_code_of(status: RunStatus, error: ErrorInfo | None) -> int:
     """The exit code of a run that ended.
 
-    >>> code_of("failed", ErrorInfo("LimitError", "the run took longer than its limit of 1 s"))
+    >>> exit_code_of("failed", ErrorInfo("LimitError", "the run took longer than its limit of 1 s"))
     4
     """
     if status == "failed":
@@ -29,22 +37,22 @@ def code_of(status: RunStatus, error: ErrorInfo | None) -> int:
     return {"succeeded": 0, "waiting": 3, "paused": 4, "partial": 4, "cancelled": INTERRUPTED}.get(status, 1)
 
 
-def error_line(error: ErrorInfo, node: str | None) -> str:
+def format_error(error: ErrorInfo, node: str | None) -> str:
     place = f"node '{node}': " if node is not None else ""
     return f"error: {place}{error.message}".replace("\n", "\n  ")
 
 
-def outputs_text(outputs: Mapping[str, Any]) -> str:
+def format_outputs(outputs: Mapping[str, Any]) -> str:
     r"""The outputs for people: one text alone as it is, else `name: value`, a longer text below its name.
 
-    >>> outputs_text({"greeting": "Hello"}), outputs_text({"a": "x", "n": [1]})
+    >>> format_outputs({"greeting": "Hello"}), format_outputs({"a": "x", "n": [1]})
     ('Hello', 'a: x\nn: [1]')
     """
     if len(outputs) == 1:
         [value] = outputs.values()
         if isinstance(value, str):
             return value
-    return "\n".join(_named(name, shown(value)) for name, value in outputs.items())
+    return "\n".join(_format_named(name, shown(value)) for name, value in outputs.items())
 
 
 def higher_limit(error: ErrorInfo, limits: RunLimits) -> str:
@@ -59,20 +67,20 @@ def higher_limit(error: ErrorInfo, limits: RunLimits) -> str:
     return f"{ceil(100 * most) / 100:.2f}" if error.limit == "cost_usd" else str(ceil(most))
 
 
-def reused_line(progress: Progress) -> str | None:
+def format_reuse(progress: Progress) -> str | None:
     """How many nodes took a known result; None where none did, and no earlier run was named to take results from."""
     nodes, of = progress.reused()
     asked = progress.started is not None and "reuse" in progress.started.settings
     return f"re-used {nodes:,} of {of:,} nodes" if nodes or asked else None
 
 
-def _named(name: str, text: str) -> str:
+def _format_named(name: str, text: str) -> str:
     if "\n" not in text:
         return f"{name}: {text}"
     return f"{name}:\n" + "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 
-def run_object(
+def to_run_json(
     progress: Progress, outputs: Mapping[str, Any] | None, statuses: Mapping[str, NodeStatus] | None = None
 ) -> str:
     """The run as one JSON object. `statuses` are the walk's, which also knows what an `on_error` made of a failure."""
@@ -86,8 +94,8 @@ def run_object(
             "status": progress.status,
             "labels": {} if progress.started is None else labels_of(progress.started),
             "outputs": outputs,
-            "error": None if error is None or finished is None else _error(error, finished.node),
-            "nodes": {name: node_object(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
+            "error": None if error is None or finished is None else _to_error_object(error, finished.node),
+            "nodes": {name: to_node_object(row, (statuses or {}).get(name)) for name, row in progress.nodes.items()},
             "seconds": progress.seconds(),
             "idle_seconds": progress.idle,
             "reused": progress.reused()._asdict(),
@@ -98,11 +106,11 @@ def run_object(
     )
 
 
-def _error(error: ErrorInfo, node: str | None) -> Mapping[str, Any]:
+def _to_error_object(error: ErrorInfo, node: str | None) -> Mapping[str, Any]:
     return {"type": error.type, "message": error.message, "node": node}
 
 
-def node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[str, Any]:
+def to_node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[str, Any]:
     """One node as an object."""
     calls = row.usage.calls
     return {

@@ -1,4 +1,4 @@
-"""A run's record as a command reads it: its events, its beginning, one node's part. It writes nothing."""
+"""Opens the store that a command means, and reads the record of a run from it. It writes nothing."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 __all__ = [
     "DURABILITIES",
     "ReadingCommand",
-    "again",
     "beginning",
-    "chosen_store",
-    "folded",
-    "journals",
+    "choose_store",
+    "fold_events",
+    "format_command",
+    "format_store",
     "keeps",
     "node_events",
+    "open_journal",
     "read",
     "records_of",
-    "shown_store",
     "store_option",
 ]
 
-# --- Which store a command means
+# --- The chosen store
 
 DEFAULT: Final = os.path.join(".flowengine", "runs.db")
 DURABILITIES: Final = ("full", "process", "memory")
@@ -54,11 +54,11 @@ def store_option(function: F) -> F:
     )(function)
 
 
-def chosen_store(given: str | None) -> str:
-    return given or os.environ.get("FLOWENGINE_STORE") or _of_project() or DEFAULT
+def choose_store(given: str | None) -> str:
+    return given or os.environ.get("FLOWENGINE_STORE") or _find_project_store() or DEFAULT
 
 
-def _of_project() -> str | None:
+def _find_project_store() -> str | None:
     """The project's store; a relative path is relative to the project's folder."""
     from flowengine.flowfile.project.project import project_of  # Only where nothing nearer names the store.
 
@@ -76,7 +76,7 @@ def keeps(store: str) -> bool:
 
 
 @contextmanager
-def journals(store: str, durability: Durability = "full") -> Generator[JournalStore]:
+def open_journal(store: str, durability: Durability = "full") -> Generator[JournalStore]:
     """The store, open for as long as the block lasts."""
     from flowengine.journal.stores import open_store  # Commands are imported for their help, too.
 
@@ -87,22 +87,22 @@ def journals(store: str, durability: Durability = "full") -> Generator[JournalSt
         opened.close()
 
 
-def again(command: str, run_id: str, store: str | None) -> str:
+def format_command(command: str, run_id: str, store: str | None) -> str:
     """The command line that does something with a run, as it can be pasted; without a password.
 
-    >>> again("resume", "3f9a", None)
+    >>> format_command("resume", "3f9a", None)
     'flowengine resume 3f9a'
     """
     words = ["flowengine", *command.split(), run_id, *(["--store", without_password(store)] if store else [])]
     return shlex.join(words)
 
 
-def shown_store(given: str | None) -> str:
+def format_store(given: str | None) -> str:
     """The chosen store as it may be shown."""
-    return without_password(chosen_store(given))
+    return without_password(choose_store(given))
 
 
-# --- Commands that only look at a run's record, and run nothing of its flow
+# --- Commands that only read a record
 
 
 class ReadingCommand(click.Command):
@@ -128,7 +128,7 @@ def beginning(events: Sequence[Event]) -> RunStarted:
     return events[0]
 
 
-def folded(events: Sequence[Event]) -> Progress:
+def fold_events(events: Sequence[Event]) -> Progress:
     progress = Progress()
     for event in events:
         progress.apply(event)
@@ -137,9 +137,9 @@ def folded(events: Sequence[Event]) -> Progress:
 
 def node_events(events: Sequence[Event], node: str) -> list[Event]:
     """The events of one node; an unknown name is an error that names the nearest."""
-    known = folded(events).nodes
+    known = fold_events(events).nodes
     if node not in known:
-        raise RunNotFoundError(f"the run has no node '{node}'{did_you_mean(node, known) or _some(list(known))}")
+        raise RunNotFoundError(f"the run has no node '{node}'{did_you_mean(node, known) or _list_some(list(known))}")
     return [event for event in events if getattr(event, "node", None) == node and not hasattr(event, "outputs")]
 
 
@@ -148,6 +148,6 @@ def records_of(events: Sequence[Event]) -> list[Any]:
     return [event.record for event in events if isinstance(event, NodeRecorded)]
 
 
-def _some(names: Sequence[str]) -> str:
+def _list_some(names: Sequence[str]) -> str:
     rest = len(names) - 10
     return f"; it has {', '.join(names[:10])}" + (f" and {rest} more" if rest > 0 else "")

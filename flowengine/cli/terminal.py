@@ -1,4 +1,4 @@
-"""The two ways out: results on stdout, everything else on stderr. What is printed is made safe.
+"""Writes results to stdout and everything else to stderr, and makes safe what it prints.
 
 Text from models, files and nodes may hold escape sequences; a terminal must not obey them. A pipe often ends on one
 (`| less -R`, `| tee`), so it gets the same, in UTF-8. JSON has escapes of its own for them, and stays the same value.
@@ -16,7 +16,17 @@ from typing import Final, TextIO
 
 from flowengine.errors import StoreUnavailableError
 
-__all__ = ["Results", "clock", "complain", "dollars", "has_live_stderr", "put_lines", "safe", "span", "tokens"]
+__all__ = [
+    "Results",
+    "complain",
+    "escape_controls",
+    "format_clock",
+    "format_dollars",
+    "format_span",
+    "format_tokens",
+    "has_live_stderr",
+    "put_lines",
+]
 
 _UNSAFE: Final = {
     **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"},
@@ -26,10 +36,10 @@ _UNSAFE: Final = {
 _UNSAFE_IN_JSON: Final = {code: f"\\u{code:04x}" for code in _UNSAFE}
 
 
-def safe(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""The text with its control characters written out; lines and tabs stay.
 
-    >>> safe("ok\x1b[31m red")
+    >>> escape_controls("ok\x1b[31m red")
     'ok\\x1b[31m red'
     """
     return text.replace("\r\n", "\n").translate(_UNSAFE)
@@ -38,7 +48,7 @@ def safe(text: str) -> str:
 def complain(text: str) -> None:
     """A line or more on stderr: an error, a notice, a hint."""
     with suppress(BrokenPipeError):
-        print(safe(text), file=sys.stderr, flush=True)
+        print(escape_controls(text), file=sys.stderr, flush=True)
 
 
 class Results:
@@ -60,7 +70,7 @@ class Results:
 
     def line(self, text: str) -> None:
         """The text and the end of its line."""
-        self._put(safe(text))
+        self._put(escape_controls(text))
 
     def json(self, text: str) -> None:
         """A JSON text and the end of its line: control characters become JSON's own escapes, the value stays."""
@@ -68,7 +78,7 @@ class Results:
 
     def document(self, text: str) -> None:
         """A text of another format that is written to be read by a program: safe on a terminal, else as it is."""
-        self._put(safe(text) if self.on_terminal else text)
+        self._put(escape_controls(text) if self.on_terminal else text)
 
     def _put(self, text: str) -> None:
         encoding = (self._stream.encoding or "utf-8") if self.on_terminal else "utf-8"
@@ -113,7 +123,7 @@ def has_live_stderr() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-# --- Lines of JSON that are a command's result
+# --- JSON lines as a result
 
 
 def put_lines(lines: Sequence[str], output: str | None) -> bool:
@@ -130,13 +140,13 @@ def put_lines(lines: Sequence[str], output: str | None) -> bool:
     return True
 
 
-# --- Seconds, tokens, money and moments as people read them
+# --- Seconds, tokens, money and moments
 
 
-def span(seconds: float | None) -> str:
+def format_span(seconds: float | None) -> str:
     """A duration in at most two units; nothing for None.
 
-    >>> span(0.0412), span(3.14159), span(75), span(7322)
+    >>> format_span(0.0412), format_span(3.14159), format_span(75), format_span(7322)
     ('41 ms', '3.1 s', '1 m 15 s', '2 h 2 m')
     """
     if seconds is None:
@@ -150,18 +160,18 @@ def span(seconds: float | None) -> str:
     return f"{minutes} m {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} m"
 
 
-def tokens(count: int | None) -> str:
+def format_tokens(count: int | None) -> str:
     """
-    >>> tokens(1234)
+    >>> format_tokens(1234)
     '1,234 tokens'
     """
     return "" if count is None else f"{count:,} token{'s' * (count != 1)}"
 
 
-def dollars(cost: float | None, *, is_whole: bool = True) -> str:
+def format_dollars(cost: float | None, *, is_whole: bool = True) -> str:
     """A cost in US dollars; `is_whole` is False where some calls have no known price.
 
-    >>> dollars(0.001234), dollars(12.5), dollars(0.01, is_whole=False)
+    >>> format_dollars(0.001234), format_dollars(12.5), format_dollars(0.01, is_whole=False)
     ('$0.0012', '$12.50', '$0.0100+')
     """
     if cost is None:
@@ -171,6 +181,6 @@ def dollars(cost: float | None, *, is_whole: bool = True) -> str:
     return f"${cost:.{2 if cost >= 1 else 4}f}{'' if is_whole else '+'}"
 
 
-def clock(at: float) -> str:
+def format_clock(at: float) -> str:
     """A moment in local time."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,7 @@
-"""Who hears a run's events while it goes on: the fold, `--events`, the notices, the live tree."""
+"""Reports on a run while it goes on: folds its events, prints `--events` and notices, draws the live tree.
+
+It neither runs anything nor writes to the store.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from flowengine.cli.terminal import Results, clock, complain, has_live_stderr
+from flowengine.cli.terminal import Results, complain, format_clock, has_live_stderr
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.run_export import event_line
@@ -15,24 +18,24 @@ from flowengine.journal.value_types import only_looking
 from flowengine.runners.queue.run_positions import Standing, standing_of
 from visualize.progress import Progress
 
-__all__ = ["Reporting", "follow", "lines_of", "watching"]
+__all__ = ["Reporting", "follow", "format_run_standing", "watching"]
 
-# --- What is said of runs beside what is on record of them
+# --- Standing of a queued run
 
 
-def lines_of(store: JournalStore, run_id: str) -> Iterator[str]:
+def format_run_standing(store: JournalStore, run_id: str) -> Iterator[str]:
     """Where a run stands, and what its workers lack; nothing for one that nobody has to take."""
     standing = standing_of(store, run_id)
     if standing is not None:
-        yield from _told(standing)
+        yield from _format_standing(standing)
     elif run_id in store.abandoned():
         yield "interrupted: nobody works on it any more"
 
 
-def _told(standing: Standing) -> Iterator[str]:
-    at = f", not before {clock(standing.at)}" if standing.at is not None else ""
+def _format_standing(standing: Standing) -> Iterator[str]:
+    at = f", not before {format_clock(standing.at)}" if standing.at is not None else ""
     if standing.is_question:
-        yield f"waits for an answer until {clock(standing.at or 0)}"
+        yield f"waits for an answer until {format_clock(standing.at or 0)}"
         return
     yield f"{standing.text}{at}"
     for worker, lack in standing.lacks.items():
@@ -58,7 +61,11 @@ class RunStanding:
         self._not_before = monotonic() + self.pause
         standing = standing_of(self._store, self._run_id)
         self.is_in_queue = standing is not None and not standing.is_question
-        lines = tuple(lines_of(self._store, self._run_id)) if standing is None else tuple(_told(standing))
+        lines = (
+            tuple(format_run_standing(self._store, self._run_id))
+            if standing is None
+            else tuple(_format_standing(standing))
+        )
         said, self._said = self._said, lines
         return [line for line in lines if line not in said]
 

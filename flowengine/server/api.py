@@ -1,4 +1,7 @@
-"""The HTTP API: one table of operations, from which the routes are made and the OpenAPI document is written."""
+"""Serves the HTTP API: one table of operations, from which routes and the OpenAPI document are made.
+
+What a request may do is decided elsewhere (`safety`, `run_commands`).
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from starlette.routing import BaseRoute, Route
 
 from flowengine.journal.run_export import dumps
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.server.problems import MEDIA_TYPE, ProblemError, problem_response, records_read
-from flowengine.server.requests import json_of, parts_of
-from flowengine.server.run_commands import Answering
-from flowengine.server.schemas import ANSWER, RESUME, SCHEMAS, START, flow_object, ref, run_line, run_object
-from flowengine.server.sse import event_stream
+from flowengine.server.problems import MEDIA_TYPE, ProblemError, problem_response, reading_records
+from flowengine.server.requests import get_parts, read_json
+from flowengine.server.run_commands import ApprovalDecision
+from flowengine.server.schemas import ANSWER, RESUME, SCHEMAS, START, ref, to_flow_object, to_run_line, to_run_object
+from flowengine.server.sse import stream_events
 from flowengine.version import __version__
 from visualize.viewer.html import whole
 from visualize.viewer.runs import filters_of, matching
 
-__all__ = ["OPERATIONS", "api_routes", "document"]
+__all__ = ["OPERATIONS", "make_api_routes", "make_document"]
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-_ON_A_PAGE: Final = 100
+_PAGE_SIZE: Final = 100
 
 
 @dataclass(frozen=True)
@@ -54,18 +57,23 @@ class Operation:
     media_type: str = "application/json"
 
 
-def api_routes() -> Sequence[BaseRoute]:
-    routes = [Route(each.path, _told(each.handler), methods=[each.method], name=each.id) for each in OPERATIONS]
-    return [*routes, Route("/api/{rest:path}", _told(_nothing), methods=["GET", "POST", "PUT", "PATCH", "DELETE"])]
+def make_api_routes() -> Sequence[BaseRoute]:
+    routes = [
+        Route(each.path, _with_problems(each.handler), methods=[each.method], name=each.id) for each in OPERATIONS
+    ]
+    return [
+        *routes,
+        Route("/api/{rest:path}", _with_problems(_empty_response), methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+    ]
 
 
-def _told(handler: Handler) -> Handler:
+def _with_problems(handler: Handler) -> Handler:
     """The handler, whose errors are problem objects."""
 
     @wraps(handler)
     async def guarded(request: Request) -> Response:
         try:
-            with records_read(request):
+            with reading_records(request):
                 return await handler(request)
         except Exception as error:
             return problem_response(error, as_page=False)
@@ -73,102 +81,104 @@ def _told(handler: Handler) -> Handler:
     return guarded
 
 
-def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def _json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(whole(dumps(value)), status, headers, "application/json")
 
 
-async def _nothing(request: Request) -> Response:
+async def _empty_response(request: Request) -> Response:
     raise ProblemError(404, "No such address", f"{request.method} {request.url.path}: see /api/openapi.json")
 
 
-async def _list(request: Request) -> Response:
+async def _list_runs(request: Request) -> Response:
     filters = filters_of(request.query_params, parse_labels(request.query_params.getlist("label")))
-    found = matching(await parts_of(request).shelf.runs(), filters)
-    begin = (filters.page - 1) * _ON_A_PAGE
-    return _json(
+    found = matching(await get_parts(request).shelf.runs(), filters)
+    begin = (filters.page - 1) * _PAGE_SIZE
+    return _json_response(
         {
-            "runs": [run_line(each) for each in found[begin : begin + _ON_A_PAGE]],
+            "runs": [to_run_line(each) for each in found[begin : begin + _PAGE_SIZE]],
             "total": len(found),
             "page": filters.page,
-            "pages": max(1, -(-len(found) // _ON_A_PAGE)),
+            "pages": max(1, -(-len(found) // _PAGE_SIZE)),
         }
     )
 
 
-async def _get(request: Request) -> Response:
-    parts = parts_of(request)
+async def _get_run(request: Request) -> Response:
+    parts = get_parts(request)
     run_id: str = request.path_params["run_id"]
 
     def make() -> str:
-        return whole(dumps(run_object(parts.shelf.read(run_id), driven_here=parts.acts.drives(run_id))))
+        return whole(dumps(to_run_object(parts.shelf.read(run_id), driven_here=parts.acts.drives(run_id))))
 
     return Response(await parts.shelf.do(make), media_type="application/json")
 
 
-async def _events(request: Request) -> Response:
-    return await event_stream(request, "plain")
+async def _stream_events(request: Request) -> Response:
+    return await stream_events(request, "plain")
 
 
-async def _start(request: Request) -> Response:
-    body = await json_of(request, START)
+async def _start_run(request: Request) -> Response:
+    body = await read_json(request, START)
     name, inputs = body.pop("flow"), body.pop("inputs", {})
-    run_id = await parts_of(request).acts.start(name, inputs, **body)
-    return _json({"run_id": run_id}, 201, {"Location": f"{request.scope.get('root_path', '')}/api/runs/{run_id}"})
+    run_id = await get_parts(request).acts.start(name, inputs, **body)
+    return _json_response(
+        {"run_id": run_id}, 201, {"Location": f"{request.scope.get('root_path', '')}/api/runs/{run_id}"}
+    )
 
 
-async def _approve(request: Request) -> Response:
-    body = await json_of(request, ANSWER)
+async def _approve_run(request: Request) -> Response:
+    body = await read_json(request, ANSWER)
     node: str | None = body.pop("node", None)
     run_id: str = request.path_params["run_id"]
-    path, resumed = await parts_of(request).acts.approve(run_id, node, Answering(**body))
-    return _json({"run_id": run_id, "node": path, "resumed": resumed})
+    path, resumed = await get_parts(request).acts.approve(run_id, node, ApprovalDecision(**body))
+    return _json_response({"run_id": run_id, "node": path, "resumed": resumed})
 
 
-async def _resume(request: Request) -> Response:
-    body = await json_of(request, RESUME)
+async def _resume_run(request: Request) -> Response:
+    body = await read_json(request, RESUME)
     run_id: str = request.path_params["run_id"]
-    await parts_of(request).acts.resume(run_id, **body)
-    return _json({"run_id": run_id}, 202)
+    await get_parts(request).acts.resume(run_id, **body)
+    return _json_response({"run_id": run_id}, 202)
 
 
-async def _cancel(request: Request) -> Response:
+async def _cancel_run(request: Request) -> Response:
     run_id: str = request.path_params["run_id"]
-    await parts_of(request).acts.cancel(run_id)
-    return _json({"run_id": run_id})
+    await get_parts(request).acts.cancel(run_id)
+    return _json_response({"run_id": run_id})
 
 
-async def _flows(request: Request) -> Response:
-    parts = parts_of(request)
+async def _list_flows(request: Request) -> Response:
+    parts = get_parts(request)
 
     def make() -> list[Mapping[str, Any]]:
-        return [flow_object(name, entry.about()) for name, entry in parts.library.entries().items()]
+        return [to_flow_object(name, entry.about()) for name, entry in parts.library.entries().items()]
 
-    return _json({"flows": await parts.shelf.do(make)})
+    return _json_response({"flows": await parts.shelf.do(make)})
 
 
-async def _flow(request: Request) -> Response:
-    parts = parts_of(request)
+async def _get_flow(request: Request) -> Response:
+    parts = get_parts(request)
     name: str = request.path_params["name"]
 
     def make() -> Mapping[str, Any]:
-        return flow_object(name, parts.library.find(name).about())
+        return to_flow_object(name, parts.library.find(name).about())
 
-    return _json(await parts.shelf.do(make))
-
-
-async def _openapi(request: Request) -> Response:
-
-    return _json(document(request.scope.get("root_path", "")))
+    return _json_response(await parts.shelf.do(make))
 
 
-_RUN: Final = Parameter("run_id", "The run's id.", "path")
+async def _get_openapi(request: Request) -> Response:
+
+    return _json_response(make_document(request.scope.get("root_path", "")))
+
+
+_RUN_ID_PARAMETER: Final = Parameter("run_id", "The run's id.", "path")
 _NO_RUN: Final[Mapping[int, tuple[str, str | None]]] = {404: ("There is no such run.", "Problem")}
-_WRONG: Final[Mapping[int, tuple[str, str | None]]] = {422: ("The body does not fit.", "Problem")}
-_NOT_NOW: Final[Mapping[int, tuple[str, str | None]]] = {409: ("As the run stands, it cannot be done.", "Problem")}
+_INVALID_BODY: Final[Mapping[int, tuple[str, str | None]]] = {422: ("The body does not fit.", "Problem")}
+_CONFLICT: Final[Mapping[int, tuple[str, str | None]]] = {409: ("As the run stands, it cannot be done.", "Problem")}
 
 OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
-        "GET", "/api/runs", "listRuns", "The runs of the store, the newest first, 100 on a page.", _list,
+        "GET", "/api/runs", "listRuns", "The runs of the store, the newest first, 100 on a page.", _list_runs,
         {200: ("The runs that are asked for.", "Runs"), 422: ("A label is none.", "Problem")},
         parameters=(
             Parameter("flow", "The flow's name."),
@@ -181,25 +191,25 @@ OPERATIONS: Final[Sequence[Operation]] = (
         ),
     ),
     Operation(
-        "POST", "/api/runs", "startRun", "Start a flow in this server's process.", _start,
+        "POST", "/api/runs", "startRun", "Start a flow in this server's process.", _start_run,
         {
             201: ("It runs.", "Started"), 404: ("There is no such flow, or no such run to reuse.", "Problem"),
-            **_NOT_NOW, **_WRONG,
+            **_CONFLICT, **_INVALID_BODY,
         },
         body="Start",
     ),
     Operation(
-        "GET", "/api/runs/{run_id}", "getRun", "A run with its nodes and what it asks.", _get,
+        "GET", "/api/runs/{run_id}", "getRun", "A run with its nodes and what it asks.", _get_run,
         {200: ("The run.", "Run"), **_NO_RUN, 422: ("Its record is damaged or too new.", "Problem")},
-        parameters=(_RUN,),
+        parameters=(_RUN_ID_PARAMETER,),
     ),
     Operation(
         "GET", "/api/runs/{run_id}/events", "followRun",
-        "The run's events as server-sent events, until it has ended; `id` is an event's position.", _events,
+        "The run's events as server-sent events, until it has ended; `id` is an event's position.", _stream_events,
         {200: ("One JSON object an event.", None), 204: ("No more will come.", None), **_NO_RUN,
          400: ("There is no such position.", "Problem")},
         parameters=(
-            _RUN,
+            _RUN_ID_PARAMETER,
             Parameter("after", "The position to begin at, counted from 0.", type="integer"),
             Parameter("Last-Event-ID", "The last position that is known; it wins over `after`.", "header"),
         ),
@@ -207,46 +217,46 @@ OPERATIONS: Final[Sequence[Operation]] = (
     ),
     Operation(
         "POST", "/api/runs/{run_id}/approve", "answerRun", "Answer what the run waits with, and go on with it.",
-        _approve, {200: ("The answer is kept.", "Answered"), **_NO_RUN, **_NOT_NOW, **_WRONG},
-        body="Answer", parameters=(_RUN,),
+        _approve_run, {200: ("The answer is kept.", "Answered"), **_NO_RUN, **_CONFLICT, **_INVALID_BODY},
+        body="Answer", parameters=(_RUN_ID_PARAMETER,),
     ),
     Operation(
         "POST", "/api/runs/{run_id}/resume", "resumeRun", "Go on with a run that was interrupted or failed.",
-        _resume, {202: ("It goes on.", "Started"), **_NO_RUN, **_NOT_NOW, **_WRONG},
-        body="Resume", parameters=(_RUN,),
+        _resume_run, {202: ("It goes on.", "Started"), **_NO_RUN, **_CONFLICT, **_INVALID_BODY},
+        body="Resume", parameters=(_RUN_ID_PARAMETER,),
     ),
     Operation(
-        "POST", "/api/runs/{run_id}/cancel", "cancelRun", "Stop a run of this server's process.", _cancel,
-        {200: ("It has stopped.", "Started"), **_NO_RUN, **_NOT_NOW}, parameters=(_RUN,),
+        "POST", "/api/runs/{run_id}/cancel", "cancelRun", "Stop a run of this server's process.", _cancel_run,
+        {200: ("It has stopped.", "Started"), **_NO_RUN, **_CONFLICT}, parameters=(_RUN_ID_PARAMETER,),
     ),
     Operation(
-        "GET", "/api/flows", "listFlows", "The flows that can be started here.", _flows,
+        "GET", "/api/flows", "listFlows", "The flows that can be started here.", _list_flows,
         {200: ("All of them.", "Flows")},
     ),
     Operation(
-        "GET", "/api/flows/{name:path}", "getFlow", "One flow, with its inputs and what is wrong with it.", _flow,
+        "GET", "/api/flows/{name:path}", "getFlow", "One flow, with its inputs and what is wrong with it.", _get_flow,
         {200: ("The flow.", "Flow"), 404: ("There is no such flow.", "Problem")},
         parameters=(Parameter("name", "The flow's name.", "path"),),
     ),
     Operation(
-        "GET", "/api/openapi.json", "describe", "This description.", _openapi, {200: ("OpenAPI 3.1.", None)},
+        "GET", "/api/openapi.json", "describe", "This description.", _get_openapi, {200: ("OpenAPI 3.1.", None)},
     ),
 )  # fmt: skip
 
 
-# --- The OpenAPI document, written from the table of operations and the schemas
+# --- The OpenAPI document
 
-_EVERYWHERE: Mapping[int, tuple[str, str | None]] = {
+_COMMON_ANSWERS: Mapping[int, tuple[str, str | None]] = {
     401: ("A token is needed.", "Problem"),
     503: ("The store cannot be used now.", "Problem"),
 }
 
 
-def document(root: str = "") -> Mapping[str, Any]:
+def make_document(root: str = "") -> Mapping[str, Any]:
     """OpenAPI 3.1; `root` is where the app is mounted."""
     paths: dict[str, dict[str, Any]] = {}
     for each in OPERATIONS:
-        paths.setdefault(each.path.replace(":path}", "}"), {})[each.method.lower()] = _operation(each)
+        paths.setdefault(each.path.replace(":path}", "}"), {})[each.method.lower()] = _describe_operation(each)
     return {
         "openapi": "3.1.0",
         "info": {"title": "FlowEngine", "version": __version__},
@@ -257,19 +267,19 @@ def document(root: str = "") -> Mapping[str, Any]:
     }
 
 
-def _operation(each: Operation) -> Mapping[str, Any]:
+def _describe_operation(each: Operation) -> Mapping[str, Any]:
     said: dict[str, Any] = {"operationId": each.id, "summary": each.summary}
     if each.parameters:
-        said["parameters"] = [_parameter(parameter) for parameter in each.parameters]
+        said["parameters"] = [_describe_parameter(parameter) for parameter in each.parameters]
     if each.body is not None:
         is_needed = bool(SCHEMAS[each.body]["required"])
         said["requestBody"] = {"required": is_needed, "content": {"application/json": {"schema": ref(each.body)}}}
-    answers = {**each.answers, **_EVERYWHERE}
-    said["responses"] = {str(status): _answer(each, *answers[status]) for status in sorted(answers)}
+    answers = {**each.answers, **_COMMON_ANSWERS}
+    said["responses"] = {str(status): _describe_answer(each, *answers[status]) for status in sorted(answers)}
     return said
 
 
-def _parameter(parameter: Parameter) -> Mapping[str, Any]:
+def _describe_parameter(parameter: Parameter) -> Mapping[str, Any]:
     return {
         "name": parameter.name,
         "in": parameter.place,
@@ -279,7 +289,7 @@ def _parameter(parameter: Parameter) -> Mapping[str, Any]:
     }
 
 
-def _answer(each: Operation, description: str, schema: str | None) -> Mapping[str, Any]:
+def _describe_answer(each: Operation, description: str, schema: str | None) -> Mapping[str, Any]:
     if schema is not None:
         media_type = MEDIA_TYPE if schema == "Problem" else each.media_type
         return {"description": description, "content": {media_type: {"schema": ref(schema)}}}

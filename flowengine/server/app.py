@@ -1,4 +1,4 @@
-"""The app: pages and API over a store, with the flows that it may run. The server's composition root.
+"""Makes the app: pages and API over a store, with the flows that it may run. The server's composition root.
 
     app = make_app("sqlite:///runs.db", ["flows/"])     # an ASGI app; app.state.token opens it
 
@@ -29,21 +29,21 @@ from flowengine.engine.ports import JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.stores import open_store
-from flowengine.server.api import api_routes
-from flowengine.server.flow_catalog import Library
-from flowengine.server.pages import page_routes
-from flowengine.server.problems import ProblemError, problem_response, refused
+from flowengine.server.api import make_api_routes
+from flowengine.server.flow_catalog import FlowCatalog
+from flowengine.server.pages import make_page_routes
+from flowengine.server.problems import ProblemError, problem_response, refusal_response
 from flowengine.server.requests import ServerParts
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import RunCommands, RunningRuns
 from flowengine.server.run_watch import RunWatches
-from flowengine.server.safety import LOOPBACK, AccessKeys, Gate, Hosts, RequestHead, new_token
+from flowengine.server.safety import LOOPBACK, AccessKeys, Gate, Hosts, RequestHead, make_token
 from visualize.viewer.html import ROOT, runs_url
 from visualize.viewer.page import CSP
 
 __all__ = ["make_app", "stop"]
 
-# --- The gate round the app
+# --- The gate in front of the app
 
 _HEADERS: Final = {
     "Content-Security-Policy": CSP,
@@ -104,7 +104,7 @@ class Guard:
             headers.get("origin"),
             headers.get("sec-fetch-site"),
             headers.get("authorization"),
-            _cookie(headers),
+            _read_cookie(headers),
         )
         known = self._gate.hosts.knows(asked.host)
         if known and asked.method == "GET" and not path.startswith("/api/"):
@@ -114,7 +114,7 @@ class Guard:
                 rest = urlencode([pair for pair in pairs if pair[0] != "token"])
                 return self._signed_in(scope, asked.host, f"{scope['path']}{'?' if rest else ''}{rest}")
         refusal = self._gate.refusal(asked)
-        return None if refusal is None else refused(refusal, as_page=not path.startswith("/api/"))
+        return None if refusal is None else refusal_response(refusal, as_page=not path.startswith("/api/"))
 
     def _signed_in(self, scope: Scope, host: str, address: str) -> Response:
         """Back to the same place without the token, which so does not stay in the address bar."""
@@ -130,7 +130,7 @@ class Guard:
         return response
 
 
-def _cookie(headers: Headers) -> str | None:
+def _read_cookie(headers: Headers) -> str | None:
     try:
         found = SimpleCookie("; ".join(headers.getlist("cookie"))).get(cookie_name(headers.get("host", "")))
     except CookieError:
@@ -156,9 +156,9 @@ def make_app(
     are refused. `environ`: where flow files look for keys; None: in the process's own. `by`: who answers
     approvals in the pages.
     """
-    keys = AccessKeys(token or new_token())
+    keys = AccessKeys(token or make_token())
     opened = open_store(store, durability) if isinstance(store, str) else store
-    shelf, library = RunCache(opened), Library(flows, os.environ if environ is None else environ)
+    shelf, library = RunCache(opened), FlowCatalog(flows, os.environ if environ is None else environ)
     following = RunWatches(shelf)
     runs = RunningRuns(opened, following.hear)
 
@@ -177,9 +177,9 @@ def make_app(
             opened.close()
 
     app = Starlette(
-        routes=[*api_routes(), *page_routes()],
+        routes=[*make_api_routes(), *make_page_routes()],
         middleware=[Middleware(Guard, Gate(keys, Hosts(frozenset(hosts), any_address)))],
-        exception_handlers={404: _missing, 405: _missing},
+        exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
     )
     app.state.parts = ServerParts(shelf, library, following, RunCommands(shelf, library, runs), keys, by)
@@ -196,7 +196,7 @@ async def stop(app: Starlette) -> None:
     parts.following.end()
 
 
-async def _missing(request: Request, error: Exception) -> Response:
+async def _answer_not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     problem = ProblemError(status, "No such page" if status == 404 else "Not done that way")
     return problem_response(problem, as_page=True, back=runs_url())

@@ -1,4 +1,4 @@
-"""The flows that a server has: given as objects, as files, or as folders that are looked through again and again.
+"""Lists the flows that a server has: objects, files, and folders that are searched again at each request.
 
 Only these are shown, started and taken up again; a run's record cannot name another file. Nothing of a flow's code
 is imported until the flow is run or drawn.
@@ -21,14 +21,14 @@ from flowengine.nodes.compiled_flow import REQUIRED, InputField
 from flowengine.server.problems import ProblemError
 from visualize.picture import Picture, picture_of_skeleton
 
-__all__ = ["About", "CatalogEntry", "Library", "input_schema"]
+__all__ = ["About", "CatalogEntry", "FlowCatalog", "make_input_schema"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
-_SKIPPED: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist"})
-_MOST_FILES: Final = 2_000
+_SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist"})
+_MAX_FILES: Final = 2_000
 """Flow files that one folder may have below it."""
-_MARK: Final = re.compile(rb"^\s*\{?\s*flowengine\s*:", re.MULTILINE)
-_HEAD: Final = 8_000
+_FLOW_MARK: Final = re.compile(rb"^\s*\{?\s*flowengine\s*:", re.MULTILINE)
+_HEAD_BYTES: Final = 8_000
 """Bytes of a file in which the key `flowengine` must be, so that not every YAML file is read."""
 
 
@@ -98,14 +98,14 @@ class _File:
     def about(self) -> About:
         stamps = self._stamps()
         if self._known is None or self._known[0] != stamps:
-            own = _stamp(self.path)
-            self._beside = _text_files(self.path)
-            stamps = (own, *map(_stamp, self._beside))
+            own = _read_stamp(self.path)
+            self._beside = _list_text_files(self.path)
+            stamps = (own, *map(_read_stamp, self._beside))
             self._known = stamps, self._read()
         return self._known[1]
 
     def _stamps(self) -> _Stamps:
-        return (_stamp(self.path), *map(_stamp, self._beside))
+        return (_read_stamp(self.path), *map(_read_stamp, self._beside))
 
     def flow(self, model: str | None = None) -> Flow:
         return Flow.from_yaml(self.path, model=model, environ=self._environ)
@@ -137,7 +137,7 @@ class _File:
         return About(spec.name, str(self.path), spec.description, source, found, inputs)
 
 
-class Library:
+class FlowCatalog:
     """Flows by name; a name that several have is followed by the file."""
 
     def __init__(self, given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> None:
@@ -152,7 +152,7 @@ class Library:
     def entries(self) -> Mapping[str, CatalogEntry]:
         """All flows as they are now, in the order given; those of a folder by their paths. Call it on a thread."""
         with self._lock:
-            paths = dict.fromkeys(file for place in self._places for file in _flow_files(place))
+            paths = dict.fromkeys(file for place in self._places for file in _find_flow_files(place))
             self._files = {path: self._files.get(path) or _File(path, self._environ) for path in paths}
             every = [(each.about(), each) for each in (*self._objects, *self._files.values())]
         found: dict[str, CatalogEntry] = {}
@@ -192,32 +192,32 @@ def _drawn(entry: CatalogEntry) -> Picture | None:
     return picture_of_skeleton(flow.name, flow.plan.skeleton)
 
 
-def _flow_files(place: Path) -> Iterator[Path]:
+def _find_flow_files(place: Path) -> Iterator[Path]:
     """The file itself, or the flow files anywhere below a folder, sorted."""
     if not place.is_dir():
         yield place
         return
     found = 0
     for folder, folders, files in os.walk(place):
-        folders[:] = sorted(each for each in folders if each not in _SKIPPED and not each.startswith("."))
+        folders[:] = sorted(each for each in folders if each not in _SKIPPED_FOLDERS and not each.startswith("."))
         for name in sorted(files):
             path = Path(folder, name)
             if name.endswith(_SUFFIXES) and _says_flowengine(path):
                 yield path
                 found += 1
-                if found >= _MOST_FILES:
+                if found >= _MAX_FILES:
                     return
 
 
 def _says_flowengine(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return _MARK.search(file.read(_HEAD)) is not None
+            return _FLOW_MARK.search(file.read(_HEAD_BYTES)) is not None
     except OSError:
         return False
 
 
-def _text_files(path: Path) -> Sequence[Path]:
+def _list_text_files(path: Path) -> Sequence[Path]:
     """The files that texts of a flow file stand in, be they there or not."""
     from flowengine.flowfile.analysis.shapes import is_map  # As above.
     from flowengine.flowfile.file_texts import named_text_files
@@ -230,7 +230,7 @@ def _text_files(path: Path) -> Sequence[Path]:
     return [path.parent / name for name in named_text_files(data)] if is_map(data) else ()
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _read_stamp(path: Path) -> tuple[int, int]:
     try:
         found = path.stat()
     except (OSError, ValueError):  # A name that no file can have.
@@ -238,16 +238,16 @@ def _stamp(path: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def input_schema(inputs: Mapping[str, InputField] | None) -> Mapping[str, Any]:
+def make_input_schema(inputs: Mapping[str, InputField] | None) -> Mapping[str, Any]:
     """A flow's inputs as a JSON Schema."""
     if inputs is None:
         return {"type": "object"}
     required = [name for name, field in inputs.items() if field.default is REQUIRED]
-    properties = {name: _property(field) for name, field in inputs.items()}
+    properties = {name: _property_schema(field) for name, field in inputs.items()}
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _property(field: InputField) -> Mapping[str, Any]:
+def _property_schema(field: InputField) -> Mapping[str, Any]:
     said: dict[str, Any] = dict(field.schema) if field.schema is not None else {}
     if field.type is not None:
         said["type"] = field.type

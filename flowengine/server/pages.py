@@ -1,4 +1,4 @@
-"""The viewer's pages behind their addresses: what `visualize.viewer` makes of what the store holds now."""
+"""Answers the addresses of the viewer's pages: `visualize.viewer` makes them of what the store holds now."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from flowengine.errors import RunNotFoundError
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.runners.queue.run_positions import words_of
-from flowengine.server.flow_catalog import CatalogEntry, input_schema
-from flowengine.server.problems import ProblemError, problem_response, records_read
-from flowengine.server.requests import ServerParts, form_of, parts_of
-from flowengine.server.run_commands import Answering
-from flowengine.server.sse import event_stream
+from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
+from flowengine.server.problems import ProblemError, problem_response, reading_records
+from flowengine.server.requests import ServerParts, get_parts, read_form
+from flowengine.server.run_commands import ApprovalDecision
+from flowengine.server.sse import stream_events
 from visualize.viewer.comparison import compare_page
 from visualize.viewer.flows import FlowLine, flow_page, flows_page, start_form
 from visualize.viewer.forms import Acting, answer_of, said_in
@@ -31,34 +31,34 @@ from visualize.viewer.reading import Reading
 from visualize.viewer.run import run_page
 from visualize.viewer.runs import filters_of, run_before, runs_page
 
-__all__ = ["page_routes"]
+__all__ = ["make_page_routes"]
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def page_routes() -> Sequence[BaseRoute]:
+def make_page_routes() -> Sequence[BaseRoute]:
     return [
-        Route("/", told(_runs)),
-        Route("/runs/{run_id}", told(_run)),
-        Route("/runs/{run_id}/events", told(_events)),
-        Route("/runs/{run_id}/nodes/{node:path}", told(_panel)),
-        Route("/runs/{run_id}/approve/{node:path}", told(_approve), methods=["POST"]),
-        Route("/runs/{run_id}/cancel", told(_cancel), methods=["POST"]),
-        Route("/compare", told(_compare)),
-        Route("/flows", told(_flows)),
-        Route("/flows/{name:path}/start", told(_start), methods=["POST"]),
-        Route("/flows/{name:path}", told(_flow)),
-        Route("/static/{name}", told(_static)),
+        Route("/", _with_problem_pages(_show_runs)),
+        Route("/runs/{run_id}", _with_problem_pages(_show_run)),
+        Route("/runs/{run_id}/events", _with_problem_pages(_stream_events)),
+        Route("/runs/{run_id}/nodes/{node:path}", _with_problem_pages(_show_panel)),
+        Route("/runs/{run_id}/approve/{node:path}", _with_problem_pages(_approve_run), methods=["POST"]),
+        Route("/runs/{run_id}/cancel", _with_problem_pages(_cancel_run), methods=["POST"]),
+        Route("/compare", _with_problem_pages(_compare_runs)),
+        Route("/flows", _with_problem_pages(_show_flows)),
+        Route("/flows/{name:path}/start", _with_problem_pages(_start_run), methods=["POST"]),
+        Route("/flows/{name:path}", _with_problem_pages(_show_flow)),
+        Route("/static/{name}", _with_problem_pages(_serve_asset)),
     ]
 
 
-def told(handler: Handler) -> Handler:
+def _with_problem_pages(handler: Handler) -> Handler:
     """The handler, whose errors are pages."""
 
     @wraps(handler)
     async def guarded(request: Request) -> Response:
         try:
-            with records_read(request):
+            with reading_records(request):
                 return await handler(request)
         except Exception as error:
             run_id: str | None = request.path_params.get("run_id")
@@ -68,8 +68,8 @@ def told(handler: Handler) -> Handler:
     return guarded
 
 
-async def _runs(request: Request) -> Response:
-    parts = parts_of(request)
+async def _show_runs(request: Request) -> Response:
+    parts = get_parts(request)
     filters = filters_of(request.query_params, parse_labels(request.query_params.getlist("label")))
 
     def make() -> str:
@@ -79,8 +79,8 @@ async def _runs(request: Request) -> Response:
     return HTMLResponse(await parts.shelf.do(make))
 
 
-async def _run(request: Request) -> Response:
-    parts = parts_of(request)
+async def _show_run(request: Request) -> Response:
+    parts = get_parts(request)
     run_id: str = request.path_params["run_id"]
     acting = Acting(parts.keys.form) if parts.acts.drives(run_id) else None
 
@@ -91,12 +91,12 @@ async def _run(request: Request) -> Response:
     return HTMLResponse(await parts.shelf.do(parts.shelf.made, run_id, what, make))
 
 
-async def _events(request: Request) -> Response:
-    return await event_stream(request, "feed")
+async def _stream_events(request: Request) -> Response:
+    return await stream_events(request, "feed")
 
 
-async def _panel(request: Request) -> Response:
-    parts = parts_of(request)
+async def _show_panel(request: Request) -> Response:
+    parts = get_parts(request)
     run_id, node = request.path_params["run_id"], request.path_params["node"]
     acting = Acting(parts.keys.form)
 
@@ -106,21 +106,21 @@ async def _panel(request: Request) -> Response:
     return HTMLResponse(await parts.shelf.do(make))
 
 
-async def _fields(request: Request) -> Mapping[str, str]:
+async def _read_form(request: Request) -> Mapping[str, str]:
     """The fields of one of our own forms."""
-    fields = await form_of(request)
-    if not hmac.compare_digest(fields.get("token", "").encode(), parts_of(request).keys.form.encode()):
+    fields = await read_form(request)
+    if not hmac.compare_digest(fields.get("token", "").encode(), get_parts(request).keys.form.encode()):
         raise ProblemError(403, "Not our form", "the form is of another server, or of one that has ended: load it anew")
     return fields
 
 
-async def _start(request: Request) -> Response:
-    parts = parts_of(request)
+async def _start_run(request: Request) -> Response:
+    parts = get_parts(request)
     name: str = request.path_params["name"]
-    fields = await _fields(request)
+    fields = await _read_form(request)
     entry = await parts.shelf.do(parts.library.find, name)
     try:
-        inputs = said_in(input_schema(entry.about().inputs), fields)
+        inputs = said_in(make_input_schema(entry.about().inputs), fields)
     except ValueError as error:
         raise ProblemError(422, "The inputs do not fit", str(error)) from None
     if not isinstance(inputs, dict):
@@ -128,17 +128,17 @@ async def _start(request: Request) -> Response:
     return RedirectResponse(run_url(await parts.acts.start(name, cast("dict[str, Any]", inputs))), 303)
 
 
-async def _cancel(request: Request) -> Response:
+async def _cancel_run(request: Request) -> Response:
     run_id: str = request.path_params["run_id"]
-    await _fields(request)
-    await parts_of(request).acts.cancel(run_id)
+    await _read_form(request)
+    await get_parts(request).acts.cancel(run_id)
     return RedirectResponse(run_url(run_id), 303)
 
 
-async def _approve(request: Request) -> Response:
-    parts = parts_of(request)
+async def _approve_run(request: Request) -> Response:
+    parts = get_parts(request)
     run_id, node = request.path_params["run_id"], request.path_params["node"]
-    fields = await _fields(request)
+    fields = await _read_form(request)
     asked = open_questions(await parts.shelf.events(run_id)).get(node)
     if asked is None:
         raise ProblemError(409, "Nobody is asked any more", f"node '{node}' of run '{run_id}' waits for no answer")
@@ -146,7 +146,7 @@ async def _approve(request: Request) -> Response:
         found = answer_of(asked, fields)
     except ValueError as error:
         raise ProblemError(422, "The answer does not fit", str(error)) from None
-    _, goes_on = await parts.acts.approve(run_id, node, Answering(*found, by=parts.by))
+    _, goes_on = await parts.acts.approve(run_id, node, ApprovalDecision(*found, by=parts.by))
     if not goes_on:
         raise ProblemError(
             202, "Your answer is kept", f"This server does not have the run's flow: go on with `flowengine resume "
@@ -155,8 +155,8 @@ async def _approve(request: Request) -> Response:
     return RedirectResponse(run_url(run_id, node), 303)
 
 
-async def _compare(request: Request) -> Response:
-    parts = parts_of(request)
+async def _compare_runs(request: Request) -> Response:
+    parts = get_parts(request)
     query = request.query_params
 
     def make() -> str:
@@ -171,8 +171,8 @@ async def _compare(request: Request) -> Response:
     return HTMLResponse(await parts.shelf.do(make))
 
 
-async def _flows(request: Request) -> Response:
-    parts = parts_of(request)
+async def _show_flows(request: Request) -> Response:
+    parts = get_parts(request)
     return HTMLResponse(await parts.shelf.do(_make_flows, parts))
 
 
@@ -180,17 +180,17 @@ def _make_flows(parts: ServerParts) -> str:
     last: dict[str, tuple[str, str]] = {}
     for info in parts.shelf.store.list():
         last.setdefault(info.flow, (info.run_id, info.status))
-    return flows_page([_line(name, entry, last) for name, entry in parts.library.entries().items()])
+    return flows_page([_make_flow_line(name, entry, last) for name, entry in parts.library.entries().items()])
 
 
-def _line(name: str, entry: CatalogEntry, last: dict[str, tuple[str, str]]) -> FlowLine:
+def _make_flow_line(name: str, entry: CatalogEntry, last: dict[str, tuple[str, str]]) -> FlowLine:
     about = entry.about()
     warnings = len(about.problems) - about.errors
     return FlowLine(name, about.path, about.description, about.errors, warnings, last.get(about.name))
 
 
-async def _flow(request: Request) -> Response:
-    parts = parts_of(request)
+async def _show_flow(request: Request) -> Response:
+    parts = get_parts(request)
     name = request.path_params["name"]
 
     def make() -> str:
@@ -198,13 +198,13 @@ async def _flow(request: Request) -> Response:
         about = entry.about()
         points = parts.shelf.points(about.name)
         picture = parts.library.picture(name, entry)
-        start = None if about.errors else start_form(name, input_schema(about.inputs), Acting(parts.keys.form))
+        start = None if about.errors else start_form(name, make_input_schema(about.inputs), Acting(parts.keys.form))
         return flow_page(name, about.source, picture, about.problems, points, about.description, start)
 
     return HTMLResponse(await parts.shelf.do(make))
 
 
-async def _static(request: Request) -> Response:
+async def _serve_asset(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in ASSETS:
         raise ProblemError(404, "No such file", f"there is no file '{name}'")

@@ -1,6 +1,6 @@
-"""What went wrong, as an answer: a page for people, a problem object (RFC 9457) for programs. No traceback leaves.
+"""Turns an error into an answer: a page for people, a problem object (RFC 9457) for programs. No traceback leaves.
 
-An error that is none of ours is logged, with personal data and secrets masked, and told as a 500 without its text.
+An error that is none of ours is logged, with personal data and secrets masked, and answered as a 500 without it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from visualize.viewer.html import Child, element
 from visualize.viewer.page import page
 from visualize.viewer.parts import note
 
-__all__ = ["MEDIA_TYPE", "ProblemError", "problem_of", "problem_response", "records_read", "refused"]
+__all__ = ["MEDIA_TYPE", "ProblemError", "problem_of", "problem_response", "reading_records", "refusal_response"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -55,7 +55,7 @@ class ProblemError(FlowEngineError):
         """Further members of the problem object."""
 
 
-_KINDS: Final[Mapping[type[FlowEngineError], tuple[int, str]]] = {
+_STATUSES: Final[Mapping[type[FlowEngineError], tuple[int, str]]] = {
     RunNotFoundError: (404, "No such run"),
     StoreVersionError: (422, "The run was written by a newer FlowEngine"),
     StoreCorruptError: (422, "The run's record is damaged"),
@@ -77,7 +77,7 @@ def problem_of(error: Exception) -> ProblemError:
     if isinstance(error, FlowError):
         found = [{"code": each.code, "message": str(each)} for each in error.diagnostics]
         return ProblemError(422, "The flow has errors", str(error), diagnostics=found)
-    for kind, (status, title) in _KINDS.items():
+    for kind, (status, title) in _STATUSES.items():
         if isinstance(error, kind):
             return ProblemError(status, title, str(error))
     _LOG.error("%s", Masker().mask("".join(traceback.format_exception(error))))
@@ -96,13 +96,13 @@ def problem_response(error: Exception, *, as_page: bool, back: str | None = None
     return JSONResponse({**problem.more, **body}, problem.status, media_type=MEDIA_TYPE)
 
 
-def records_read(request: Request) -> AbstractContextManager[None]:
+def reading_records(request: Request) -> AbstractContextManager[None]:
     """Where a request only looks at a run, what goes wrong is the fault of the run's record."""
     run_id: str | None = request.path_params.get("run_id")
     return reading_record(run_id) if run_id is not None and request.method in ("GET", "HEAD") else nullcontext()
 
 
-def refused(refusal: Refusal, *, as_page: bool) -> Response:
+def refusal_response(refusal: Refusal, *, as_page: bool) -> Response:
     response = problem_response(ProblemError(*refusal), as_page=as_page)
     if refusal.status == HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"

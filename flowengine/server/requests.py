@@ -1,4 +1,4 @@
-"""What the handlers of a server share, made once by `make_app`."""
+"""Reads the bodies of requests within limits, and gives handlers the parts that `make_app` made once."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from flowengine.server.flow_catalog import Library
+from flowengine.server.flow_catalog import FlowCatalog
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import RunCommands
 from flowengine.server.run_watch import RunWatches
 from flowengine.server.safety import AccessKeys
 
-__all__ = ["ServerParts", "form_of", "json_of", "parts_of"]
+__all__ = ["ServerParts", "get_parts", "read_form", "read_json"]
 
-# --- What clients send
+# --- Bodies of requests
 
-_FORM: Final = 256_000
+_MAX_FORM_BYTES: Final = 256_000
 """Bytes of a form."""
-_JSON: Final = 4_000_000
+_MAX_JSON_BYTES: Final = 4_000_000
 """Bytes of a JSON body."""
-_DEPTH: Final = 100
-_FIELDS: Final = 1_000
+_MAX_DEPTH: Final = 100
+_MAX_FIELDS: Final = 1_000
 
 
-async def form_of(request: Request) -> Mapping[str, str]:
+async def read_form(request: Request) -> Mapping[str, str]:
     """The fields of a posted form; of a field that is there twice, the last counts."""
-    _expect(request, "application/x-www-form-urlencoded")
-    body = await _read(request, _FORM)
+    _expect_media_type(request, "application/x-www-form-urlencoded")
+    body = await _read_body(request, _MAX_FORM_BYTES)
     try:
         text = body.decode()
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS))
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except ValueError:
         raise ProblemError(400, "Not a form", "the body is no form of at most 1,000 fields") from None
 
 
-async def json_of(request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+async def read_json(request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON object of a body, which fits the schema; an empty body is an empty object."""
-    body = await _read(request, _JSON)
+    body = await _read_body(request, _MAX_JSON_BYTES)
     if body:
-        _expect(request, "application/json")
+        _expect_media_type(request, "application/json")
     try:
-        found: Any = json.loads(body or b"{}", parse_constant=_refuse)
+        found: Any = json.loads(body or b"{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ProblemError(400, "Not JSON", f"the body is no JSON: {error}") from None
-    if _is_deep(found):
-        raise ProblemError(400, "Too deep", f"the body is nested deeper than {_DEPTH}")
-    _check(found, schema)
+    if _is_too_deep(found):
+        raise ProblemError(400, "Too deep", f"the body is nested deeper than {_MAX_DEPTH}")
+    _check_schema(found, schema)
     return cast("dict[str, Any]", found)
 
 
-def _is_deep(found: Any) -> bool:
+def _is_too_deep(found: Any) -> bool:
     level: list[Any] = [found]
-    for _ in range(_DEPTH + 1):
-        level = [value for each in level for value in _inside(each)]
+    for _ in range(_MAX_DEPTH + 1):
+        level = [value for each in level for value in _values_in(each)]
     return bool(level)
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _values_in(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).values()
     return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
-def _check(found: Any, schema: Mapping[str, Any]) -> None:
+def _check_schema(found: Any, schema: Mapping[str, Any]) -> None:
     import jsonschema  # Half a second that the pages need not wait for.
 
     validator: Any = jsonschema.Draft202012Validator(dict(schema))
@@ -76,13 +76,13 @@ def _check(found: Any, schema: Mapping[str, Any]) -> None:
         raise ProblemError(422, "The body does not fit", "\n".join(problems[:20]))
 
 
-def _expect(request: Request, media_type: str) -> None:
+def _expect_media_type(request: Request, media_type: str) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != media_type:
         raise ProblemError(415, "Not this media type", f"expected {media_type}, found {given or 'nothing'}")
 
 
-async def _read(request: Request, most: int) -> bytes:
+async def _read_body(request: Request, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
@@ -93,13 +93,13 @@ async def _read(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _refuse(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
 class ServerParts(NamedTuple):
     shelf: RunCache
-    library: Library
+    library: FlowCatalog
     following: RunWatches
     acts: RunCommands
     keys: AccessKeys
@@ -107,6 +107,6 @@ class ServerParts(NamedTuple):
     """Who answers in the pages."""
 
 
-def parts_of(request: Request) -> ServerParts:
+def get_parts(request: Request) -> ServerParts:
     parts: ServerParts = request.app.state.parts
     return parts

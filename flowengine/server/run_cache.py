@@ -1,4 +1,4 @@
-"""Runs as pages need them, read from the store on threads and kept while they are looked at.
+"""Reads runs from the store on threads, and keeps what pages need of them while they are looked at.
 
 It knows the store's reading side only: nothing here writes, and no caller waits on the event loop's own thread.
 """
@@ -24,17 +24,17 @@ __all__ = ["RunCache"]
 
 T = TypeVar("T")
 
-_THREADS: Final = 2
+_MAX_THREADS: Final = 2
 """Reading and drawing; each has a connection of its own to the store."""
-_KEPT: Final = 60_000
+_MAX_EVENTS_KEPT: Final = 60_000
 """Events of the runs that are kept together; one run is kept however long it is."""
-_POINTS: Final = 50
+_MAX_POINTS: Final = 50
 """Runs of a flow that are plotted."""
-_PLOTTED: Final = 50_000
+_MAX_EVENTS_PLOTTED: Final = 50_000
 """Events that are read for one plot; runs beyond them have no cost in it until another time."""
 
 
-class _Kept:
+class _CachedRun:
     """One run, and what was made of it."""
 
     def __init__(self) -> None:
@@ -53,8 +53,8 @@ class RunCache:
 
     def __init__(self, store: JournalStore) -> None:
         self.store = store
-        self._threads = anyio.CapacityLimiter(_THREADS)
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._threads = anyio.CapacityLimiter(_MAX_THREADS)
+        self._kept: OrderedDict[str, _CachedRun] = OrderedDict()
         self._lock = threading.Lock()
         self._points: dict[str, RunPoint] = {}
 
@@ -95,14 +95,14 @@ class RunCache:
 
     def points(self, flow: str) -> list[RunPoint]:
         """The last runs of a flow, the oldest first. Call it on a thread."""
-        infos = [info for info in self.store.list() if info.flow == flow][:_POINTS]
-        left = _PLOTTED
+        infos = [info for info in self.store.list() if info.flow == flow][:_MAX_POINTS]
+        left = _MAX_EVENTS_PLOTTED
         found: list[RunPoint] = []
         for info in infos:
             point = self._points.get(info.run_id)
             if point is None or point.status != info.status or info.finished is None:
                 left -= info.events
-                point = self._point(info) if left >= 0 else _rough(info)
+                point = self._point(info) if left >= 0 else _rough_point(info)
             found.append(point)
         return found[::-1]
 
@@ -110,13 +110,13 @@ class RunCache:
         try:
             point = point_of(Reading(self._events(info.run_id, 0)).progress)
         except Exception:  # A damaged run is told of on its own page.
-            return _rough(info)
+            return _rough_point(info)
         point = point._replace(run_id=info.run_id)
         if info.finished is not None:
             self._points[info.run_id] = point
         return point
 
-    def _renewed(self, run_id: str, kept: _Kept) -> Reading:
+    def _renewed(self, run_id: str, kept: _CachedRun) -> Reading:
         old = kept.reading
         try:
             events = self._events(run_id, 0 if old is None else len(old.events))
@@ -128,9 +128,9 @@ class RunCache:
             self._make_room()
         return old
 
-    def _place(self, run_id: str) -> _Kept:
+    def _place(self, run_id: str) -> _CachedRun:
         with self._lock:
-            kept = self._kept.setdefault(run_id, _Kept())
+            kept = self._kept.setdefault(run_id, _CachedRun())
             self._kept.move_to_end(run_id)
             return kept
 
@@ -140,10 +140,10 @@ class RunCache:
 
     def _make_room(self) -> None:
         with self._lock:
-            while len(self._kept) > 1 and sum(each.size for each in self._kept.values()) > _KEPT:
+            while len(self._kept) > 1 and sum(each.size for each in self._kept.values()) > _MAX_EVENTS_KEPT:
                 self._kept.popitem(last=False)
 
 
-def _rough(info: RunInfo) -> RunPoint:
+def _rough_point(info: RunInfo) -> RunPoint:
     """What the list of runs alone tells."""
     return RunPoint(info.run_id, info.status, None if info.finished is None else info.finished - info.started, None)

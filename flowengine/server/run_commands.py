@@ -1,4 +1,4 @@
-"""What can be done to runs: start one, answer what it asks, take it up again, stop it. Pages and API both come here."""
+"""Starts, answers, resumes and cancels runs, for pages and API alike. It decides on no access."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from flowengine.runners import local
 from flowengine.runners.local import Live
 from flowengine.runners.queue.submitted import queue_of
 from flowengine.runners.run import Run
-from flowengine.server.flow_catalog import CatalogEntry, Library
+from flowengine.server.flow_catalog import CatalogEntry, FlowCatalog
 from flowengine.server.problems import ProblemError, problem_of
 from flowengine.server.run_cache import RunCache
 
-__all__ = ["Answering", "RunCommands", "RunningRuns"]
+__all__ = ["ApprovalDecision", "RunCommands", "RunningRuns"]
 
 # --- Runs of this process
 
@@ -110,7 +110,7 @@ class RunningRuns:
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Answering(NamedTuple):
+class ApprovalDecision(NamedTuple):
     """A person's answer."""
 
     choice: str
@@ -122,7 +122,7 @@ class Answering(NamedTuple):
 class RunCommands:
     """On one store, with the flows of one library."""
 
-    def __init__(self, shelf: RunCache, library: Library, runs: RunningRuns) -> None:
+    def __init__(self, shelf: RunCache, library: FlowCatalog, runs: RunningRuns) -> None:
         self._shelf = shelf
         self._library = library
         self._runs = runs
@@ -163,7 +163,7 @@ class RunCommands:
         await self._runs.launch(chosen, job)
         return chosen
 
-    async def approve(self, run_id: str, node: str | None, given: Answering) -> tuple[str, bool]:
+    async def approve(self, run_id: str, node: str | None, given: ApprovalDecision) -> tuple[str, bool]:
         """Write the answer down and go on with the run; the node's path, and whether the run goes on now.
 
         One that was submitted is put back into its queue. It does not go on where this server does not have the run's

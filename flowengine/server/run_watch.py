@@ -1,8 +1,8 @@
-"""Followers of runs: the store is looked at by one watch a run, whoever writes the run, and all followers share it.
+"""Sends followers the events of runs: one watch a run looks at the store, and all of its followers share it.
 
 A follower first reads what there is from the store at its own pace, and joins the watch once it is up with it.
 What it does not take is kept up to a limit; beyond it that is thrown away, and the follower reads from the store
-again. So nobody makes a run or another follower wait, and nobody costs more memory than the limit.
+again. So no follower delays a run or another follower, and none costs more memory than the limit.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from flowengine.server.run_cache import RunCache
 from visualize.viewer.feed import feed_line
 from visualize.viewer.html import whole
 
-__all__ = ["EventBatch", "Form", "RunWatches", "merged", "plain_event"]
+__all__ = ["EventBatch", "Form", "RunWatches", "merge_events", "to_plain_event"]
 
-# --- What a run has new, as server-sent events, written once for all who want it in the same form
+# --- New events as server-sent events
 
 Form = Literal["feed", "plain"]
-Told: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
+TimedItem: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
 """Position and event; what no journal has is without a position."""
 
-_PARKED: Final = frozenset({"waiting", "paused", "running"})
+_PARKED_STATUSES: Final = frozenset({"waiting", "paused", "running"})
 
 
 class EventBatch:
     """What one look at a run has brought."""
 
-    def __init__(self, told: Sequence[Told]) -> None:
+    def __init__(self, told: Sequence[TimedItem]) -> None:
         self.told = told
         self.next = max((seq + 1 for seq, _ in told if seq is not None), default=0)
         """The position behind the last of them."""
@@ -48,35 +48,35 @@ class EventBatch:
         """Those from a position on."""
         lines = self._lines.get(form)
         if lines is None:
-            lines = self._lines[form] = [(seq, _message(seq, event, form)) for seq, event in self.told]
+            lines = self._lines[form] = [(seq, _format_message(seq, event, form)) for seq, event in self.told]
         return b"".join([line for seq, line in lines if seq is None or seq >= after])
 
 
-def plain_event(event: Event | TokenStreamed, seq: int | None = None) -> Mapping[str, Any]:
+def to_plain_event(event: Event | TokenStreamed, seq: int | None = None) -> Mapping[str, Any]:
     """The whole event in JSON's types, with its name as `type` and its position as `seq`."""
     return {**({} if seq is None else {"seq": seq}), **event.as_dict()}
 
 
 def has_ended(event: Event | TokenStreamed) -> bool:
     """Whether nothing follows it, unless somebody takes the run up again that was over."""
-    return isinstance(event, RunFinished) and event.status not in _PARKED
+    return isinstance(event, RunFinished) and event.status not in _PARKED_STATUSES
 
 
-def merged(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[Told]:
+def merge_events(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[TimedItem]:
     """Events with their positions, and between them, by time, what agents wrote; pieces of one text are joined."""
-    told: list[Told] = []
+    told: list[TimedItem] = []
     waiting = list(tokens)
     for seq, event in enumerate(events, first):
         begins = isinstance(event, NodeStarted)
         earlier = [each for each in waiting if each.at < event.at or (each.at == event.at and not begins)]
         waiting = waiting[len(earlier) :]
-        told += [(None, each) for each in _joined(earlier)]
+        told += [(None, each) for each in _join_tokens(earlier)]
         told.append((seq, event))
-    told += [(None, each) for each in _joined(waiting)]
+    told += [(None, each) for each in _join_tokens(waiting)]
     return told
 
 
-def _joined(tokens: Iterable[TokenStreamed]) -> list[TokenStreamed]:
+def _join_tokens(tokens: Iterable[TokenStreamed]) -> list[TokenStreamed]:
     found: dict[str, TokenStreamed] = {}
     for token in tokens:
         before = found.get(token.node)
@@ -87,22 +87,22 @@ def _joined(tokens: Iterable[TokenStreamed]) -> list[TokenStreamed]:
     return list(found.values())
 
 
-def _message(seq: int | None, event: Event | TokenStreamed, form: Form) -> bytes:
-    line = feed_line(event, seq) if form == "feed" else whole(dumps(plain_event(event, seq)))
+def _format_message(seq: int | None, event: Event | TokenStreamed, form: Form) -> bytes:
+    line = feed_line(event, seq) if form == "feed" else whole(dumps(to_plain_event(event, seq)))
     return (f"data: {line}\n\n" if seq is None else f"id: {seq}\ndata: {line}\n\n").encode()
 
 
-_QUICK: Final = 0.1
+_QUICK_PAUSE: Final = 0.1
 """Seconds between two looks at a run that has just had something new."""
-_SLOW: Final = 0.5
-_CALM: Final = 10.0
+_SLOW_PAUSE: Final = 0.5
+_SLOW_AFTER: Final = 10.0
 """Seconds without anything new after which a run is looked at slowly."""
-_HEARTBEAT: Final = 15.0
-_PIECE: Final = 500
+_HEARTBEAT_AFTER: Final = 15.0
+_BATCH_SIZE: Final = 500
 """Events that are written at once."""
-_MOST: Final = 4_000_000
+_MAX_BYTES_KEPT: Final = 4_000_000
 """Bytes that wait for a follower; they are shared by all. Whatever comes at once waits, however much it is."""
-_SETTLES: Final = 0.15
+_SETTLE_TIME: Final = 0.15
 """Seconds after which an event that an agent's text follows is in the store."""
 
 
@@ -153,8 +153,8 @@ class RunWatches:
             watch = None
             while watch is None or watch.next > after:
                 events = await self._shelf.events(run_id, after)
-                for begin in range(0, len(events), _PIECE):
-                    piece = events[begin : begin + _PIECE]
+                for begin in range(0, len(events), _BATCH_SIZE):
+                    piece = events[begin : begin + _BATCH_SIZE]
                     yield EventBatch(list(enumerate(piece, after))).messages(form, after)
                     after += len(piece)
                 if (events and has_ended(events[-1])) or self._tasks is None:
@@ -178,7 +178,7 @@ class RunWatches:
         last = monotonic()
         try:
             while True:
-                await anyio.sleep(_QUICK if monotonic() - last < _CALM else _SLOW)
+                await anyio.sleep(_QUICK_PAUSE if monotonic() - last < _SLOW_AFTER else _SLOW_PAUSE)
                 if not watch.followers:
                     return
                 events: Sequence[Event] = ()
@@ -212,13 +212,13 @@ class _Watch:
 
     def tell(self, events: Sequence[Event]) -> None:
         """Text that is so new that the event it follows may not be in the store yet is kept for the next time."""
-        until = max([time() - _SETTLES, *(event.at for event in events)])
+        until = max([time() - _SETTLE_TIME, *(event.at for event in events)])
         ready = [token for token in self.tokens if token.at <= until]
         self.tokens = self.tokens[len(ready) :]
-        told = merged(events, self.next, ready)
+        told = merge_events(events, self.next, ready)
         self.next += len(events)
-        for begin in range(0, len(told), _PIECE):
-            news = EventBatch(told[begin : begin + _PIECE])
+        for begin in range(0, len(told), _BATCH_SIZE):
+            news = EventBatch(told[begin : begin + _BATCH_SIZE])
             for follower in list(self.followers):
                 follower.tell(news)
 
@@ -251,7 +251,7 @@ class _Follower:
 
     def tell(self, news: EventBatch) -> None:
         piece = news.messages(self._form, self.taken)
-        if self._size and self._size + len(piece) > _MOST:
+        if self._size and self._size + len(piece) > _MAX_BYTES_KEPT:
             self.is_behind = True
             self.close()
         elif piece:
@@ -266,7 +266,7 @@ class _Follower:
         """What is next, a comment where nothing comes for long; None where nothing will."""
         if self.is_behind:
             return None
-        with anyio.move_on_after(_HEARTBEAT):
+        with anyio.move_on_after(_HEARTBEAT_AFTER):
             try:
                 position, piece = await self._receive.receive()
             except anyio.EndOfStream:

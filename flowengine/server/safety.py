@@ -1,11 +1,11 @@
-"""Who may ask what: decided from the head of a request alone, before a page or the API sees it. Pure.
+"""Decides who may ask what, from the head of a request alone, before a page or the API sees it. Pure.
 
     host     only names that the server is known by, so that no foreign name can be bound to its address
     origin   what changes something comes from one of our own pages, or from no page at all
     token    everything but the style sheet and the script needs it: as `Authorization: Bearer`, or as the cookie
              that a browser is given when it is opened with `?token=…`; a cookie changes nothing in the API
 
-Pages' forms carry a second secret beside the cookie (`AccessKeys.form`); whoever reads the form checks it.
+Pages' forms carry a second secret beside the cookie (`AccessKeys.form`); the reader of the form checks it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = ["LOOPBACK", "AccessKeys", "Gate", "Hosts", "Refusal", "RequestHead", "is_loopback", "new_token"]
+__all__ = ["LOOPBACK", "AccessKeys", "Gate", "Hosts", "Refusal", "RequestHead", "is_loopback", "make_token"]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -28,7 +28,7 @@ _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:@/\
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def new_token() -> str:
+def make_token() -> str:
     return secrets.token_urlsafe(24)
 
 

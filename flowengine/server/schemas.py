@@ -1,4 +1,7 @@
-"""The shapes of what the API takes and gives, as JSON Schemas. Bodies are checked against them, OpenAPI shows them."""
+"""Declares the shapes that the API takes and gives, as JSON Schemas, and writes runs and flows in these shapes.
+
+Bodies are checked against them; OpenAPI shows them.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted, to_json_
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.run_lookup import labels_of
-from flowengine.server.flow_catalog import About, input_schema
+from flowengine.server.flow_catalog import About, make_input_schema
 from visualize.progress import NodeRow
 from visualize.viewer.reading import Reading
 
-__all__ = ["ANSWER", "RESUME", "SCHEMAS", "START", "flow_object", "ref", "run_line", "run_object"]
+__all__ = ["ANSWER", "RESUME", "SCHEMAS", "START", "ref", "to_flow_object", "to_run_line", "to_run_object"]
 
 Schema = Mapping[str, Any]
 
@@ -31,18 +34,18 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _object(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
+def _object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
     """An object that has no other members."""
     properties = {**required, **(optional or {})}
     said = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
     return {**said, **more}
 
 
-def _list_of(schema: Schema) -> Schema:
+def _list_schema(schema: Schema) -> Schema:
     return {"type": "array", "items": schema}
 
 
-START: Final = _object(
+START: Final = _object_schema(
     {"flow": {"type": "string", "description": "A name of `GET /api/flows`."}},
     {
         "inputs": _ANY_OBJECT,
@@ -53,7 +56,7 @@ START: Final = _object(
         "model": {"type": "string", "description": "Use it instead of every model that the flow names."},
     },
 )
-ANSWER: Final = _object(
+ANSWER: Final = _object_schema(
     {"choice": _TEXT},
     {
         "node": {"type": "string", "description": "Left out where the run waits with one question."},
@@ -62,7 +65,7 @@ ANSWER: Final = _object(
         "by": {"type": "string", "description": "Who answers."},
     },
 )
-_LIMITS: Final = _object(
+_LIMITS: Final = _object_schema(
     {},
     {
         "cost_usd": {"type": "number", "exclusiveMinimum": 0},
@@ -73,7 +76,7 @@ _LIMITS: Final = _object(
     },
     description="In the place of those that held before; what the run has spent counts.",
 )
-RESUME: Final = _object(
+RESUME: Final = _object_schema(
     {},
     {
         "allow_changed": {"type": "boolean", "description": "Although the flow was edited since the run started."},
@@ -83,7 +86,7 @@ RESUME: Final = _object(
     },
 )
 
-_LINE: Final[Mapping[str, Schema]] = {
+_RUN_LINE: Final[Mapping[str, Schema]] = {
     "run_id": _TEXT,
     "flow": _TEXT,
     "status": {"enum": list(get_args(RunStatus))},
@@ -98,10 +101,10 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "Start": START,
     "Answer": ANSWER,
     "Resume": RESUME,
-    "RunLine": _object(_LINE),
-    "Runs": _object({"runs": _list_of(ref("RunLine")), "total": _COUNT, "page": _COUNT, "pages": _COUNT}),
-    "Error": _object({"type": _TEXT, "message": _TEXT, "node": _MAYBE_TEXT}),
-    "Node": _object(
+    "RunLine": _object_schema(_RUN_LINE),
+    "Runs": _object_schema({"runs": _list_schema(ref("RunLine")), "total": _COUNT, "page": _COUNT, "pages": _COUNT}),
+    "Error": _object_schema({"type": _TEXT, "message": _TEXT, "node": _MAYBE_TEXT}),
+    "Node": _object_schema(
         {
             "status": {"enum": list(get_args(NodeStatus))},
             "kind": _TEXT,
@@ -109,7 +112,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "error": {"anyOf": [ref("Error"), {"type": "null"}]},
             "output": {},
             "earlier_errors": {
-                **_list_of(ref("Error")),
+                **_list_schema(ref("Error")),
                 "description": "How it failed before the run was resumed and it ran again.",
             },
             "seconds": _MAYBE_NUMBER,
@@ -124,8 +127,8 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             },
         }
     ),
-    "Reused": _object({"run_id": _TEXT, "node": _TEXT}),
-    "Question": _object(
+    "Reused": _object_schema({"run_id": _TEXT, "node": _TEXT}),
+    "Question": _object_schema(
         {
             "message": _TEXT,
             "choices": _TEXTS,
@@ -134,9 +137,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "on_expire": _MAYBE_TEXT,
         }
     ),
-    "Run": _object(
+    "Run": _object_schema(
         {
-            **_LINE,
+            **_RUN_LINE,
             "inputs": _ANY_OBJECT,
             "outputs": {"type": ["object", "null"]},
             "error": {"anyOf": [ref("Error"), {"type": "null"}]},
@@ -150,9 +153,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "driven_here": {"type": "boolean", "description": "Whether this server runs it, so that it can cancel it."},
         }
     ),
-    "Started": _object({"run_id": _TEXT}),
-    "Answered": _object({"run_id": _TEXT, "node": _TEXT, "resumed": {"type": "boolean"}}),
-    "Diagnostic": _object(
+    "Started": _object_schema({"run_id": _TEXT}),
+    "Answered": _object_schema({"run_id": _TEXT, "node": _TEXT, "resumed": {"type": "boolean"}}),
+    "Diagnostic": _object_schema(
         {
             "code": _TEXT,
             "severity": {"enum": ["error", "warning"]},
@@ -162,16 +165,16 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "node": _MAYBE_TEXT,
         }
     ),
-    "Flow": _object(
+    "Flow": _object_schema(
         {
             "name": _TEXT,
             "path": _TEXT,
             "description": _TEXT,
             "inputs": {"type": "object", "description": "A JSON Schema of the inputs."},
-            "problems": _list_of(ref("Diagnostic")),
+            "problems": _list_schema(ref("Diagnostic")),
         }
     ),
-    "Flows": _object({"flows": _list_of(ref("Flow"))}),
+    "Flows": _object_schema({"flows": _list_schema(ref("Flow"))}),
     "Problem": {
         "type": "object",
         "properties": {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT},
@@ -180,15 +183,15 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 }
 
 
-# --- Runs and flows as the API tells them, in the shapes of `schemas`
+# --- Runs and flows in these shapes
 
 
-def run_line(info: RunInfo) -> Mapping[str, Any]:
+def to_run_line(info: RunInfo) -> Mapping[str, Any]:
     """A run in a list."""
     return info._asdict()
 
 
-def run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
+def to_run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
     """A run with its nodes and what it asks."""
     progress = run.progress
     started, finished, usage = progress.started, progress.finished, progress.usage
@@ -204,9 +207,9 @@ def run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
         "labels": labels_of(started),
         "inputs": to_json_value(started.inputs),
         "outputs": None if finished is None else to_json_value(finished.outputs),
-        "error": None if finished is None else _error(finished.error, finished.node),
-        "nodes": {row.id: _node(row) for row in run.rows},
-        "questions": {node: to_json_value(asked._asdict()) for node, asked in _questions(run).items()},
+        "error": None if finished is None else _to_error_object(finished.error, finished.node),
+        "nodes": {row.id: _to_node_object(row) for row in run.rows},
+        "questions": {node: to_json_value(asked._asdict()) for node, asked in _to_questions(run).items()},
         "seconds": progress.seconds(progress.last_at),
         "idle_seconds": progress.idle,
         "model_calls": usage.calls,
@@ -216,7 +219,7 @@ def run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
     }
 
 
-def flow_object(name: str, about: About) -> Mapping[str, Any]:
+def to_flow_object(name: str, about: About) -> Mapping[str, Any]:
     problems: Sequence[Mapping[str, Any]] = [
         {
             "code": each.code,
@@ -232,25 +235,25 @@ def flow_object(name: str, about: About) -> Mapping[str, Any]:
         "name": name,
         "path": about.path,
         "description": about.description,
-        "inputs": to_json_value(input_schema(about.inputs)),
+        "inputs": to_json_value(make_input_schema(about.inputs)),
         "problems": problems,
     }
 
 
-def _questions(run: Reading) -> Mapping[str, Any]:
+def _to_questions(run: Reading) -> Mapping[str, Any]:
     """Only a run that is parked waits with them; while it goes on, they may just have been answered."""
     is_parked = run.progress.finished is not None and not isinstance(run.events[-1], RunResumed)
     return open_questions(run.events) if is_parked else {}
 
 
-def _node(row: NodeRow) -> Mapping[str, Any]:
+def _to_node_object(row: NodeRow) -> Mapping[str, Any]:
     return {
         "status": row.status,
         "kind": row.kind,
         "cause": row.cause,
-        "error": _error(row.error, row.id),
+        "error": _to_error_object(row.error, row.id),
         "output": None if row.result is None else to_json_value(row.result.output),
-        "earlier_errors": [_error(each, row.id) for each in row.earlier_errors],
+        "earlier_errors": [_to_error_object(each, row.id) for each in row.earlier_errors],
         "seconds": row.seconds(),
         "waited_seconds": row.waited(),
         "model_calls": row.usage.calls,
@@ -261,5 +264,5 @@ def _node(row: NodeRow) -> Mapping[str, Any]:
     }
 
 
-def _error(error: ErrorInfo | None, node: str | None) -> Mapping[str, Any] | None:
+def _to_error_object(error: ErrorInfo | None, node: str | None) -> Mapping[str, Any] | None:
     return None if error is None else {"type": error.type, "message": error.message, "node": error.node or node}

@@ -19,9 +19,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from flowengine.errors import FlowEngineError
 from flowengine.server.app import stop
 
-__all__ = ["ConnectionLimits", "address_of", "config_of", "listen", "serve"]
+__all__ = ["ConnectionLimits", "address_of", "listen", "make_config", "serve"]
 
-# --- How long a connection may take to send a request, and how many may be without one
+# --- Limits of a connection
 
 
 class ConnectionLimits(NamedTuple):
@@ -35,10 +35,10 @@ class ConnectionLimits(NamedTuple):
 
 Phase = Literal["head", "body"]
 
-_LATE: Final = b"the request did not arrive in time\n"
+_LATE_ANSWER: Final = b"the request did not arrive in time\n"
 
 
-def connections_with(limits: ConnectionLimits) -> type[asyncio.Protocol]:
+def make_connection_class(limits: ConnectionLimits) -> type[asyncio.Protocol]:
     """The class of a server's connections."""
 
     class Limited(_Connection):
@@ -109,19 +109,19 @@ class _Connection(H11Protocol):
             self.waiting[self] = None
 
     def _answer_late(self) -> None:
-        headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(_LATE)))]
+        headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(_LATE_ANSWER)))]
         response = h11.Response(status_code=408, headers=[*headers, ("connection", "close")], reason=b"Request Timeout")
-        for event in (response, h11.Data(data=_LATE), h11.EndOfMessage()):
+        for event in (response, h11.Data(data=_LATE_ANSWER), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
 
 
-_TRIES: Final = 20
-_STALLED: Final = 30_000
+_MAX_PORTS_TRIED: Final = 20
+_MAX_UNSENT_BYTES: Final = 30_000
 """Milliseconds after which the system itself cuts off a client that takes nothing more."""
-_GRACE: Final = 5
+_GRACE_SECONDS: Final = 5
 """Seconds that answers which are on their way may take at the end."""
 _LIMITS: Final = ConnectionLimits()
-_INTERRUPTED: Final = 130
+_INTERRUPTED_CODE: Final = 130
 """Exit code."""
 
 
@@ -137,10 +137,10 @@ class PortTakenError(FlowEngineError):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound to the port, 0 for any; `PortTakenError`, or a `FlowEngineError` for another reason."""
     try:
-        return _bound(host, port)
+        return _bind(host, port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise PortTakenError(host, port, _next_free(host, port)) from None
+            raise PortTakenError(host, port, _find_free_port(host, port)) from None
         raise FlowEngineError(f"cannot listen on port {port} of {host}: {error.strerror or error}") from error
 
 
@@ -154,10 +154,10 @@ def address_of(host: str, port: int) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def config_of(app: Starlette, limits: ConnectionLimits) -> uvicorn.Config:
+def make_config(app: Starlette, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=connections_with(limits),
+        http=make_connection_class(limits),
         lifespan="on",
         log_config=None,
         log_level="critical",
@@ -165,7 +165,7 @@ def config_of(app: Starlette, limits: ConnectionLimits) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         ws="none",
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
     )
 
 
@@ -173,7 +173,7 @@ def serve(
     app: Starlette, listening: socket.socket, ready: Callable[[], None], limits: ConnectionLimits = _LIMITS
 ) -> None:
     """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered."""
-    config = config_of(app, limits)
+    config = make_config(app, limits)
     with suppress(KeyboardInterrupt):  # What uvicorn raises again when it has ended well.
         _Server(config, app, ready).run(sockets=[listening])
 
@@ -193,7 +193,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:  # A node may block where nothing can cancel it; what the journal has committed stays.
-            os._exit(_INTERRUPTED)
+            os._exit(_INTERRUPTED_CODE)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -201,13 +201,13 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     found = socket.socket(family, kind, protocol)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Connections inherit it.
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALLED)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _MAX_UNSENT_BYTES)
         found.bind(address)
         found.listen(128)  # Now, so that a second server on the port is told.
     except OSError:
@@ -216,10 +216,10 @@ def _bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def _next_free(host: str, port: int) -> int | None:
-    for each in range(port + 1, min(port + 1 + _TRIES, 65_536)):
+def _find_free_port(host: str, port: int) -> int | None:
+    for each in range(port + 1, min(port + 1 + _MAX_PORTS_TRIED, 65_536)):
         try:
-            _bound(host, each).close()
+            _bind(host, each).close()
         except OSError:
             continue
         return each

@@ -1,4 +1,7 @@
-"""Where a follower begins: at the event after the last one that it has, as its browser says, or as its address does."""
+"""Streams the events of a run to a client, from the event after the last one that it has.
+
+Where to begin is said by the browser's `Last-Event-ID`, or by the address.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from flowengine.server.problems import ProblemError
-from flowengine.server.requests import parts_of
+from flowengine.server.requests import get_parts
 from flowengine.server.run_watch import Form
 
-__all__ = ["event_stream"]
+__all__ = ["stream_events"]
 
 # --- An endless answer
 
 _HEAD: Final[Mapping[str, str]] = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
-_PATIENCE: Final = 20.0
+_SEND_TIMEOUT: Final = 20.0
 """Seconds that a client may take for one piece before it is dropped."""
 
 
@@ -30,13 +33,13 @@ class StreamResponse(Response):
     def __init__(self, pieces: AsyncGenerator[bytes], patience: float | None = None) -> None:
         super().__init__()
         self._pieces = pieces
-        self._patience = _PATIENCE if patience is None else patience
+        self._patience = _SEND_TIMEOUT if patience is None else patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in _HEAD.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_until_gone, receive, tasks.cancel_scope.cancel)
+            tasks.start_soon(_wait_until_gone, receive, tasks.cancel_scope.cancel)
             await self._send_all(send)
             tasks.cancel_scope.cancel()
 
@@ -55,23 +58,23 @@ class StreamResponse(Response):
         return not scope.cancelled_caught
 
 
-async def _until_gone(receive: Receive, stop: Callable[[], None]) -> None:
+async def _wait_until_gone(receive: Receive, stop: Callable[[], None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     stop()
 
 
-async def event_stream(request: Request, form: Form) -> Response:
+async def stream_events(request: Request, form: Form) -> Response:
     """The events of a run as they come; 204 where no more will, so that browsers stop asking."""
-    following = parts_of(request).following
+    following = get_parts(request).following
     run_id = request.path_params["run_id"]
-    after = _after(request)
+    after = _read_position(request)
     if not await following.has_more(run_id, after):
         return Response(status_code=204)
     return StreamResponse(following.messages(run_id, after, form))
 
 
-def _after(request: Request) -> int:
+def _read_position(request: Request) -> int:
     last = request.headers.get("last-event-id")
     text = request.query_params.get("after", "0") if last is None else last
     if not text.isdecimal() or len(text) > 9:

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from flowengine.cli.options import gather
-from flowengine.cli.outcome import code_of, outputs_text
-from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, safe
+from flowengine.cli.options import gather_inputs
+from flowengine.cli.outcome import exit_code_of, format_outputs
+from flowengine.cli.table import format_table
+from flowengine.cli.terminal import Results, escape_controls
 from flowengine.core.context import LLMResult
 from flowengine.engine.events import ErrorInfo, NodeFailed, to_json_value
 from flowengine.journal.run_export import dumps
@@ -90,7 +90,7 @@ def test_a_terminal_without_unicode_gets_escapes() -> None:
 
 
 def test_characters_that_turn_the_direction_are_written_out() -> None:
-    assert safe("a\u202eb\u2066") == r"a\u202eb\u2066"
+    assert escape_controls("a\u202eb\u2066") == r"a\u202eb\u2066"
 
 
 def test_a_reader_that_went_away_is_no_error() -> None:
@@ -150,7 +150,7 @@ def test_values_become_json_whatever_they_are() -> None:
     ],
 )
 def test_outputs_are_readable(outputs: dict[str, object], text: str) -> None:
-    assert outputs_text(outputs) == text
+    assert format_outputs(outputs) == text
 
 
 @pytest.mark.parametrize(
@@ -166,20 +166,20 @@ def test_outputs_are_readable(outputs: dict[str, object], text: str) -> None:
     ],
 )
 def test_every_end_of_a_run_has_its_exit_code(status: str, error: str | None, code: int) -> None:
-    assert code_of(status, None if error is None else ErrorInfo(error, "")) == code  # type: ignore[arg-type]  # a literal
+    assert exit_code_of(status, None if error is None else ErrorInfo(error, "")) == code  # type: ignore[arg-type]  # a literal
 
 
 def test_columns_are_aligned_with_wide_characters_and_one_line_a_row() -> None:
-    assert table([["日本", "x"], ["a\nb\x1b", "y"]]) == ["日本     x", r"a b\x1b  y"]
-    assert table([]) == []
+    assert format_table([["日本", "x"], ["a\nb\x1b", "y"]]) == ["日本     x", r"a b\x1b  y"]
+    assert format_table([]) == []
 
 
 def test_an_at_sign_can_be_given() -> None:
-    assert gather(None, ["a=@@handle", "b=x=y", "c="], None) == {"a": "@handle", "b": "x=y", "c": ""}
+    assert gather_inputs(None, ["a=@@handle", "b=x=y", "c="], None) == {"a": "@handle", "b": "x=y", "c": ""}
 
 
 def test_stdin_is_read_for_the_inputs_or_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'\xef\xbb\xbf{"a": 1}')))
-    assert gather(None, [], "-") == {"a": 1}
+    assert gather_inputs(None, [], "-") == {"a": 1}
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"text")))
-    assert gather(None, ["a=@-"], None) == {"a": "text"}
+    assert gather_inputs(None, ["a=@-"], None) == {"a": "text"}

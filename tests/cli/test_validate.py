@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flowengine.cli.commands.validate import flow_files
-from flowengine.cli.failure import excerpt
+from flowengine.cli.commands.validate import list_flow_files
+from flowengine.cli.failure import format_excerpt
 from flowengine.errors import Diagnostic
 
 Command = Callable[..., Any]
@@ -34,7 +34,9 @@ def test_a_folder_stands_for_its_flow_files(flowengine: Command, folder: Path) -
     said = flowengine("validate", str(folder))
     assert said.code == 2
     assert said.err.endswith(" files: 2 errors\n")
-    assert [Path(each).name for each in flow_files(str(folder))] == sorted(each.name for each in folder.glob("*.yaml"))
+    assert [Path(each).name for each in list_flow_files(str(folder))] == sorted(
+        each.name for each in folder.glob("*.yaml")
+    )
 
 
 def test_a_file_that_another_one_runs_is_told_of_once(flowengine: Command, folder: Path) -> None:
@@ -86,19 +88,19 @@ def test_warnings_are_errors_where_that_is_wanted(flowengine: Command, folder: P
 
 
 def test_the_caret_stands_below_its_column_after_wide_characters() -> None:
-    shown = excerpt(Diagnostic("FE1", "x", line=1, column=4), "日本 x")
+    shown = format_excerpt(Diagnostic("FE1", "x", line=1, column=4), "日本 x")
     assert shown == "\n    1 | 日本 x\n      |      ^"
 
 
 @pytest.mark.parametrize(("line", "column"), [(None, None), (9, 1), (0, 1)])
 def test_a_place_outside_the_text_has_no_excerpt(line: int | None, column: int | None) -> None:
-    assert excerpt(Diagnostic("FE1", "x", line=line, column=column), "a") == ""
+    assert format_excerpt(Diagnostic("FE1", "x", line=line, column=column), "a") == ""
 
 
 @pytest.mark.parametrize("column", [None, 0, 99])
 def test_a_column_outside_the_line_has_no_caret(column: int | None) -> None:
-    assert excerpt(Diagnostic("FE1", "x", line=1, column=column), "a") == "\n    1 | a"
+    assert format_excerpt(Diagnostic("FE1", "x", line=1, column=column), "a") == "\n    1 | a"
 
 
 def test_a_file_that_is_gone_has_no_excerpt(folder: Path) -> None:
-    assert excerpt(Diagnostic("FE1", "x", "gone.yaml", 1, 1)) == ""
+    assert format_excerpt(Diagnostic("FE1", "x", "gone.yaml", 1, 1)) == ""

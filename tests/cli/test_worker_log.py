@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.cli.commands.worker import tell, worker_log
+from flowengine.cli.commands.worker import log_notice, worker_log
 from flowengine.cli.main import main
 from flowengine.runners.queue.notices import WorkerNotice
 from tests.support.postgres import empty_database
@@ -71,11 +71,11 @@ def test_a_quiet_worker_says_nothing(url: str, tmp_path: Path) -> None:
 
 def test_what_libraries_log_has_the_same_form_and_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with worker_log("text", quiet=False):
-        tell(WorkerNotice("one\ntwo\x1b", "left", "a1"))
+        log_notice(WorkerNotice("one\ntwo\x1b", "left", "a1"))
         logging.getLogger("a.library").warning("careful: %s", 7)
         logging.getLogger("a.library").info("not that")
     with worker_log("json", quiet=True):
-        tell(WorkerNotice("nothing", "begins", "a1"))
+        log_notice(WorkerNotice("nothing", "begins", "a1"))
         try:
             raise ValueError("wrong")
         except ValueError:

@@ -28,7 +28,7 @@ from flowengine.engine.events import (
     TokenStreamed,
 )
 from flowengine.journal.run_export import event_line
-from flowengine.server.run_watch import plain_event
+from flowengine.server.run_watch import to_plain_event
 
 
 class Told(BaseModel):
@@ -64,7 +64,7 @@ def test_an_event_as_a_dict_has_its_name_and_all_its_fields_and_is_json(event: A
 @pytest.mark.parametrize("event", ONE_OF_EACH, ids=lambda event: type(event).__name__)
 def test_an_event_is_the_same_object_wherever_it_is_printed(event: Any):
     assert json.loads(event_line(event)) == event.as_dict()
-    assert plain_event(event, 7) == {"seq": 7, **event.as_dict()}
+    assert to_plain_event(event, 7) == {"seq": 7, **event.as_dict()}
 
 
 def test_what_is_inside_an_event_keeps_its_names():

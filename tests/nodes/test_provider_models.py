@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from flowengine.cli.commands.runs_show import node_sheet
+from flowengine.cli.commands.runs_show import format_node
 from flowengine.core.budget import Budget
 from flowengine.core.records import ModelCall, ProviderFailed
 from flowengine.engine.events import NodeRecorded, TokenStreamed
@@ -122,7 +122,7 @@ async def test_they_are_on_record_with_what_they_cost(folder: Path, server: Mode
 async def test_a_node_is_shown_with_the_number_of_its_vectors(folder: Path) -> None:
     run = await flow_in(folder).run(store=MemoryStore())
     documents, *_ = calls(run)
-    shown = "\n".join(node_sheet(NodeRow("ask"), calls(run)))
+    shown = "\n".join(format_node(NodeRow("ask"), calls(run)))
     assert f"model call for embedding: {documents.model}" in shown
     assert f"answer: {len(documents.vectors)} vectors" in shown
     assert documents.vectors[0] not in shown

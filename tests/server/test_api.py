@@ -19,11 +19,11 @@ from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import FlowNode
-from flowengine.server.api import OPERATIONS, document
+from flowengine.server.api import OPERATIONS, make_document
 from flowengine.server.app import make_app
 from tests.support.ui_server import Served, served
 
-DOCUMENT: Any = json.loads(json.dumps(document()))
+DOCUMENT: Any = json.loads(json.dumps(make_document()))
 
 
 def check(server: Served, method: str, path: str, operation: str, status: int, body: Any = None) -> Any:

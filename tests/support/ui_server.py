@@ -15,7 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from flowengine.server.app import stop
-from flowengine.server.serving import ConnectionLimits, config_of, listen
+from flowengine.server.serving import ConnectionLimits, listen, make_config
 
 __all__ = ["Served", "served"]
 
@@ -79,7 +79,7 @@ class _QuickAsyncio:
 def served(app: Starlette, port: int = 0, limits: ConnectionLimits | None = None) -> Generator[Served]:
     """Serve the app for as long as the block lasts; it ends as with Ctrl-C."""
     listening = listen("127.0.0.1", port)
-    server = uvicorn.Server(config_of(app, limits or ConnectionLimits()))
+    server = uvicorn.Server(make_config(app, limits or ConnectionLimits()))
     ended = server.shutdown
 
     async def shutdown(sockets: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""`flowengine approve`: a person answers the question that a run waits with, and the run goes on."""
+"""`flowengine approve` writes down a person's answer to the question that a run waits with, and resumes the run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import anyio
 import click
 
 from flowengine.cli.commands.resume import command as resume
-from flowengine.cli.options import running_options, settings_given
-from flowengine.cli.run_access import again, beginning, chosen_store, journals, read
+from flowengine.cli.options import add_running_options, collect_settings
+from flowengine.cli.run_access import beginning, choose_store, format_command, open_journal, read
 from flowengine.cli.terminal import complain
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
@@ -25,7 +25,7 @@ from flowengine.runners.queue.submitted import queue_of
 
 __all__ = ["command"]
 
-_CHOSEN: Final = ("model", "concurrency", "timeout", "max_cost", "max_calls", "max_tokens")
+_RUN_SETTINGS: Final = ("model", "concurrency", "timeout", "max_cost", "max_calls", "max_tokens")
 """Options that a worker keeps to as well."""
 
 
@@ -38,7 +38,7 @@ _CHOSEN: Final = ("model", "concurrency", "timeout", "max_cost", "max_calls", "m
 @click.option("--by", help="Who answers.  [default: the user of this machine]")
 @click.option("--no-resume", is_flag=True, help="Only write the answer down; the run is resumed later.")
 @click.option("--here", is_flag=True, help="Go on in this process, also where the run was submitted to a queue.")
-@running_options
+@add_running_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -62,12 +62,12 @@ def command(
     """
     if here and no_resume:
         raise click.UsageError("--here and --no-resume exclude each other")
-    filled = None if form is None else _form(form)
-    with journals(chosen_store(store)) as kept:
+    filled = None if form is None else _read_form(form)
+    with open_journal(choose_store(store)) as kept:
         run_id = kept.find(reference)
         if choice is None:
-            raise click.UsageError(_choices(read(kept, run_id), node))
-        give = partial(answer, kept, run_id, node, choice, comment=comment, by=_name(by), form=filled)
+            raise click.UsageError(_format_choices(read(kept, run_id), node))
+        give = partial(answer, kept, run_id, node, choice, comment=comment, by=_name_of_user(by), form=filled)
         given = anyio.run(give)
         if not quiet:
             complain(f"run {run_id}: '{choice}' is the answer of node '{given.node}'")
@@ -77,15 +77,15 @@ def command(
             return 0
         queue = None if here or no_resume else queue_of(kept, beginning(read(kept, run_id)))
         if queue is not None:
-            chosen = {name: value for name, value in options.items() if name in _CHOSEN}
-            return _put_back(kept, run_id, queue, settings_given(**chosen), quiet=quiet)
+            chosen = {name: value for name, value in options.items() if name in _RUN_SETTINGS}
+            return _requeue_run(kept, run_id, queue, collect_settings(**chosen), quiet=quiet)
     if no_resume:
-        complain(f"  to go on: {again('resume', run_id, store)}")
+        complain(f"  to go on: {format_command('resume', run_id, store)}")
         return 0
     return context.invoke(resume, reference=run_id, store=store, quiet=quiet, **options)
 
 
-def _choices(events: Sequence[Event], node: str | None) -> str:
+def _format_choices(events: Sequence[Event], node: str | None) -> str:
     """What to add to the command: the choices of the question, or of each that the run waits with."""
     asked = open_questions(events)
     meant = {name: each for name, each in asked.items() if node in (None, name)} or asked
@@ -93,7 +93,7 @@ def _choices(events: Sequence[Event], node: str | None) -> str:
     return f"Missing option '--choice'.{''.join(said)}"
 
 
-def _put_back(kept: JournalStore, run_id: str, queue: str, settings: Mapping[str, Any], *, quiet: bool) -> int:
+def _requeue_run(kept: JournalStore, run_id: str, queue: str, settings: Mapping[str, Any], *, quiet: bool) -> int:
     from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
 
     anyio.run(partial(requeue, queue_store(kept), run_id, settings=settings))
@@ -102,7 +102,7 @@ def _put_back(kept: JournalStore, run_id: str, queue: str, settings: Mapping[str
     return 0
 
 
-def _form(file: str) -> Any:
+def _read_form(file: str) -> Any:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
         return json.loads(text)
@@ -112,7 +112,7 @@ def _form(file: str) -> Any:
         raise InputError(f"the form '{file}' is no JSON: {error}") from error
 
 
-def _name(by: str | None) -> str:
+def _name_of_user(by: str | None) -> str:
     if by is not None:
         return by
     try:

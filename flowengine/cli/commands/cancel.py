@@ -1,4 +1,4 @@
-"""`flowengine cancel`: a run that was submitted is stopped, wherever it is."""
+"""`flowengine cancel` stops a submitted run: in its queue, in its worker, or where it waits for a person."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import click
 
-from flowengine.cli.run_access import chosen_store, journals, store_option
+from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import complain
 
 __all__ = ["command"]
@@ -18,7 +18,7 @@ __all__ = ["command"]
 @store_option
 def command(reference: str, store: str | None) -> int:
     """Stop RUN (an id, the start of one, or @last) in its queue, in its worker, or where it waits for a person."""
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         from flowengine.runners.queue.run_queue import cancel, queue_store  # Needs its extra.
 
         place = queue_store(kept)

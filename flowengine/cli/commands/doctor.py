@@ -1,4 +1,7 @@
-"""`flowengine doctor`: what a run would find here. It says that a key is set and never what it is."""
+"""`flowengine doctor` reports what a run would find on this machine.
+
+It says that a key is set, never what it is. It imports no package that it reports on, and leaves nothing in the store.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from typing import Final, NamedTuple
 import anyio
 import click
 
-from flowengine.cli.environment import environment
-from flowengine.cli.run_access import chosen_store, journals, keeps, store_option
-from flowengine.cli.table import table
+from flowengine.cli.environment import load_environment
+from flowengine.cli.run_access import choose_store, keeps, open_journal, store_option
+from flowengine.cli.table import format_table
 from flowengine.cli.terminal import Results
 from flowengine.core.packages import package_of
 from flowengine.errors import FlowEngineError, ModelConfigError
@@ -58,44 +61,48 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
     asked; that costs one token each. Exit code 1 where something is missing that FlowEngine needs, or a vendor that
     was asked does not answer.
     """
-    environ, project = _environment(), project_of(None)[0]
+    environ, project = _read_environment(), project_of(None)[0]
     models = list(dict.fromkeys(each.model for flow in flows for each in models_of(load_flow(flow))))
     findings = [
         DoctorFinding("flowengine", __version__),
         DoctorFinding("python", f"{platform.python_version()} ({sys.executable})"),
-        *_packages(),
-        *_extras(),
-        _dot(),
-        *_models(environ, project.default_provider),
-        *(_probed(ProbePlace(environ, project.providers, project.default_provider), models) if is_probing else ()),
-        _project(),
-        _store(chosen_store(store)),
+        *_check_packages(),
+        *_check_extras(),
+        _check_dot(),
+        *_check_models(environ, project.default_provider),
+        *(
+            _probe_models(ProbePlace(environ, project.providers, project.default_provider), models)
+            if is_probing
+            else ()
+        ),
+        _check_project(),
+        _check_store(choose_store(store)),
     ]
     results = Results()
-    for line in table([["ok" if each.is_fine else each.fault, each.topic, each.text] for each in findings]):
+    for line in format_table([["ok" if each.is_fine else each.fault, each.topic, each.text] for each in findings]):
         results.line(line)
     return 0 if all(each.is_fine for each in findings) else 1
 
 
-def _environment() -> Mapping[str, str]:
+def _read_environment() -> Mapping[str, str]:
     """As runs of the working folder's project see it."""
     project, _ = project_of(None)
-    return read_environment(project.root, environment())
+    return read_environment(project.root, load_environment())
 
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_PACKAGE_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _UNDECLARED: Final = ("anyio", "click", "jinja2", "litellm", "networkx", "pydantic", "rich")
 """Looked for where FlowEngine itself is not installed but only on the path."""
 
 
-def _packages() -> Iterator[DoctorFinding]:
+def _check_packages() -> Iterator[DoctorFinding]:
     """What FlowEngine declares that it needs, with the versions that are here. Nothing is imported."""
     try:
         declared = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         declared = list(_UNDECLARED)
     for requirement in declared:
-        name = _NAME.match(requirement)
+        name = _PACKAGE_NAME.match(requirement)
         if name is None or "extra ==" in requirement:
             continue
         try:
@@ -104,7 +111,7 @@ def _packages() -> Iterator[DoctorFinding]:
             yield DoctorFinding(name[0], "is not installed", is_fine=False)
 
 
-def _extras() -> Iterator[DoctorFinding]:
+def _check_extras() -> Iterator[DoctorFinding]:
     """What was installed beside that; a flow or a command says if it needs more."""
     for extra in EXTRAS:
         missing = missing_modules(extra)
@@ -112,7 +119,7 @@ def _extras() -> Iterator[DoctorFinding]:
         yield DoctorFinding(f"extra {extra}", lacks if missing else "installed")
 
 
-def _probed(place: ProbePlace, models: Sequence[str]) -> Iterator[DoctorFinding]:
+def _probe_models(place: ProbePlace, models: Sequence[str]) -> Iterator[DoctorFinding]:
     """What those in use answer; the stand-in is not asked."""
     chosen = default_model(place.environ).name
     asked = [each for each in dict.fromkeys([chosen, *models]) if each != "offline"]
@@ -120,7 +127,7 @@ def _probed(place: ProbePlace, models: Sequence[str]) -> Iterator[DoctorFinding]
         yield DoctorFinding(f"probe {answer.subject}", answer.text, answer.is_fine, "FAILED")
 
 
-def _dot() -> DoctorFinding:
+def _check_dot() -> DoctorFinding:
     """Graphviz is optional: pictures have a layout of their own without it."""
     found = shutil.which("dot")
     if found is None:
@@ -132,15 +139,15 @@ def _dot() -> DoctorFinding:
     return DoctorFinding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})")
 
 
-def _models(environ: Mapping[str, str], default_provider: str | None) -> Iterator[DoctorFinding]:
-    variables = [name for vendor in (*VENDORS.values(), *OTHERS.values()) for name in _variables(vendor)]
+def _check_models(environ: Mapping[str, str], default_provider: str | None) -> Iterator[DoctorFinding]:
+    variables = [name for vendor in (*VENDORS.values(), *OTHERS.values()) for name in _variables_of(vendor)]
     known = [name for name in dict.fromkeys(variables) if environ.get(name)]
     yield DoctorFinding("keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set")
     if packaged := packaged_vendors():
         shown = ", ".join(f"{name} ({package_of(point)})" for name, point in packaged.items())
         yield DoctorFinding("models of packages", shown)
     chosen = default_model(environ)
-    yield _default_model(chosen, environ, default_provider)
+    yield _check_default_model(chosen, environ, default_provider)
     default = default_vendor(environ, default_provider)
     others = (
         "names that no table knows are errors" if default is None else f"{default.provider}, since {default.because}"
@@ -148,7 +155,9 @@ def _models(environ: Mapping[str, str], default_provider: str | None) -> Iterato
     yield DoctorFinding("other models", others)
 
 
-def _default_model(chosen: DefaultModel, environ: Mapping[str, str], default_provider: str | None) -> DoctorFinding:
+def _check_default_model(
+    chosen: DefaultModel, environ: Mapping[str, str], default_provider: str | None
+) -> DoctorFinding:
     try:
         choice = choice_of(chosen.name, environ=environ, default_provider=default_provider)
     except ModelConfigError as error:
@@ -158,11 +167,11 @@ def _default_model(chosen: DefaultModel, environ: Mapping[str, str], default_pro
     return DoctorFinding("default model", f"{chosen.name} (goes to {choice.provider}, since {choice.because})")
 
 
-def _variables(vendor: Vendor) -> tuple[str, ...]:
+def _variables_of(vendor: Vendor) -> tuple[str, ...]:
     return (*vendor.key_variables, *vendor.base_variables)
 
 
-def _project() -> DoctorFinding:
+def _check_project() -> DoctorFinding:
     project, problems = project_of(None)
     if problems:
         return DoctorFinding("project", "; ".join(str(each) for each in problems), is_fine=False)
@@ -170,21 +179,21 @@ def _project() -> DoctorFinding:
     return DoctorFinding("project", found)
 
 
-def _store(store: str) -> DoctorFinding:
+def _check_store(store: str) -> DoctorFinding:
     """Read what is there, and see whether it can be written; nothing is left behind."""
     try:
-        with journals(store) as kept:
+        with open_journal(store) as kept:
             count = len(kept.list())
     except FlowEngineError as error:
         return DoctorFinding("store", str(error), is_fine=False)
     file, shown = Path(store.removeprefix("sqlite:///")).expanduser(), without_password(store)
-    refusal = _write_refusal(file) if keeps(store) and "://" not in store.removeprefix("sqlite://") else None
+    refusal = _find_write_refusal(file) if keeps(store) and "://" not in store.removeprefix("sqlite://") else None
     if refusal is not None:
         return DoctorFinding("store", f"{shown} cannot be written: {refusal}", is_fine=False)
     return DoctorFinding("store", f"{shown} ({count} run{'s' * (count != 1)})")
 
 
-def _write_refusal(file: Path) -> str | None:
+def _find_write_refusal(file: Path) -> str | None:
     """Why the file, or a new one in the nearest folder that there is, cannot be written; None: it can."""
     folder = next(each for each in file.absolute().parents if each.is_dir())
     try:

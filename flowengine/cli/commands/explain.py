@@ -1,4 +1,4 @@
-"""`flowengine explain`: what a code in a message means, and text that earns it."""
+"""`flowengine explain` prints what the code of a message means, with text that causes it."""
 
 from __future__ import annotations
 

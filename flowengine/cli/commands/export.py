@@ -1,4 +1,4 @@
-"""`flowengine export`: a run with all its details as one HTML file, to be opened from a disk or sent to somebody."""
+"""`flowengine export` writes a run with all its details into one HTML file, which opens without a server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flowengine.cli.run_access import ReadingCommand, chosen_store, journals, read, store_option
+from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.journal.run_export import masked
 from visualize.viewer.reading import Reading
@@ -29,7 +29,7 @@ def command(reference: str, file: str | None, unmasked: bool, store: str | None)
     results = Results()
     if file is None and results.on_terminal:
         raise click.UsageError("a page is no text for a terminal: write it to a file with -o FILE")
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         events = read(kept, kept.find(reference))
     page = export_page(Reading(events if unmasked else list(masked(events)))).encode()
     if file is None:

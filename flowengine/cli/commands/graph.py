@@ -1,4 +1,4 @@
-"""`flowengine graph`: a picture of a flow, or of a run with the path that it took."""
+"""`flowengine graph` draws a flow, or a run with the path that it took."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from flowengine.cli.run_access import chosen_store, journals, read, store_option
+from flowengine.cli.run_access import choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results
 from flowengine.errors import RunNotFoundError
 from flowengine.flow import Flow
@@ -37,7 +37,7 @@ def command(what: str, form: str | None, file: str | None, store: str | None) ->
     if file is None and chosen == "png" and results.on_terminal:
         raise click.UsageError("a PNG is no text for a terminal: write it to a file with -o FILE")
     with results.alone():
-        drawn = _drawn(what, chosen, store)
+        drawn = _draw(what, chosen, store)
     if file is None:
         results.bytes(drawn if chosen == "png" or drawn.endswith(b"\n") else drawn + b"\n")
     else:
@@ -45,12 +45,12 @@ def command(what: str, form: str | None, file: str | None, store: str | None) ->
     return 0
 
 
-def _drawn(what: str, form: str, store: str | None) -> bytes:
+def _draw(what: str, form: str, store: str | None) -> bytes:
     """Of the flow file where there is one of that name, else of the run."""
     if os.path.exists(what) or what.endswith((".yaml", ".yml")):
         flow = Flow.from_yaml(what)
         return render(picture_of_skeleton(flow.name, flow.plan.skeleton), form)
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         try:
             run_id = kept.find(what)
             with reading_record(run_id):

@@ -1,4 +1,7 @@
-"""`flowengine init`: a project to begin with: a flow, its test, the project file, and the schema for editors."""
+"""`flowengine init` writes a project to begin with: a flow, its test, the project file, and the schema for editors.
+
+It overwrites no file.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ from flowengine.journal.run_export import dumps
 __all__ = ["command"]
 
 SCHEMA: Final = ".flowengine/flow-v1.schema.json"
-_BESIDE: Final = {
+_COMPANION_FILES: Final = {
     "parallel_research": ("wider_search.yaml", "research_tools.py"),
     "support_triage": ("knowledge/policies.md",),
     "tool_agent": ("tool_agent_tools.py",),
     "channel_reply": ("channel_reply_tools.py",),
 }
 """What an example needs beside its own file."""
-_PROJECT: Final = """\
+_PROJECT_FILE: Final = """\
 # What the flows of this folder may do. `flowengine explain FE502` lists all keys.
 # allow_calls: modules that `call:` and `tools:` may import. With this file only those in the list; without it, every
 # module in a flow's folder. So add each new one: allow_calls = ["my_tools"].
@@ -33,11 +36,11 @@ _PROJECT: Final = """\
 allow_calls = {calls}
 allow_env = []
 """
-_SERVERS: Final = """\
+_SERVERS_COMMENT: Final = """\
 # allow_mcp: commands and addresses of MCP servers that agents may use.
 allow_mcp = {servers}
 """
-_IGNORED: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
+_GITIGNORE: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
 
 
 @click.command("init")
@@ -49,7 +52,7 @@ def command(folder: str, name: str, listing: bool) -> int:
 
     Files that are there already are left as they are.
     """
-    examples = {path.stem: path for path in sorted(_examples().glob("*.yaml"))}
+    examples = {path.stem: path for path in sorted(_examples_folder().glob("*.yaml"))}
     if listing:
         for each in examples:
             click.echo(each)
@@ -58,7 +61,7 @@ def command(folder: str, name: str, listing: bool) -> int:
         known = did_you_mean(name, examples) or f"; there are: {', '.join(examples)}"
         raise InputError(f"there is no example '{name}'{known}")
     root = Path(folder)
-    written = [path for path, text in _files(name, examples[name], root) if _write(root / path, text)]
+    written = [path for path, text in _list_files(name, examples[name], root) if _write(root / path, text)]
     for path in written:
         complain(f"wrote {root / path}")
     if not written:
@@ -67,22 +70,22 @@ def command(folder: str, name: str, listing: bool) -> int:
     return 0
 
 
-def _examples() -> Path:
+def _examples_folder() -> Path:
     """In an installation beside the code, in a checkout beside the package."""
     package = Path(flowengine.__file__).parent
     installed = package / "examples"
     return installed if installed.is_dir() else package.parent / "flows"
 
 
-def _files(name: str, example: Path, root: Path) -> Iterator[tuple[Path, str]]:
+def _list_files(name: str, example: Path, root: Path) -> Iterator[tuple[Path, str]]:
     """Where in the project at `root`, and what."""
-    there = _modules(root)
+    there = _modules_of(root)
     folder = example.parent
     flow = example.read_text("utf-8").removeprefix(
         "# yaml-language-server: $schema=../.flowengine/flow-v1.schema.json\n"
     )
     yield Path(f"{name}.yaml"), f"# yaml-language-server: $schema={SCHEMA}\n{flow}"
-    beside = [each for each in _BESIDE.get(name, ()) if (folder / each).is_file()]
+    beside = [each for each in _COMPANION_FILES.get(name, ()) if (folder / each).is_file()]
     for each in beside:
         text = (folder / each).read_text("utf-8")
         yield Path(each), text.replace("$schema=../.flowengine", "$schema=.flowengine")
@@ -90,23 +93,23 @@ def _files(name: str, example: Path, root: Path) -> Iterator[tuple[Path, str]]:
     if test.is_file():
         yield Path("tests", test.name), test.read_text("utf-8")
     calls = sorted({*there, *(Path(each).stem for each in beside if each.endswith(".py"))})
-    yield Path("flowengine.toml"), _PROJECT.format(calls=dumps(calls)) + _servers(folder, flow)
+    yield Path("flowengine.toml"), _PROJECT_FILE.format(calls=dumps(calls)) + _allowed_servers(folder, flow)
     yield Path(SCHEMA), dumps(json_schema(), indent=2) + "\n"
-    yield Path(".gitignore"), _IGNORED
+    yield Path(".gitignore"), _GITIGNORE
 
 
-def _modules(root: Path) -> set[str]:
+def _modules_of(root: Path) -> set[str]:
     """The modules of a folder: what its flows may call as long as it has no project file."""
     packages = (each.parent for each in root.glob("*/__init__.py"))
     return {each.stem for each in (*root.glob("*.py"), *packages) if each.stem.isidentifier()}
 
 
-def _servers(folder: Path, flow: str) -> str:
+def _allowed_servers(folder: Path, flow: str) -> str:
     """What the examples' own project file allows, for a flow that names servers."""
     if "mcp_servers:" not in flow:
         return ""
     project = tomllib.loads((folder / "flowengine.toml").read_text("utf-8"))
-    return _SERVERS.format(servers=dumps(project.get("allow_mcp", [])))
+    return _SERVERS_COMMENT.format(servers=dumps(project.get("allow_mcp", [])))
 
 
 def _write(path: Path, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""`flowengine plan`: what a flow can take at most, told before it runs."""
+"""`flowengine plan` prints how many model calls, tokens and dollars a flow can take at most. It runs nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Final
 import click
 
 from flowengine.agents.settings import CallSettings
-from flowengine.cli.environment import environment
-from flowengine.cli.options import gather
-from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, complain, dollars
+from flowengine.cli.environment import load_environment
+from flowengine.cli.options import gather_inputs
+from flowengine.cli.table import format_table
+from flowengine.cli.terminal import Results, complain, format_dollars
 from flowengine.core.context import EMPTY
 from flowengine.core.node_traits import traits_of
 from flowengine.errors import FlowError
@@ -29,12 +29,12 @@ from flowengine.models.dotenv import read_environment
 from flowengine.models.worst_case import KnownModel, ModelFacts
 from flowengine.nodes.compiled_flow import InputField, checked_inputs
 
-__all__ = ["as_data", "command", "lines_of"]
+__all__ = ["command", "lines_of", "to_data"]
 
-# --- The bounds of a flow as a table, and as data for scripts
+# --- The bounds as lines and as data
 
 _NO_BOUND: Final = "?"
-_HEAD: Final = ["NODE", "KIND", "RUNS", "CALLS", "TOKENS", "COST", "SHARE"]
+_HEADINGS: Final = ["NODE", "KIND", "RUNS", "CALLS", "TOKENS", "COST", "SHARE"]
 _LIMITS: Final = ("model_calls", "tokens", "cost_usd")
 
 
@@ -43,80 +43,80 @@ def lines_of(
 ) -> Iterator[str]:
     """For people: each node, the longest path, the whole, what keeps it from being known, and where the
     models are. `missing`: inputs."""
-    rows = [_HEAD, *(_row(each, bound.unlimited) for each in bound.nodes)]
-    yield from table(rows, right=range(2, len(_HEAD)))
+    rows = [_HEADINGS, *(_format_row(each, bound.unlimited) for each in bound.nodes)]
+    yield from format_table(rows, right=range(2, len(_HEADINGS)))
     yield ""
     yield f"longest path: {' → '.join(bound.longest)}"
-    yield f"at most: {_told(bound.most)}"
+    yield f"at most: {_format_bound(bound.most)}"
     limits = [f"{name} {value}" for name in _LIMITS if (value := getattr(spec.limits, name)) is not None]
     if limits:
-        yield f"without the limits of the file ({', '.join(limits)}): {_told(bound.unlimited)}"
+        yield f"without the limits of the file ({', '.join(limits)}): {_format_bound(bound.unlimited)}"
     for model, known in vendors.items():
         yield f"model '{model}' goes to {known.provider}, since {known.because}"
-    for note in (*_notes(bound, missing), *_layers(spec)):
+    for note in (*_explain_bounds(bound, missing), *_explain_repeats(spec)):
         yield f"note: {note}"
 
 
-def as_data(
+def to_data(
     spec: FlowSpec, bound: FlowBound, missing: Collection[str] = (), vendors: Mapping[str, KnownModel] = EMPTY
 ) -> dict[str, Any]:
     """For scripts; null where no bound is known."""
     return {
         "flow": spec.name,
         "nodes": [
-            {"node": each.path, "kind": each.kind, "runs": each.runs, **_amounts(each.most)} for each in bound.nodes
+            {"node": each.path, "kind": each.kind, "runs": each.runs, **_to_amounts(each.most)} for each in bound.nodes
         ],
         "longest_path": list(bound.longest),
-        "most": _amounts(bound.most),
-        "without_limits": _amounts(bound.unlimited),
+        "most": _to_amounts(bound.most),
+        "without_limits": _to_amounts(bound.unlimited),
         "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},
-        "notes": [*_notes(bound, missing), *_layers(spec)],
+        "notes": [*_explain_bounds(bound, missing), *_explain_repeats(spec)],
     }
 
 
-def _amounts(most: Most) -> dict[str, Any]:
+def _to_amounts(most: Most) -> dict[str, Any]:
     return {"model_calls": most.calls, "tokens": most.tokens, "cost_usd": most.cost_usd}
 
 
-def _row(node: NodeBound, whole: Most) -> list[str]:
+def _format_row(node: NodeBound, whole: Most) -> list[str]:
     most = node.most
     name = f"{'  ' * node.depth}{node.path.rpartition('.')[2]}"
     if most.calls == 0:
-        return [name, node.kind, _count(node.runs), "", "", "", ""]
+        return [name, node.kind, _format_count(node.runs), "", "", "", ""]
     return [
         name,
         node.kind,
-        _count(node.runs),
-        _count(most.calls),
-        _count(most.tokens),
-        dollars(most.cost_usd) or _NO_BOUND,
-        _share(most.cost_usd, whole.cost_usd) or _share(most.tokens, whole.tokens),
+        _format_count(node.runs),
+        _format_count(most.calls),
+        _format_count(most.tokens),
+        format_dollars(most.cost_usd) or _NO_BOUND,
+        _format_share(most.cost_usd, whole.cost_usd) or _format_share(most.tokens, whole.tokens),
     ]
 
 
-def _count(number: int | None) -> str:
+def _format_count(number: int | None) -> str:
     return _NO_BOUND if number is None else f"{number:,}"
 
 
-def _share(part: float | None, whole: float | None) -> str:
+def _format_share(part: float | None, whole: float | None) -> str:
     return "" if not whole or part is None else f"{min(1.0, part / whole):.0%}"
 
 
-def _told(most: Most) -> str:
+def _format_bound(most: Most) -> str:
     """
-    >>> _told(Most(1, 4200, None))
+    >>> _format_bound(Most(1, 4200, None))
     '1 model call, 4,200 tokens, a cost without a known bound'
     """
     calls = "any number of model calls" if most.calls is None else f"{most.calls:,} model call{'s' * (most.calls != 1)}"
     tokens = "any number of tokens" if most.tokens is None else f"{most.tokens:,} tokens"
-    cost = "a cost without a known bound" if most.cost_usd is None else dollars(most.cost_usd)
+    cost = "a cost without a known bound" if most.cost_usd is None else format_dollars(most.cost_usd)
     return f"{calls}, {tokens}, {cost}"
 
 
-def _notes(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:
+def _explain_bounds(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:
     """What keeps the bounds from being known, or lower, and what helps."""
     if missing:
-        yield f"not given: {_listed(list(missing))}; with -i NAME=VALUE the prompts that read it are measured"
+        yield f"not given: {_join_names(list(missing))}; with -i NAME=VALUE the prompts that read it are measured"
     nodes = bound.nodes
     for node, following in zip(nodes, [*nodes[1:], None], strict=True):
         if node.kind == "map" and node.runs is not None and following is not None and following.runs is None:
@@ -132,17 +132,17 @@ def _notes(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:
     endless = [each.path for each in nodes if _is_endless(each)]
     if endless:
         yield (
-            f"nothing bounds the tokens of a call of {_listed(endless)}: `max_tokens` bounds an answer; what a "
+            f"nothing bounds the tokens of a call of {_join_names(endless)}: `max_tokens` bounds an answer; what a "
             f"prompt takes from tools, context, functions or inputs that are not given is bounded by the model's "
             f"window, which is not known"
         )
 
 
-def _layers(spec: FlowSpec) -> Iterator[str]:
+def _explain_repeats(spec: FlowSpec) -> Iterator[str]:
     """Nodes that are repeated as a whole and repeat their calls, too."""
     for path, node in nodes_of(spec):
         retry = retry_of(spec, node)
-        if not isinstance(node, _ASKING) or retry is None or retry.attempts < 2:
+        if not isinstance(node, _MODEL_NODES) or retry is None or retry.attempts < 2:
             continue
         given = settings_of(spec, node).max_retries
         retries = CallSettings().max_retries if given is None else given
@@ -153,14 +153,14 @@ def _layers(spec: FlowSpec) -> Iterator[str]:
             )
 
 
-_ASKING: Final = (AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec)
+_MODEL_NODES: Final = (AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec)
 
 
 def _is_endless(node: NodeBound) -> bool:
     return traits_of(node.kind).asks_models and node.most.call_tokens is None
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     shown = ", ".join(f"'{each}'" for each in names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
@@ -189,8 +189,8 @@ def command(
     """
     project = find_project(flow)
     spec = load_flow(flow, project=project)
-    given = _inputs(spec, pairs, file)
-    facts = ModelFacts(read_environment(project.root, environment()), project.prices, project.default_provider)
+    given = _read_inputs(spec, pairs, file)
+    facts = ModelFacts(read_environment(project.root, load_environment()), project.prices, project.default_provider)
     unknown = check_models(spec, facts) if model is None else []
     if unknown:
         raise FlowError(unknown)
@@ -199,25 +199,25 @@ def command(
     vendors = {model: facts.of(model)} if model is not None else vendors_of(spec, facts)
     results = Results()
     if as_json:
-        results.json(dumps(as_data(spec, bound, missing, vendors), indent=2))
+        results.json(dumps(to_data(spec, bound, missing, vendors), indent=2))
     else:
         for line in lines_of(spec, bound, missing, vendors):
             results.line(line)
-    return 0 if max_cost is None else _judged(bound, max_cost)
+    return 0 if max_cost is None else _exit_code(bound, max_cost)
 
 
-def _inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> dict[str, Any]:
+def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> dict[str, Any]:
     """Those that are given; none is missed."""
     fields = {name: InputField(each.type, None, each.enum, each.schema_) for name, each in spec.inputs.items()}
-    given = gather(fields, pairs, file)
+    given = gather_inputs(fields, pairs, file)
     checked_inputs(fields, given)
     return given
 
 
-def _judged(bound: FlowBound, max_cost: float) -> int:
+def _exit_code(bound: FlowBound, max_cost: float) -> int:
     cost = bound.most.cost_usd
     if cost is not None and cost <= max_cost:
         return 0
-    told = "what it may cost has no bound that is known" if cost is None else f"it may cost {dollars(cost)}"
-    complain(f"{told}, and --max-cost allows {dollars(max_cost)}")
+    told = "what it may cost has no bound that is known" if cost is None else f"it may cost {format_dollars(cost)}"
+    complain(f"{told}, and --max-cost allows {format_dollars(max_cost)}")
     return 1

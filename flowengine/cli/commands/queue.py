@@ -1,13 +1,13 @@
-"""`flowengine queue`: what the queues of a store hold, and what is wrong with them."""
+"""`flowengine queue` lists what the queues of a store hold, and what is wrong with them."""
 
 from __future__ import annotations
 
 import click
 
 from flowengine.cli.options import duration
-from flowengine.cli.run_access import chosen_store, journals, shown_store, store_option
-from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, complain, span
+from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.table import format_table
+from flowengine.cli.terminal import Results, complain, format_span
 from flowengine.journal.run_export import dumps
 from flowengine.runners.queue.status import QueueStatus, problems_of, queues_of, workers_of
 
@@ -25,7 +25,7 @@ def command(names: tuple[str, ...], max_age: float | None, as_json: bool, store:
     The exit code is 1 where somebody is needed: runs are due and no worker takes from their queue, workers lack
     something for runs, runs have lost their job, or the oldest one is due for longer than --max-age.
     """
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         from flowengine.runners.queue.rescue import Orphans
         from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
 
@@ -47,15 +47,15 @@ def command(names: tuple[str, ...], max_age: float | None, as_json: bool, store:
         results.line(dumps(found, indent=2))
     elif queues:
         head = ["QUEUE", "DUE", "OLDEST", "LATER", "ASKING", "LACKING", "TAKEN", "LOST", "WORKERS"]
-        for line in table([head, *map(_row, queues)], right=range(1, len(head))):
+        for line in format_table([head, *map(_format_row, queues)], right=range(1, len(head))):
             results.line(line)
     else:
-        complain(f"the queues of {shown_store(store)} hold nothing, and have no workers")
+        complain(f"the queues of {format_store(store)} hold nothing, and have no workers")
     for each in problems:
         complain(each.text)
     return 1 if problems else 0
 
 
-def _row(each: QueueStatus) -> list[str]:
-    before = [str(each.due), span(each.oldest), *map(str, (each.later, each.asking, each.lacking))]
+def _format_row(each: QueueStatus) -> list[str]:
+    before = [str(each.due), format_span(each.oldest), *map(str, (each.later, each.asking, each.lacking))]
     return [each.queue, *before, *map(str, (each.taken, each.lost, each.workers))]

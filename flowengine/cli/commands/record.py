@@ -1,4 +1,4 @@
-"""`flowengine record`: a cassette for tests from a run that has happened."""
+"""`flowengine record` makes a cassette for tests from the record of a run. No model is called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flowengine.cli.run_access import ReadingCommand, chosen_store, journals, read, store_option
+from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain
 
 __all__ = ["command"]
@@ -24,7 +24,7 @@ def command(reference: str, output: str | None, store: str | None) -> int:
     """
     from flowengine.testing.cassette_file import cassette_text, recorded_calls, write_cassette
 
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         calls = recorded_calls(read(kept, kept.find(reference)))
     if output is None:
         Results().document(cassette_text(calls).rstrip("\n"))

@@ -1,4 +1,4 @@
-"""`flowengine resume`: a run goes on where it broke off, with the flow file it was started from."""
+"""`flowengine resume` continues a run where it broke off, with the flow file that it was started from."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from flowengine.cli.environment import environment
+from flowengine.cli.environment import load_environment
 from flowengine.cli.execute import Execution
-from flowengine.cli.options import reporting_of, running_options, settings_given
-from flowengine.cli.outcome import outputs_text, run_object
-from flowengine.cli.run_access import beginning, chosen_store, journals, read
+from flowengine.cli.options import add_running_options, collect_settings, reporting_of
+from flowengine.cli.outcome import format_outputs, to_run_json
+from flowengine.cli.run_access import beginning, choose_store, open_journal, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting
 from flowengine.engine.events import Event, RunFinished, RunStarted
@@ -28,29 +28,29 @@ from visualize.progress import Progress
 
 __all__ = ["command"]
 
-# --- The flow that a run belongs to, loaded again for whoever goes on with it
+# --- The flow of a run, loaded again
 
 
-def flow_of(started: RunStarted, file: str | None, model: Any) -> Flow:
+def load_flow_of_run(started: RunStarted, file: str | None, model: Any) -> Flow:
     """From the file that is named, else from the run's own file, else from the text that the run keeps."""
     if file is not None:
-        return Flow.from_yaml(file, model=model, environ=environment())
+        return Flow.from_yaml(file, model=model, environ=load_environment())
     if started.path is None:
         raise DefinitionError(
             f"run {started.run_id} was started from a flow built in Python: resume it with Flow.resume(), "
             f"or name a flow file with --flow"
         )
-    path = _where(started.path, str(started.settings.get("folder", "")))
+    path = _localize_path(started.path, str(started.settings.get("folder", "")))
     if os.path.isfile(path):
-        return Flow.from_yaml(path, model=model, environ=environment())
+        return Flow.from_yaml(path, model=model, environ=load_environment())
     if started.source is None:
         raise DefinitionError(f"the flow file '{path}' of run {started.run_id} is gone: name it with --flow FILE")
     complain(f"notice: '{path}' is gone; the run goes on with the text that it was started with")
     place = place_of(started.path, str(started.settings.get("folder", "")))
-    return Flow.from_text(started.source, place, model=model, environ=environment())
+    return Flow.from_text(started.source, place, model=model, environ=load_environment())
 
 
-def _where(path: str, folder: str) -> str:
+def _localize_path(path: str, folder: str) -> str:
     """The flow's path as seen from here: it was given in the folder where the run was started."""
     return path if not folder or folder == os.getcwd() else os.path.join(folder, path)
 
@@ -74,7 +74,7 @@ def _where(path: str, folder: str) -> str:
 )
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="With --from: shared state as NODE finds it.")
 @click.option("--flow", "file", metavar="FILE", help="The flow file, where it is not the one of the start.")
-@running_options
+@add_running_options
 def command(
     reference: str,
     allow_changed: bool,
@@ -103,7 +103,7 @@ def command(
     """
     reporting = reporting_of(as_json, events, quiet)
     results = Results()
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         run_id = kept.find(reference)
         past = read(kept, run_id)
     if pairs and start is None:
@@ -114,7 +114,7 @@ def command(
     if start is None and not failed_items and isinstance(finished, RunFinished) and finished.status == "succeeded":
         return _tell_succeeded(run_id, past, finished, reporting, results)
     started = beginning(past)
-    given = settings_given(
+    given = collect_settings(
         model=model,
         concurrency=concurrency,
         timeout=timeout,
@@ -123,10 +123,10 @@ def command(
         max_tokens=max_tokens,
     )
     with results.alone():
-        plan = flow_of(started, file, model or settings_of(past).get("model")).plan
+        plan = load_flow_of_run(started, file, model or settings_of(past).get("model")).plan
 
     if start is not None:
-        state, new_id = dict(map(_pair, pairs)), local.new_run_id()
+        state, new_id = dict(map(_parse_pair, pairs)), local.new_run_id()
 
         async def begin(kept: JournalStore) -> Run:
             return await local.fork(plan, run_id, kept, start, state=state, new_id=new_id, settings=given)
@@ -148,7 +148,7 @@ def command(
     return Execution(run_id, store, reporting, results, durability, past, plan).run(job)
 
 
-def _pair(given: str) -> tuple[str, Any]:
+def _parse_pair(given: str) -> tuple[str, Any]:
     """`key=value`; the value is JSON, or else text."""
     key, found, value = given.partition("=")
     if not found:
@@ -168,7 +168,7 @@ def _tell_succeeded(
     if not reporting.quiet:
         complain(f"run {run_id} has succeeded already; these are its outputs")
     if reporting.json:
-        results.json(run_object(progress, finished.outputs))
+        results.json(to_run_json(progress, finished.outputs))
     elif finished.outputs and not reporting.events:
-        results.line(outputs_text(finished.outputs))
+        results.line(format_outputs(finished.outputs))
     return 0

@@ -1,4 +1,4 @@
-"""`flowengine run`: one run of a flow file, from inputs to outputs."""
+"""`flowengine run` runs a flow file once, from inputs to outputs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import click
 
 from flowengine.cli import options
-from flowengine.cli.environment import environment
+from flowengine.cli.environment import load_environment
 from flowengine.cli.execute import Execution
-from flowengine.cli.options import gather, label_option, reporting_of, running_options, settings_given
+from flowengine.cli.options import add_running_options, collect_settings, gather_inputs, label_option, reporting_of
 from flowengine.cli.terminal import Results
 from flowengine.engine.ports import JournalStore
 from flowengine.flow import Flow
@@ -36,7 +36,7 @@ __all__ = ["command"]
 @click.option("--reuse", metavar="RUN", help="Take the results of an earlier run that still hold: an id or @last.")
 @click.option("--session", metavar="NAME", help="Go on with what earlier runs of this name have left.")
 @label_option("A label, by which the run is found again (`runs list --label`).")
-@running_options
+@add_running_options
 def command(
     flow: str,
     pairs: tuple[str, ...],
@@ -65,11 +65,11 @@ def command(
     reporting = reporting_of(as_json, events, quiet)
     results = Results()
     with results.alone():
-        loaded = Flow.from_yaml(flow, model=model, environ=environment())
+        loaded = Flow.from_yaml(flow, model=model, environ=load_environment())
     plan = loaded.plan
-    inputs = gather(plan.inputs, pairs, file)
+    inputs = gather_inputs(plan.inputs, pairs, file)
     chosen = run_id or new_run_id()
-    given = settings_given(
+    given = collect_settings(
         model=model,
         concurrency=concurrency,
         timeout=timeout,

@@ -1,15 +1,15 @@
-"""`flowengine runs`: the list of a store's runs, the record of one, and what else is done with records."""
+"""`flowengine runs` lists the runs of a store; its subcommands show, resume, cancel, remove and move them."""
 
 from __future__ import annotations
 
 import click
 
 from flowengine.cli.commands.runs_files import export_run, import_run, repair
-from flowengine.cli.commands.runs_many import cancel_runs, filter_options, remove, resume_runs
+from flowengine.cli.commands.runs_many import add_filter_options, cancel_runs, remove, resume_runs
 from flowengine.cli.commands.runs_show import show
-from flowengine.cli.run_access import chosen_store, journals, shown_store, store_option
-from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, clock, complain, span
+from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.table import format_table
+from flowengine.cli.terminal import Results, complain, format_clock, format_span
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.run_export import dumps
 from flowengine.journal.run_lookup import RunQuery
@@ -25,14 +25,14 @@ def command() -> None:
 
 @command.command("list")
 @store_option
-@filter_options
+@add_filter_options
 @click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 def list_runs(store: str | None, query: RunQuery, as_json: bool) -> int:
     """The runs of the store, the newest first.
 
     `queued`: no worker has it yet; `interrupted`: nobody works on it any more, and `flowengine resume` goes on with it.
     """
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         every = kept.list()
         words = words_of(kept, every)
     runs = query.select(every, words)
@@ -41,18 +41,18 @@ def list_runs(store: str | None, query: RunQuery, as_json: bool) -> int:
         results.json(dumps([run._asdict() | {"standing": words[run.run_id]} for run in runs], indent=2))
         return 0
     if not runs:
-        complain(f"there are no {'such ' * bool(every)}runs in {shown_store(store)}")
+        complain(f"there are no {'such ' * bool(every)}runs in {format_store(store)}")
         return 0
     head = ["RUN", "FLOW", "STATUS", "STARTED", "TOOK", *["LABELS"] * any(run.labels for run in runs)]
-    for line in table([head, *(_row(run, words[run.run_id])[: len(head)] for run in runs)]):
+    for line in format_table([head, *(_format_row(run, words[run.run_id])[: len(head)] for run in runs)]):
         results.line(line)
     return 0
 
 
-def _row(run: RunInfo, word: str) -> list[str]:
-    took = "" if run.finished is None else span(run.finished - run.started)
+def _format_row(run: RunInfo, word: str) -> list[str]:
+    took = "" if run.finished is None else format_span(run.finished - run.started)
     labels = " ".join(f"{name}={value}" for name, value in run.labels.items())
-    return [run.run_id, run.flow, word, clock(run.started), took, labels]
+    return [run.run_id, run.flow, word, format_clock(run.started), took, labels]
 
 
 command.add_command(show)

@@ -1,4 +1,4 @@
-"""`flowengine runs export` and `import`: a run as one file, for bug reports and other machines."""
+"""`flowengine runs export`, `import` and `repair` move a run as one file, and save what a damaged store still holds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ import anyio
 import click
 
 from flowengine.cli.options import RUN_ID
-from flowengine.cli.run_access import ReadingCommand, again, chosen_store, journals, read, shown_store, store_option
-from flowengine.cli.table import table
+from flowengine.cli.run_access import (
+    ReadingCommand,
+    choose_store,
+    format_command,
+    format_store,
+    open_journal,
+    read,
+    store_option,
+)
+from flowengine.cli.table import format_table
 from flowengine.cli.terminal import Results, complain, put_lines
 from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import StoreUnavailableError
@@ -34,30 +42,30 @@ def repair(as_json: bool, store: str | None) -> int:
     Each run is kept up to its first event that is missing or damaged, and `flowengine resume` goes on from there: what
     came after is done again. The exit code is 1 where anything was lost.
     """
-    opened = open_store(chosen_store(store))
+    opened = open_store(choose_store(store))
     if not isinstance(opened, SQLiteStore):
-        raise click.UsageError(f"only SQLite files are repaired, and {shown_store(store)} is none")
+        raise click.UsageError(f"only SQLite files are repaired, and {format_store(store)} is none")
     done = repair_store(opened.path)
     results = Results()
     if as_json:
-        results.line(dumps(_as_dict(done, opened), indent=2))
+        results.line(dumps(_to_data(done, opened), indent=2))
         return 0 if done.is_whole else 1
     if done.path is None:
         complain(f"nothing is wrong with {opened.path}: {len(done.runs)} runs, all whole")
         return 0
     rows = [[run.run_id, run.state, str(run.kept), str(run.lost), run.reason] for run in done.runs]
-    for line in table([["RUN", "STATE", "KEPT", "LOST", "WHY"], *rows]):
+    for line in format_table([["RUN", "STATE", "KEPT", "LOST", "WHY"], *rows]):
         results.line(line)
     if done.lost_beside:
         complain(f"lost beside the runs: {done.lost_beside} values of sessions or caches")
     complain(f"wrote {done.path}; {opened.path} is as it was")
     cut = [run.run_id for run in done.runs if run.state == "cut"]
     if cut:
-        complain(f"go on with a run that was cut: {again('resume', cut[0], str(done.path))}")
+        complain(f"go on with a run that was cut: {format_command('resume', cut[0], str(done.path))}")
     return 0 if done.is_whole else 1
 
 
-def _as_dict(done: Repair, opened: SQLiteStore) -> dict[str, object]:
+def _to_data(done: Repair, opened: SQLiteStore) -> dict[str, object]:
     return {
         "store": str(opened.path),
         "repaired": None if done.path is None else str(done.path),
@@ -66,7 +74,7 @@ def _as_dict(done: Repair, opened: SQLiteStore) -> dict[str, object]:
     }
 
 
-_ELSEWHERE: Final = frozenset({"folder", "queue", "priority"})
+_MACHINE_FIELDS: Final = frozenset({"folder", "queue", "priority"})
 """Settings of a run that speak of the machines where it began."""
 
 
@@ -79,7 +87,7 @@ _ELSEWHERE: Final = frozenset({"folder", "queue", "priority"})
 @store_option
 def export_run(reference: str, output: str | None, hides: bool, store: str | None) -> int:
     """Write RUN with all its events into one file. It holds inputs, prompts and answers as they were."""
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         events = read(kept, kept.find(reference))
     lines = list(pack_run(list(masked(events)) if hides else events))
     if put_lines(lines, output):
@@ -103,13 +111,13 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnavailableError(f"{file} cannot be read: {error}") from error
-    events = _at_home_here(unpack_run(text.split("\n"), file))
-    with journals(chosen_store(store)) as kept:
-        complain(f"run {anyio.run(store_run, kept, events, run_id)} is in {shown_store(store)}")
+    events = _drop_foreign_paths(unpack_run(text.split("\n"), file))
+    with open_journal(choose_store(store)) as kept:
+        complain(f"run {anyio.run(store_run, kept, events, run_id)} is in {format_store(store)}")
     return 0
 
 
-def _at_home_here(events: list[Event]) -> list[Event]:
+def _drop_foreign_paths(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
     which no worker takes up: it was not submitted here."""
     started = events[0]
@@ -117,5 +125,5 @@ def _at_home_here(events: list[Event]) -> list[Event]:
     path = None if started.path is None else PurePath(started.path)
     if path is not None and (path.is_absolute() or ".." in path.parts):
         path = PurePath(path.name)
-    settings = {name: value for name, value in started.settings.items() if name not in _ELSEWHERE}
+    settings = {name: value for name, value in started.settings.items() if name not in _MACHINE_FIELDS}
     return [started._replace(path=None if path is None else str(path), settings=settings), *events[1:]]

@@ -1,4 +1,4 @@
-"""`flowengine runs resume` and `runs cancel`: many runs of the queue at once, by name or by filters."""
+"""`flowengine runs rm`, `resume` and `cancel` act on many runs, chosen by name or by filters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 import click
 
 from flowengine.cli.options import duration, label_option
-from flowengine.cli.run_access import chosen_store, journals, store_option
+from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import complain
 from flowengine.core.context import RunStatus
 from flowengine.engine.ports import JournalStore
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from flowengine.journal.postgres.store import PostgresStore
 
-__all__ = ["cancel_runs", "filter_options", "remove", "resume_runs"]
+__all__ = ["add_filter_options", "cancel_runs", "remove", "resume_runs"]
 
-# --- Which runs a command means
+# --- The choice of runs
 
 Command = Callable[..., int]
 
@@ -60,7 +60,7 @@ class Selection(NamedTuple):
         return Chosen({each: words[each] for each in (*named, *(info.run_id for info in found))}, frozenset(named))
 
 
-def filter_options(function: Command) -> Command:
+def add_filter_options(function: Command) -> Command:
     """`--flow`, `--status`, `--label` and `--older-than`, as the argument `query`."""
 
     @click.option("--flow", default="", metavar="NAME", help="Only runs of this flow.")
@@ -85,10 +85,10 @@ def filter_options(function: Command) -> Command:
 
 
 def selection(function: Command) -> Command:
-    """RUNs by name and by `filter_options`, as the argument `selected`."""
+    """RUNs by name and by `add_filter_options`, as the argument `selected`."""
 
     @click.argument("references", metavar="[RUN]...", nargs=-1)
-    @filter_options
+    @add_filter_options
     @wraps(function)
     def command(references: tuple[str, ...], query: RunQuery, **others: Any) -> int:
         return function(selected=Selection(references, query), **others)
@@ -111,7 +111,7 @@ def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -
     """
     if force and not selected.references:
         raise click.UsageError("--force goes with a RUN: filters remove only what has ended")
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         chosen = selected.choose(kept)
         failed = 0
         for run_id, word in chosen.runs.items():
@@ -131,9 +131,9 @@ def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -
     return 1 if failed else 0
 
 
-_STOPPED: Final = frozenset({"failed", "partial", "paused", "interrupted"})
+_RESUMABLE: Final = frozenset({"failed", "partial", "paused", "interrupted"})
 """Words of runs that filters find to go on with; cancelled ones are meant only where the filter says so."""
-_OPEN: Final = frozenset({"queued", "running", "waiting", "interrupted"})
+_CANCELLABLE: Final = frozenset({"queued", "running", "waiting", "interrupted"})
 """Words of runs that filters find to cancel."""
 _CANCELLED: Final[RunStatus] = "cancelled"
 
@@ -163,8 +163,8 @@ def resume_runs(selected: Selection, queue: str | None, allow_changed: bool, dry
             await requeue_in(app, place, run_id, queue=queue, allow_changed=allow_changed)
         return f"run {run_id} {'would be' if dry_run else 'is'} put back into its queue"
 
-    found = frozenset({_CANCELLED}) if selected.query.status == _CANCELLED else _STOPPED
-    return _do(selected, store, put_back, "resume", of=_STOPPED | {_CANCELLED}, found=found)
+    found = frozenset({_CANCELLED}) if selected.query.status == _CANCELLED else _RESUMABLE
+    return _act_on_runs(selected, store, put_back, "resume", of=_RESUMABLE | {_CANCELLED}, found=found)
 
 
 @click.command("cancel")
@@ -186,17 +186,17 @@ def cancel_runs(selected: Selection, dry_run: bool, store: str | None) -> int:
             raise JournalError(f"run {run_id} is in no queue, and waits for nobody")
         return f"run {run_id} {_CANCEL_WORDS.get(found, found)}"
 
-    return _do(selected, store, stop, "cancel", of=_OPEN, found=_OPEN)
+    return _act_on_runs(selected, store, stop, "cancel", of=_CANCELLABLE, found=_CANCELLABLE)
 
 
 _CANCEL_WORDS: Final = {"before it began": "is cancelled", "asked to stop": "is asked to stop"}
 
 
-def _do(
+def _act_on_runs(
     selected: Selection, given: str | None, act: Act, verb: str, *, of: Collection[str], found: Collection[str]
 ) -> int:
     """Act on the chosen runs one by one; 1 where one is left. `of`: how a run may stand, `found`: those of filters."""
-    with journals(chosen_store(given)) as kept:
+    with open_journal(choose_store(given)) as kept:
         from flowengine.runners.queue.run_queue import opened, queue_store  # Needs its extra.
 
         place = queue_store(kept)

@@ -1,4 +1,4 @@
-"""`flowengine runs show`: what happened in a run, or in one of its nodes."""
+"""`flowengine runs show` prints what happened in a run, or in one of its nodes. It changes nothing."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any, Final
 
 import click
 
-from flowengine.cli.format_run import cut, indented, run_sheet, usage_text
+from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten
 from flowengine.cli.interrupt import INTERRUPTED
-from flowengine.cli.outcome import code_of, node_object, run_object
+from flowengine.cli.outcome import exit_code_of, to_node_object, to_run_json
 from flowengine.cli.run_access import (
     ReadingCommand,
-    chosen_store,
-    folded,
-    journals,
+    choose_store,
+    fold_events,
     node_events,
+    open_journal,
     read,
     records_of,
     store_option,
 )
-from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, clock, dollars, span, tokens
-from flowengine.cli.watch import Reporting, follow, lines_of
+from flowengine.cli.table import format_table
+from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_tokens
+from flowengine.cli.watch import Reporting, follow, format_run_standing
 from flowengine.core.records import (
     Brought,
     EffectDecided,
@@ -39,39 +39,39 @@ from flowengine.engine.events import Event
 from flowengine.journal.run_export import dumps, event_line, shown
 from visualize.progress import NodeRow
 
-__all__ = ["node_sheet", "show"]
+__all__ = ["format_node", "show"]
 
-# --- One node's part in a run, told in lines of text
+# --- One node in lines of text
 
 
-def node_sheet(row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
+def format_node(row: NodeRow, records: Sequence[Any]) -> Iterator[str]:
     """The lines of `runs show --node`."""
     facts = [["node", row.id], ["kind", row.kind], ["status", row.status]]
     if row.cause is not None:
         facts.append(["because", row.cause.replace("_", " ")])
     if row.started is not None:
-        facts += [["started", clock(row.started)], ["took", span(row.seconds())]]
+        facts += [["started", format_clock(row.started)], ["took", format_span(row.seconds())]]
     if row.asked is not None and row.waited() is not None:
-        facts.append(["waited", span(row.waited())])
+        facts.append(["waited", format_span(row.waited())])
     if row.usage.calls:
-        facts.append(["models", usage_text(row.usage)])
-    yield from table(facts)
+        facts.append(["models", format_usage(row.usage)])
+    yield from format_table(facts)
     for record in records:
         yield ""
-        yield from _SHEETS.get(type(record).__name__, _other)(record)
-    yield from _end(row)
+        yield from _FORMATTERS.get(type(record).__name__, _format_other)(record)
+    yield from _format_end(row)
 
 
-def _end(row: NodeRow) -> Iterator[str]:
+def _format_end(row: NodeRow) -> Iterator[str]:
     for error in row.earlier_errors:
         yield ""
         yield f"failed before the run was resumed: {error.type}"
-        yield from indented(cut(error.message))
+        yield from indent_lines(shorten(error.message))
     if row.error is not None:
         yield ""
         yield f"error: {row.error.type}"
-        yield from indented(cut(row.error.message))
-        yield from indented(row.error.detail, "    ")
+        yield from indent_lines(shorten(row.error.message))
+        yield from indent_lines(row.error.detail, "    ")
     if row.result is None:
         return
     if row.result.route is not None:
@@ -81,111 +81,119 @@ def _end(row: NodeRow) -> Iterator[str]:
         if value is not None:
             yield ""
             yield title
-            yield from indented(cut(shown(value)))
+            yield from indent_lines(shorten(shown(value)))
 
 
-def _model_call(call: ModelCall) -> Iterator[str]:
+def _format_model_call(call: ModelCall) -> Iterator[str]:
     known = [] if call.prompt_tokens is None and call.completion_tokens is None else [
-        tokens((call.prompt_tokens or 0) + (call.completion_tokens or 0))
+        format_tokens((call.prompt_tokens or 0) + (call.completion_tokens or 0))
     ]  # fmt: skip
     sent = f"{call.attempts} requests" if call.attempts > 1 else ""
-    facts = [call.model, call.provider, *known, dollars(call.cost_usd), span(call.seconds), sent, call.finish_reason]
+    facts = [
+        call.model,
+        call.provider,
+        *known,
+        format_dollars(call.cost_usd),
+        format_span(call.seconds),
+        sent,
+        call.finish_reason,
+    ]
     yield f"model call for {call.purpose}: {', '.join(each for each in facts if each)}"
     for message in call.messages:
         yield f"  {message.get('role', '?')}:"
-        yield from indented(cut(shown(message.get("content") or message.get("tool_calls") or "")), "    ")
+        yield from indent_lines(shorten(shown(message.get("content") or message.get("tool_calls") or "")), "    ")
     if call.error is not None:
-        yield f"  failed: {cut(call.error)}"
+        yield f"  failed: {shorten(call.error)}"
     if call.vectors:
         yield f"  answer: {len(call.vectors)} vectors"
     elif call.content or not call.tool_calls:
         yield "  answer:"
-        yield from indented(cut(call.content), "    ")
+        yield from indent_lines(shorten(call.content), "    ")
     for asked in call.tool_calls:
-        yield f"  asks for: {cut(shown(asked))}"
+        yield f"  asks for: {shorten(shown(asked))}"
 
 
-def _tool_call(call: ToolCall) -> Iterator[str]:
+def _format_tool_call(call: ToolCall) -> Iterator[str]:
     verb = "begins" if call.started else "failed" if call.is_error else "done"
-    yield f"tool {call.name} {verb} ({span(call.seconds)})"
-    yield f"  arguments: {cut(shown(call.arguments))}"
+    yield f"tool {call.name} {verb} ({format_span(call.seconds)})"
+    yield f"  arguments: {shorten(shown(call.arguments))}"
     if not call.started:
         yield "  result:"
-        yield from indented(cut(shown(call.result)), "    ")
+        yield from indent_lines(shorten(shown(call.result)), "    ")
 
 
-def _decided(decided: EffectDecided) -> Iterator[str]:
+def _format_decision(decided: EffectDecided) -> Iterator[str]:
     verb = "is run again" if decided.decision == "retry" else "is taken as done"
     yield f"a person decided: the interrupted call of tool {decided.name} {verb}"
-    yield f"  arguments: {cut(shown(decided.arguments))}"
+    yield f"  arguments: {shorten(shown(decided.arguments))}"
 
 
-def _retry(retry: Retry) -> Iterator[str]:
-    yield f"attempt {retry.attempt} failed, the next one after {span(retry.delay)}"
-    yield from indented(cut(retry.error))
+def _format_retry(retry: Retry) -> Iterator[str]:
+    yield f"attempt {retry.attempt} failed, the next one after {format_span(retry.delay)}"
+    yield from indent_lines(shorten(retry.error))
 
 
-def _round(judged: Round) -> Iterator[str]:
+def _format_round(judged: Round) -> Iterator[str]:
     score = "" if judged.score is None else f" with {judged.score:g}"
     yield f"round {judged.number} {'passed' if judged.passed else 'did not pass'}{score}"
-    yield from indented(cut(judged.feedback))
+    yield from indent_lines(shorten(judged.feedback))
 
 
-def _notice(notice: Notice) -> Iterator[str]:
-    yield f"notice: {cut(notice.text)}"
+def _format_notice(notice: Notice) -> Iterator[str]:
+    yield f"notice: {shorten(notice.text)}"
 
 
-def _receipt(receipt: Receipt) -> Iterator[str]:
-    budget = "" if receipt.budget is None else f", of at most {tokens(receipt.budget)}"
+def _format_receipt(receipt: Receipt) -> Iterator[str]:
+    budget = "" if receipt.budget is None else f", of at most {format_tokens(receipt.budget)}"
     yield f"context receipt{budget}"
     rows = [
         [
             str(row.get("state", "")),
-            tokens(row.get("tokens")),
+            format_tokens(row.get("tokens")),
             str(row.get("source", "")),
-            cut(str(row.get("label", ""))),
-            cut(_why(row)),
+            shorten(str(row.get("label", ""))),
+            shorten(_explain_fragment(row)),
         ]
         for row in receipt.fragments
     ]
-    yield from (f"  {line}" for line in table(rows, right=(1,)))
+    yield from (f"  {line}" for line in format_table(rows, right=(1,)))
 
 
-def _why(row: Mapping[str, Any]) -> str:
+def _explain_fragment(row: Mapping[str, Any]) -> str:
     """Why a fragment was shortened or dropped, and how long it was."""
     was = f"of {row['was']:,}" if isinstance(row.get("was"), int) else ""
     return ": ".join(each for each in (was, str(row.get("why", ""))) if each)
 
 
-def _brought(brought: Brought) -> Iterator[str]:
+def _format_context(brought: Brought) -> Iterator[str]:
     sources = dict.fromkeys(str(row.get("source", "")) for row in brought.fragments)
     number = len(brought.fragments)
     yield f"context brought by {', '.join(sources)}: {number} fragment{'s' * (number != 1)}"
 
 
-def _skill(load: SkillLoad) -> Iterator[str]:
-    yield f"skill {load.skill}, level {load.level}: {tokens(load.tokens)} ({span(load.seconds)})"
+def _format_skill(load: SkillLoad) -> Iterator[str]:
+    yield f"skill {load.skill}, level {load.level}: {format_tokens(load.tokens)} ({format_span(load.seconds)})"
 
 
-def _provider(failed: ProviderFailed) -> Iterator[str]:
-    yield f"context provider {failed.provider} failed: {cut(failed.error)}"
+def _format_provider_failure(failed: ProviderFailed) -> Iterator[str]:
+    yield f"context provider {failed.provider} failed: {shorten(failed.error)}"
 
 
-def _other(record: Any) -> Iterator[str]:
-    yield f"{type(record).__name__}: {cut(shown(record))}"
+def _format_other(record: Any) -> Iterator[str]:
+    yield f"{type(record).__name__}: {shorten(shown(record))}"
 
 
-_SHEETS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
-    "ModelCall": _model_call,
-    "ToolCall": _tool_call,
-    "EffectDecided": _decided,
-    "Retry": _retry,
-    "Round": _round,
-    "Notice": _notice,
-    "Receipt": _receipt,
-    "Brought": _brought,
-    "SkillLoad": _skill,
-    "ProviderFailed": _provider,
+_FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
+    "ModelCall": _format_model_call,
+    "ToolCall": _format_tool_call,
+    "EffectDecided": _format_decision,
+    "Retry": _format_retry,
+    "Round": _format_round,
+    "Notice": _format_notice,
+    "Receipt": _format_receipt,
+    "Brought": _format_context,
+    "SkillLoad": _format_skill,
+    "ProviderFailed": _format_provider_failure,
 }
 
 
@@ -207,15 +215,15 @@ def show(reference: str, node: str | None, as_json: bool, events: bool, watch: b
     if watch:
         if node is not None or as_json:
             raise click.UsageError("--watch goes with --events only: the whole run is followed")
-        with journals(chosen_store(store)) as kept:
+        with open_journal(choose_store(store)) as kept:
             followed = follow(kept, kept.find(reference), Reporting(events=events), Results()).finished
-        code = INTERRUPTED if followed is None else code_of(followed.status, followed.error)
+        code = INTERRUPTED if followed is None else exit_code_of(followed.status, followed.error)
         if events:
             return code
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         run_id = kept.find(reference)
         everything = read(kept, run_id)
-        standing = list(lines_of(kept, run_id))
+        standing = list(format_run_standing(kept, run_id))
         is_left = run_id in kept.abandoned()
     chosen = everything if node is None else node_events(everything, node)
     results = Results()
@@ -223,13 +231,13 @@ def show(reference: str, node: str | None, as_json: bool, events: bool, watch: b
         for event in chosen:
             results.json(event_line(event))
     elif as_json:
-        results.json(_object(everything, chosen, node))
+        results.json(_to_json(everything, chosen, node))
     else:
-        progress = folded(everything)
+        progress = fold_events(everything)
         lines = (
-            run_sheet(progress, "interrupted" if is_left else "")
+            format_run(progress, "interrupted" if is_left else "")
             if node is None
-            else node_sheet(progress.nodes[node], records_of(chosen))
+            else format_node(progress.nodes[node], records_of(chosen))
         )
         results.line("\n".join(lines))
         if node is None and standing:
@@ -237,10 +245,10 @@ def show(reference: str, node: str | None, as_json: bool, events: bool, watch: b
     return code
 
 
-def _object(everything: Sequence[Event], chosen: Sequence[Event], node: str | None) -> str:
-    progress = folded(everything)
+def _to_json(everything: Sequence[Event], chosen: Sequence[Event], node: str | None) -> str:
+    progress = fold_events(everything)
     if node is None:
-        return run_object(progress, None if progress.finished is None else progress.finished.outputs)
+        return to_run_json(progress, None if progress.finished is None else progress.finished.outputs)
     row = progress.nodes[node]
-    detail = {"id": row.id, **node_object(row), "result": row.result, "records": records_of(chosen)}
+    detail = {"id": row.id, **to_node_object(row), "result": row.result, "records": records_of(chosen)}
     return dumps(detail, indent=2)

@@ -1,4 +1,4 @@
-"""`flowengine schema`: the JSON Schema of flow files, for editors that complete and check while one writes."""
+"""`flowengine schema` prints the JSON Schema of flow files, for editors that complete and check them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowengine skills`: what skills there are, what is irregular about them, and what loading them by need saves."""
+"""`flowengine skills` lists skills, reports what is irregular about them, and measures what loading by need saves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import click
 
-from flowengine.cli.environment import environment
-from flowengine.cli.table import table
+from flowengine.cli.environment import load_environment
+from flowengine.cli.table import format_table
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.project.project import find_project
@@ -25,8 +25,8 @@ from flowengine.skills.skill_store import SkillStore
 
 __all__ = ["command"]
 
-_paths = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(file_okay=False))
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(file_okay=False))
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("skills")
@@ -35,19 +35,19 @@ def command() -> None:
 
 
 @command.command("list")
-@_paths
-@_as_json
+@_paths_argument
+@_json_option
 def list_skills(paths: Sequence[str], as_json: bool) -> int:
     """The skills of folders, with what stands of each in every prompt."""
     store = SkillStore(paths)
     skills, results = store.skills(), Results()
     if as_json:
-        results.json(dumps([_plain(each) for each in skills], indent=2))
+        results.json(dumps([_to_data(each) for each in skills], indent=2))
     elif skills:
         rows = [
             [each.name, str(each.body_tokens), "yes" if each.has_files else "", each.description] for each in skills
         ]
-        for line in table([["NAME", "TOKENS", "FILES", "DESCRIPTION"], *rows], right=[1]):
+        for line in format_table([["NAME", "TOKENS", "FILES", "DESCRIPTION"], *rows], right=[1]):
             results.line(line)
     count = len(store.diagnostics())
     if count:
@@ -57,7 +57,7 @@ def list_skills(paths: Sequence[str], as_json: bool) -> int:
     return 0
 
 
-def _plain(skill: Skill) -> dict[str, Any]:
+def _to_data(skill: Skill) -> dict[str, Any]:
     return {
         "name": skill.name,
         "description": skill.description,
@@ -72,9 +72,9 @@ def _plain(skill: Skill) -> dict[str, Any]:
 
 
 @command.command("check")
-@_paths
+@_paths_argument
 @click.option("--strict", is_flag=True, help="Judge by the Agent Skills specification: what it forbids is an error.")
-@_as_json
+@_json_option
 def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
     """Say everything that is irregular about skills, and whether their scripts can run here.
 
@@ -90,14 +90,14 @@ def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
     errors = sum(each.severity == "error" for each in found)
     complain(f"{len(store.skills())} skills: {errors} errors and {len(found) - errors} warnings")
     project = find_project(paths[0])
-    complain(_of_scripts(verdict(project.root), project.allow_unconfined_scripts))
+    complain(_describe_script_support(verdict(project.root), project.allow_unconfined_scripts))
     return 2 if errors else 0
 
 
-def _of_scripts(held: Verdict, is_allowed: bool) -> str:
+def _describe_script_support(held: Verdict, is_allowed: bool) -> str:
     """What becomes of scripts on this machine.
 
-    >>> _of_scripts(Verdict(False, "bwrap is not installed"), True)
+    >>> _describe_script_support(Verdict(False, "bwrap is not installed"), True)
     'scripts run UNCONFINED here, as the project file allows: bwrap is not installed'
     """
     if held.holds:
@@ -107,7 +107,7 @@ def _of_scripts(held: Verdict, is_allowed: bool) -> str:
 
 
 @command.command("measure")
-@_paths
+@_paths_argument
 @click.option("--active", metavar="NAME", help="Only where this skill is in use; else each one in turn.")
 @click.option("--task", default="", metavar="TEXT", help="What the skill is used for; else what it describes.")
 @click.option(
@@ -118,7 +118,7 @@ def _of_scripts(held: Verdict, is_allowed: bool) -> str:
 )
 @click.option("--model", metavar="NAME", help="Who chooses; else a lexical stand-in, which is no language model.")
 @click.option("--locale", type=click.Choice(["en", "ja", "zh"]), default="en", show_default=True)
-@_as_json
+@_json_option
 def measure_skills(
     paths: Sequence[str],
     active: str | None,
@@ -134,14 +134,14 @@ def measure_skills(
     answered where one skill is in use.
     """
     store = SkillStore(paths)
-    chosen_skills = [_skill(store, active)] if active else list(store.skills())
+    chosen_skills = [_find_skill(store, active)] if active else list(store.skills())
     if not chosen_skills:
         raise click.UsageError("there are no skills to measure")
-    asked = [] if tasks is None else _tasks(tasks, store)
-    choose = by_words() if model is None else by_model(get_llm(model, environ=environment()), locale)
+    asked = [] if tasks is None else _read_tasks(tasks, store)
+    choose = by_words() if model is None else by_model(get_llm(model, environ=load_environment()), locale)
     cases, choices = anyio.run(_measure, store, chosen_skills, task, asked, choose, locale)
     results = Results()
-    for line in [_json(cases, choices)] if as_json else _lines(cases, choices, model):
+    for line in [_to_json(cases, choices)] if as_json else _format_lines(cases, choices, model):
         results.line(line)
     return 0
 
@@ -153,14 +153,14 @@ async def _measure(
     return cases, await chosen(store, asked, choose, locale) if asked else None
 
 
-def _skill(store: SkillStore, name: str) -> Skill:
+def _find_skill(store: SkillStore, name: str) -> Skill:
     found = store.find(name)
     if found is None:
         raise click.UsageError(f"there is no skill '{name}'{store.hint(name)}")
     return found
 
 
-def _tasks(file: Path, store: SkillStore) -> list[Task]:
+def _read_tasks(file: Path, store: SkillStore) -> list[Task]:
     known = [each.name for each in store.skills()]
     tasks: list[Task] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), 1):
@@ -179,9 +179,9 @@ def _tasks(file: Path, store: SkillStore) -> list[Task]:
     return tasks
 
 
-def _lines(cases: Sequence[Measured], choices: Choices | None, model: str | None) -> list[str]:
+def _format_lines(cases: Sequence[Measured], choices: Choices | None, model: str | None) -> list[str]:
     rows = [[each.skill, str(each.tokens_eager), str(each.tokens_actual), f"{each.saved:.0%}"] for each in cases]
-    lines = table([["SKILL", "tokens_eager", "tokens_actual", "SAVED"], *rows], right=[1, 2, 3])
+    lines = format_table([["SKILL", "tokens_eager", "tokens_actual", "SAVED"], *rows], right=[1, 2, 3])
     over = total(cases)
     lines += ["", f"saved: median {over.median:.0%}, p10 {over.p10:.0%}, worst {over.worst:.0%}"]
     if choices is not None:
@@ -191,6 +191,6 @@ def _lines(cases: Sequence[Measured], choices: Choices | None, model: str | None
     return lines
 
 
-def _json(cases: Sequence[Measured], choices: Choices | None) -> str:
+def _to_json(cases: Sequence[Measured], choices: Choices | None) -> str:
     each = [case._asdict() | {"saved": round(case.saved, 4)} for case in cases]
     return dumps({"skills": each, "saved": total(cases)._asdict(), "choices": choices and choices._asdict()}, indent=2)

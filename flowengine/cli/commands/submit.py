@@ -1,4 +1,4 @@
-"""`flowengine submit`: a run is written down and put into a queue, for whichever worker comes first."""
+"""`flowengine submit` journals a run and puts it into a queue, where a worker takes it up."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import anyio
 import click
 
 from flowengine.cli import options
-from flowengine.cli.options import duration, label_option, settings_given, spending_options
-from flowengine.cli.run_access import chosen_store, journals, store_option
+from flowengine.cli.options import add_spending_options, collect_settings, duration, label_option
+from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain
 
 if TYPE_CHECKING:  # the libraries of the queue are imported where one is used
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the libraries of the queue are imported where one is used
 __all__ = ["command"]
 
 
-def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+def _parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """`2030-01-31T08:00`, here where no zone is said, or `30m` from now."""
     if value is None:
         return None
@@ -48,7 +48,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> date
 )
 @click.option("--queue", metavar="NAME", help="Which workers take it.  [default: default]")
 @click.option("--priority", type=int, metavar="N", help="The greater, the sooner.  [default: 0, or as before]")
-@click.option("--at", callback=_time, metavar="TIME", help="Not before: 2030-01-31T08:00, or 30m from now.")
+@click.option("--at", callback=_parse_time, metavar="TIME", help="Not before: 2030-01-31T08:00, or 30m from now.")
 @click.option("--resume", "reference", metavar="RUN", help="Instead of FLOW: a run that is to go on in a worker.")
 @click.option(
     "--allow-changed", is_flag=True, help="With --resume: also in a worker that has other versions of its functions."
@@ -56,7 +56,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> date
 @click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Nodes of the run in flight at once.")
 @click.option("--timeout", callback=duration, metavar="TIME", help="Limit of the whole run: 30s, 10m, 2h.")
-@spending_options
+@add_spending_options
 @label_option("A label, by which the run is found again (`runs list --label`).")
 @store_option
 def command(
@@ -89,7 +89,7 @@ def command(
         raise click.UsageError("--allow-changed goes with --resume")
     if reference is not None and (pairs or file or run_id or labels):
         raise click.UsageError("id, inputs and labels of a run that goes on are those of its start")
-    settings = settings_given(
+    settings = collect_settings(
         model=model,
         concurrency=concurrency,
         timeout=timeout,
@@ -98,7 +98,7 @@ def command(
         max_tokens=max_tokens,
     )
     results = Results()
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         from flowengine.runners.local import new_run_id
         from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
 
@@ -120,12 +120,12 @@ def command(
                 )
         else:
             when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at, "labels": labels}
-            run_id = _submitted(place, str(flow), pairs, file, run_id or new_run_id(), settings, when, results)
+            run_id = _submit(place, str(flow), pairs, file, run_id or new_run_id(), settings, when, results)
     results.line(run_id)
     return 0
 
 
-def _submitted(
+def _submit(
     store: PostgresStore,
     flow: str,
     pairs: tuple[str, ...],
@@ -135,14 +135,14 @@ def _submitted(
     when: dict[str, Any],
     results: Results,
 ) -> str:
-    from flowengine.cli.environment import environment
-    from flowengine.cli.options import gather
+    from flowengine.cli.environment import load_environment
+    from flowengine.cli.options import gather_inputs
     from flowengine.flow import Flow
     from flowengine.runners.queue.run_queue import submit_many
 
     with results.alone():  # Code that the flow names may print.
-        plan = Flow.from_yaml(flow, model=settings.get("model"), environ=environment()).plan
-    inputs = gather(plan.inputs, pairs, file)
+        plan = Flow.from_yaml(flow, model=settings.get("model"), environ=load_environment()).plan
+    inputs = gather_inputs(plan.inputs, pairs, file)
     with results.alone():
         settings = {**settings, "folder": os.getcwd()}
         new = anyio.run(partial(submit_many, store, plan, {run_id: inputs}, settings=settings, **when))

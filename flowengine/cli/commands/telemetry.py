@@ -1,4 +1,4 @@
-"""`flowengine telemetry`: the trace of a run, for OpenTelemetry collectors or as lines of JSON."""
+"""`flowengine telemetry` exports the trace of a run, to an OpenTelemetry collector or as lines of JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from flowengine.cli.run_access import ReadingCommand, chosen_store, journals, read, store_option
+from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import complain, put_lines
 from flowengine.telemetry.jsonl import lines_of
 from flowengine.telemetry.spans import Span, spans_of
@@ -22,7 +22,7 @@ __all__ = ["command"]
 @store_option
 def command(references: tuple[str, ...], otlp: str | None, output: str | None, content: bool, store: str | None) -> int:
     """Export the spans of RUNs: ids, starts of ids, or @last. The journal has all of it, so runs cost nothing more."""
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         traces = [spans_of(read(kept, kept.find(each)), content=content) for each in references]
     if otlp is not None:
         return _send(traces, otlp)

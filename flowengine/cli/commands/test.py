@@ -1,4 +1,4 @@
-"""`flowengine test`: the cases of flowtest files, run without pytest."""
+"""`flowengine test` runs the cases of flowtest files without pytest."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def command(paths: tuple[str, ...], cassettes: str | None) -> int:
     os.environ.setdefault(REQUESTS, "0")
     results, mode = Results(), chosen_mode(cassettes)
     with results.alone():
-        tests = [load_flowtest(file) for path in paths or (".",) for file in flowtest_files(path)]
-    failed = sum(_run(test, mode, results) for test in tests)
-    complain(_summary(tests, failed))
+        tests = [load_flowtest(file) for path in paths or (".",) for file in list_flowtest_files(path)]
+    failed = sum(_run_cases(test, mode, results) for test in tests)
+    complain(_format_summary(tests, failed))
     return 1 if failed else 0
 
 
-def flowtest_files(path: str) -> list[Path]:
+def list_flowtest_files(path: str) -> list[Path]:
     """The file itself, or the flowtest files below a folder, sorted; a folder without one is an error."""
     folder = Path(path)
     if not folder.is_dir():
@@ -54,7 +54,7 @@ def flowtest_files(path: str) -> list[Path]:
     return found
 
 
-def _run(test: FlowTest, mode: Mode, results: Results) -> int:
+def _run_cases(test: FlowTest, mode: Mode, results: Results) -> int:
     """Run a file's cases; the number of those that fail."""
     from flowengine.testing.cases import line_of, run_case
 
@@ -70,7 +70,7 @@ def _run(test: FlowTest, mode: Mode, results: Results) -> int:
     return failed
 
 
-def _summary(tests: Sequence[FlowTest], failed: int) -> str:
+def _format_summary(tests: Sequence[FlowTest], failed: int) -> str:
     cases = sum(len(test.cases) for test in tests)
     what = f"{cases} case{'s' * (cases != 1)} in {len(tests)} file{'s' * (len(tests) != 1)}"
     return f"{what}: {f'{failed} failed' if failed else 'all passed'}"

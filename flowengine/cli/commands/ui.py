@@ -1,4 +1,4 @@
-"""`flowengine ui`: the runs of a store in a browser, live, with the flows that can be started there."""
+"""`flowengine ui` shows the runs of a store in a browser, live, with the flows that can be started there."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import webbrowser
 
 import click
 
-from flowengine.cli.environment import environment
-from flowengine.cli.run_access import DURABILITIES, chosen_store, journals, shown_store, store_option
+from flowengine.cli.environment import load_environment
+from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.flowfile.project.project import project_of
 from flowengine.journal.sqlite.database import Durability
-from flowengine.server.safety import LOOPBACK, is_loopback, new_token
+from flowengine.server.safety import LOOPBACK, is_loopback, make_token
 from flowengine.version import install_hint
 
 __all__ = ["command"]
@@ -59,7 +59,7 @@ def command(
         raise click.UsageError(f"to listen on {host}, where others can reach it, it needs --token")
     if token and len(token) < 16:
         raise click.UsageError("--token must have 16 characters or more")
-    secret = token or new_token()
+    secret = token or make_token()
     try:
         from flowengine.server.app import make_app
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
@@ -70,23 +70,23 @@ def command(
     listening = listen(host, port)
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
     results = Results()
-    with listening, results.alone(), journals(chosen_store(store), durability) as kept:
+    with listening, results.alone(), open_journal(choose_store(store), durability) as kept:
         app = make_app(
             kept,
             flows or [os.path.relpath(project_of(None)[0].root)],
             secret,
             hosts=(*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, names)),
             any_address=not is_here,
-            environ=environment(),
-            by=_name(),
+            environ=load_environment(),
+            by=_name_of_user(),
         )
         limits = ConnectionLimits(seconds=request_timeout)
-        serve(app, listening, lambda: _tell(results, address, shown_store(store), is_here, no_open), limits)
+        serve(app, listening, lambda: _announce(results, address, format_store(store), is_here, no_open), limits)
     complain("stopped")
     return 0
 
 
-def _tell(results: Results, address: str, store: str, is_here: bool, no_open: bool) -> None:
+def _announce(results: Results, address: str, store: str, is_here: bool, no_open: bool) -> None:
     results.line(address)
     complain(f"runs of {store}; Ctrl-C ends it")
     if not is_here:
@@ -95,7 +95,7 @@ def _tell(results: Results, address: str, store: str, is_here: bool, no_open: bo
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
-def _name() -> str:
+def _name_of_user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # nobody knows who runs this

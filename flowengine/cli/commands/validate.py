@@ -1,4 +1,4 @@
-"""`flowengine validate`: every problem of flow files, without running them or importing what they call."""
+"""`flowengine validate` reports every problem of flow files. It neither runs them nor imports what they call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import click
 
-from flowengine.cli.environment import environment
-from flowengine.cli.failure import excerpt
+from flowengine.cli.environment import load_environment
+from flowengine.cli.failure import format_excerpt
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.flowfile.checks.agent_sources import vendors_of
@@ -19,7 +19,7 @@ from flowengine.journal.run_export import dumps
 from flowengine.models.dotenv import read_environment
 from flowengine.models.worst_case import ModelFacts
 
-__all__ = ["command", "flow_files"]
+__all__ = ["command", "list_flow_files"]
 
 Format = Literal["text", "json", "github"]
 
@@ -39,8 +39,8 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, verbose: bool) -
 
     A model's name is looked up with the environment and the project that are here. Exit code 2 where a flow has errors.
     """
-    files = [file for path in paths for file in flow_files(path)]
-    looked_up = {file: _facts(file) for file in files}
+    files = [file for path in paths for file in list_flow_files(path)]
+    looked_up = {file: _read_model_facts(file) for file in files}
     every = (each for file in files for each in check_file(file, project=find_project(file), models=looked_up[file]))
     found = list(dict.fromkeys(every))  # A file that several flows run is told of once.
     results = Results()
@@ -48,21 +48,21 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, verbose: bool) -
         results.line(line)
     if verbose and form == "text":
         for file, facts in looked_up.items():
-            for line in _models(file, facts):
+            for line in _describe_models(file, facts):
                 results.line(line)
     errors = sum(each.severity == "error" for each in found)
     if form == "text":
-        complain(_summary(len(files), errors, len(found) - errors))
+        complain(_format_summary(len(files), errors, len(found) - errors))
     return 2 if errors or (strict and found) else 0
 
 
-def _facts(file: str) -> ModelFacts:
+def _read_model_facts(file: str) -> ModelFacts:
     """What is known of models where the file's project is."""
     project = find_project(file)
-    return ModelFacts(read_environment(project.root, environment()), project.prices, project.default_provider)
+    return ModelFacts(read_environment(project.root, load_environment()), project.prices, project.default_provider)
 
 
-def _models(file: str, facts: ModelFacts) -> Iterator[str]:
+def _describe_models(file: str, facts: ModelFacts) -> Iterator[str]:
     try:
         spec = load_flow(file, project=find_project(file))
     except FlowError:
@@ -71,7 +71,7 @@ def _models(file: str, facts: ModelFacts) -> Iterator[str]:
         yield f"{file}: model '{model}' goes to {known.provider}, since {known.because}"
 
 
-def flow_files(path: str) -> list[str]:
+def list_flow_files(path: str) -> list[str]:
     """The file itself, or the flow files of a folder, sorted; a folder without one is an error."""
     if not Path(path).is_dir():
         return [path]
@@ -81,36 +81,36 @@ def flow_files(path: str) -> list[str]:
     return found
 
 
-def _as_text(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
+def _format_as_text(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
     for each in problems:
-        yield f"{each}{excerpt(each) if on_terminal else ''}"
+        yield f"{each}{format_excerpt(each) if on_terminal else ''}"
 
 
-def _as_json(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
+def _format_as_json(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
     yield dumps(problems, indent=2)
 
 
-def _as_github(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
+def _format_as_github(problems: Sequence[Diagnostic], on_terminal: bool) -> Iterator[str]:
     """Workflow commands; their values are escaped, so no text of a flow can start one."""
     for each in problems:
         place = {"file": each.file, "line": each.line, "col": each.column, "title": each.code}
-        values = ",".join(f"{key}={_property(str(value))}" for key, value in place.items() if value is not None)
+        values = ",".join(f"{key}={_escape_property(str(value))}" for key, value in place.items() if value is not None)
         where = f"node '{each.node}': " if each.node else ""
-        yield f"::{each.severity} {values}::{_data(f'{where}{each.message}{each.hint}')}"
+        yield f"::{each.severity} {values}::{_escape_data(f'{where}{each.message}{each.hint}')}"
 
 
-_FORMATS: Final = {"text": _as_text, "json": _as_json, "github": _as_github}
+_FORMATS: Final = {"text": _format_as_text, "json": _format_as_json, "github": _format_as_github}
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _summary(files: int, errors: int, warnings: int) -> str:
+def _format_summary(files: int, errors: int, warnings: int) -> str:
     counts = [
         f"{count} {word}{'s' * (count != 1)}" for count, word in ((errors, "error"), (warnings, "warning")) if count
     ]

@@ -1,4 +1,4 @@
-"""`flowengine worker`: takes runs from a queue, until it is told to stop."""
+"""`flowengine worker` takes runs from a queue until it is told to stop, and logs to stderr."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any, Final, Literal
 import anyio
 import click
 
-from flowengine.cli.environment import environment
+from flowengine.cli.environment import load_environment
 from flowengine.cli.failure import exit_code
 from flowengine.cli.options import duration
-from flowengine.cli.run_access import chosen_store, journals, store_option
-from flowengine.cli.terminal import safe
+from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
 from flowengine.runners.queue.notices import WorkerNotice
 from flowengine.version import install_hint
 
-__all__ = ["tell", "worker_log"]
+__all__ = ["log_notice", "worker_log"]
 
-# --- The log of a worker on stderr
+# --- The worker's log on stderr
 
 LogFormat = Literal["text", "json"]
 
@@ -37,16 +37,16 @@ _ERRORS: Final = frozenset({"error"})
 """Events that end the worker."""
 
 
-def tell(notice: WorkerNotice) -> None:
+def log_notice(notice: WorkerNotice) -> None:
     """Log what a worker tells."""
-    _LOGGER.log(_level(notice.event), "%s", notice, extra={"event": notice.event, "run": notice.run_id})
+    _LOGGER.log(_level_of(notice.event), "%s", notice, extra={"event": notice.event, "run": notice.run_id})
 
 
 @contextmanager
 def worker_log(form: LogFormat, *, quiet: bool) -> Generator[None]:
     """Log to stderr for as long as the block lasts; `quiet`: errors only."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if form == "json" else _Text())
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     handler.setLevel(logging.ERROR if quiet else logging.INFO)
     root, level = logging.getLogger(), _LOGGER.level
     root.addHandler(handler)
@@ -58,34 +58,34 @@ def worker_log(form: LogFormat, *, quiet: bool) -> Generator[None]:
         root.removeHandler(handler)
 
 
-def _level(event: str) -> int:
+def _level_of(event: str) -> int:
     if event in _ERRORS:
         return logging.ERROR
     return logging.WARNING if event in _WARNINGS else logging.INFO
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     """Time and message; what is of several lines stays one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{_time(record)} {safe(_message(self, record))}".replace("\n", "\\n")
+        return f"{_format_time(record)} {escape_controls(_format_message(self, record))}".replace("\n", "\\n")
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     """An object on a line: time, level, event, run, message, logger."""
 
     def format(self, record: logging.LogRecord) -> str:
-        found: dict[str, Any] = {"time": _time(record), "level": record.levelname.lower()}
+        found: dict[str, Any] = {"time": _format_time(record), "level": record.levelname.lower()}
         found |= {name: value for name in ("event", "run") if (value := getattr(record, name, None)) is not None}
-        return json.dumps(found | {"message": _message(self, record), "logger": record.name})
+        return json.dumps(found | {"message": _format_message(self, record), "logger": record.name})
 
 
-def _message(form: logging.Formatter, record: logging.LogRecord) -> str:
+def _format_message(form: logging.Formatter, record: logging.LogRecord) -> str:
     trace = f"\n{form.formatException(record.exc_info)}" if record.exc_info else ""
     return f"{record.getMessage()}{trace}"
 
 
-def _time(record: logging.LogRecord) -> str:
+def _format_time(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -135,7 +135,7 @@ def command(
         except FlowEngineError as error:
             if log_format == "text":
                 raise
-            tell(WorkerNotice(str(error), "error"))
+            log_notice(WorkerNotice(str(error), "error"))
             return exit_code(error)
 
 
@@ -150,21 +150,23 @@ def _work(
     store: str | None,
 ) -> int:
     with ExitStack() as stack:
-        kept = stack.enter_context(journals(chosen_store(store)))
+        kept = stack.enter_context(open_journal(choose_store(store)))
         from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
         from flowengine.runners.queue.worker import Pace, work
 
         place = queue_store(kept)
         options: dict[str, Any] = {"queue": queue, "concurrency": concurrency, "takeovers": takeovers}
-        tell(WorkerNotice(f"working on queue '{queue}', {concurrency} at once", "started"))
+        log_notice(WorkerNotice(f"working on queue '{queue}', {concurrency} at once", "started"))
         if health_port is not None:
-            options["health"] = stack.enter_context(_listening(health_host, health_port))
+            options["health"] = stack.enter_context(_listen(health_host, health_port))
         pace = Pace(grace=grace)
-        anyio.run(partial(work, place, pace=pace, tell=tell, wait=not until_idle, environ=environment(), **options))
+        anyio.run(
+            partial(work, place, pace=pace, tell=log_notice, wait=not until_idle, environ=load_environment(), **options)
+        )
     return 0
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     try:
         from flowengine.runners.queue.health import listen
     except ModuleNotFoundError as error:
@@ -173,5 +175,5 @@ def _listening(host: str, port: int) -> socket.socket:
         raise click.UsageError(f"--health-port needs {error.name}: {install_hint('ui')}") from None
     listening = listen(host, port)
     shown, bound = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
-    tell(WorkerNotice(f"health and metrics on http://{shown}:{bound}", "listening"))
+    log_notice(WorkerNotice(f"health and metrics on http://{shown}:{bound}", "listening"))
     return listening

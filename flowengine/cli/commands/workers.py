@@ -1,4 +1,4 @@
-"""`flowengine workers`: which workers a store has, and what they hold."""
+"""`flowengine workers` lists the workers of a store, and what they hold."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from time import time
 
 import click
 
-from flowengine.cli.run_access import chosen_store, journals, shown_store, store_option
-from flowengine.cli.table import table
-from flowengine.cli.terminal import Results, complain, span
+from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
+from flowengine.cli.table import format_table
+from flowengine.cli.terminal import Results, complain, format_span
 from flowengine.journal.run_export import dumps
 from flowengine.runners.queue.status import WorkerStatus, workers_of
 
 __all__ = ["command"]
 
-_SHOWN = 3
+_MAX_RUNS_SHOWN = 3
 """Runs that are named for each worker."""
 
 
@@ -26,7 +26,7 @@ def command(as_json: bool, store: str | None) -> int:
 
     A worker that gives none for half a minute is called silent; one that was killed is forgotten by the others then.
     """
-    with journals(chosen_store(store)) as kept:
+    with open_journal(choose_store(store)) as kept:
         from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
 
         workers = workers_of(queue_store(kept))
@@ -35,19 +35,19 @@ def command(as_json: bool, store: str | None) -> int:
         results.line(dumps([each._asdict() | {"is_live": each.is_live} for each in workers], indent=2))
         return 0
     if not workers:
-        complain(f"there are no workers of {shown_store(store)}")
+        complain(f"there are no workers of {format_store(store)}")
         return 0
     head = ["WORKER", "HOST", "PROCESS", "VERSION", "QUEUE", "RUNS", "UP", "LAST SIGN", "HOLDS"]
-    for line in table([head, *map(_row, workers)]):
+    for line in format_table([head, *map(_format_row, workers)]):
         results.line(line)
     return 0
 
 
-def _row(each: WorkerStatus) -> list[str]:
+def _format_row(each: WorkerStatus) -> list[str]:
     of = "" if each.concurrency is None else f" of {each.concurrency}"
     up = None if each.started is None else time() - each.started
-    sign = f"{span(each.silent)} ago{'' if each.is_live else ', silent'}"
-    more = [f"and {len(each.runs) - _SHOWN} more"] if len(each.runs) > _SHOWN else []
-    holds = " ".join([*each.runs[:_SHOWN], *more])
+    sign = f"{format_span(each.silent)} ago{'' if each.is_live else ', silent'}"
+    more = [f"and {len(each.runs) - _MAX_RUNS_SHOWN} more"] if len(each.runs) > _MAX_RUNS_SHOWN else []
+    holds = " ".join([*each.runs[:_MAX_RUNS_SHOWN], *more])
     said = ["?" if value is None else str(value) for value in (each.host, each.process, each.version, each.queue)]
-    return [str(each.id), *said, f"{len(each.runs)}{of}", span(up), sign, holds]
+    return [str(each.id), *said, f"{len(each.runs)}{of}", format_span(up), sign, holds]
