@@ -143,7 +143,7 @@ def test_twenty_followers_share_one_look_at_the_run(server: Served, monkeypatch:
         for thread in threads:
             thread.join()
     assert all(each == [str(number) for number in range(1, 302)] for each in found)
-    assert len(looks) < (time.monotonic() - begun) / module._QUICK * 1.5 + 20
+    assert len(looks) < (time.monotonic() - begun) / module._QUICK_PAUSE * 1.5 + 20
 
 
 def test_whatever_agents_write_is_told_while_they_write(server: Served):
