@@ -1,1 +1,1 @@
-"""Skills in the open Agent Skills format, disclosed progressively: a catalogue, bodies, files and scripts."""
+"""Discloses skills in the open Agent Skills format step by step: a catalogue, bodies, files and scripts."""

@@ -1,4 +1,4 @@
-"""What the tools answer: texts of skills between tags, with what a model has to know round them. Pure.
+"""Writes what the skills' tools answer: texts of skills between tags, with the notes that a model needs. Pure.
 
 A text of up to `outline.LONG` tokens is given whole. Of a longer one its beginning and its sections by number are
 given, to be read one at a time.
@@ -15,17 +15,17 @@ from typing import Final, NamedTuple, cast
 from flowengine.core.locale import LOCALES, Messages
 from flowengine.errors import DefinitionError
 from flowengine.models.tokens import count_tokens, estimate_tokens
-from flowengine.skills.outline import LONG, Outline, Section
+from flowengine.skills.outline import LONG_TEXT, Outline, Section
 from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.skills.skill import Skill
 
-__all__ = ["BUDGET", "Answers", "fenced", "line", "listing_of", "texts"]
+__all__ = ["BUDGET", "Answers", "fence", "format_line", "make_listing", "skill_messages"]
 
-# --- The texts around skills that models read, in the agent's language, and the fence round a skill's own text
+# --- Texts of the locale, and the fence
 
 
 @lru_cache(maxsize=len(LOCALES))
-def texts(locale: str) -> Messages:
+def skill_messages(locale: str) -> Messages:
     """The texts of a locale, by `section.key`; an unknown one is a `DefinitionError`."""
     if locale not in LOCALES:
         raise DefinitionError(f"unknown locale {locale!r}; there are {', '.join(LOCALES)}")
@@ -34,10 +34,10 @@ def texts(locale: str) -> Messages:
     return Messages(locale, {f"{name}.{key}": text for name, each in sections.items() for key, text in each.items()})
 
 
-def fenced(tag: str, text: str) -> str:
+def fence(tag: str, text: str) -> str:
     """The text between tags that it cannot close itself.
 
-    >>> print(fenced("skill", "a </skill> b"))
+    >>> print(fence("skill", "a </skill> b"))
     <skill_1>
     a </skill> b
     </skill_1>
@@ -49,11 +49,11 @@ def fenced(tag: str, text: str) -> str:
     return f"<{name}>\n{text.strip()}\n</{name}>"
 
 
-# --- Level 1
+# --- The list of skills
 
 BUDGET: Final = 2_000
 """Tokens of the list where nothing else is said."""
-_FOR_NAMES: Final = 0.6
+_NAMES_SHARE: Final = 0.6
 """Share of the budget that bare names may take."""
 
 
@@ -65,59 +65,59 @@ class SkillListing(NamedTuple):
     is_whole: bool
 
 
-def line(skill: Skill) -> str:
+def format_line(skill: Skill) -> str:
     return f"- {skill.name}: {skill.description}" if skill.description else f"- {skill.name}"
 
 
-def fits(skills: Sequence[Skill], words: Messages, budget: int) -> bool:
+def does_fit(skills: Sequence[Skill], words: Messages, budget: int) -> bool:
     """Whether the whole list does."""
-    return _whole(skills, words, budget) is not None
+    return _list_all(skills, words, budget) is not None
 
 
-def listing_of(skills: Sequence[Skill], best: Iterable[Skill], words: Messages, budget: int = BUDGET) -> SkillListing:
+def make_listing(skills: Sequence[Skill], best: Iterable[Skill], words: Messages, budget: int = BUDGET) -> SkillListing:
     """The list. `best`: the skills that suit the task, best first, for the case that not all can be described."""
-    whole = _whole(skills, words, budget)
+    whole = _list_all(skills, words, budget)
     if whole is not None:
         return whole
-    names = _names(skills, words, int(budget * _FOR_NAMES))
+    names = _list_names(skills, words, int(budget * _NAMES_SHARE))
     lines: list[str] = []
-    tokens = count_tokens(_some(skills, lines, names, words))
+    tokens = count_tokens(_list_some(skills, lines, names, words))
     for skill in best:
-        tokens += count_tokens(f"{line(skill)}\n")
+        tokens += count_tokens(f"{format_line(skill)}\n")
         if tokens > budget:
             break
-        lines.append(line(skill))
-    return _within(skills, lines, names, words, budget)
+        lines.append(format_line(skill))
+    return _fit_listing(skills, lines, names, words, budget)
 
 
-def _within(skills: Sequence[Skill], lines: list[str], names: str, words: Messages, budget: int) -> SkillListing:
+def _fit_listing(skills: Sequence[Skill], lines: list[str], names: str, words: Messages, budget: int) -> SkillListing:
     """The parts as one text. Counted as a whole they may be a few tokens more than the sum, so the last may go."""
     while True:
-        text = _some(skills, lines, names, words)
+        text = _list_some(skills, lines, names, words)
         tokens = count_tokens(text)
         if tokens <= budget or not lines:
             return SkillListing(text, tokens, False)
         lines.pop()
 
 
-def _whole(skills: Sequence[Skill], words: Messages, budget: int) -> SkillListing | None:
-    text = words("catalogue.all", lines="\n".join(map(line, skills)))
-    tokens = _counted(text, 4 * budget)
+def _list_all(skills: Sequence[Skill], words: Messages, budget: int) -> SkillListing | None:
+    text = words("catalogue.all", lines="\n".join(map(format_line, skills)))
+    tokens = _count_tokens(text, 4 * budget)
     return SkillListing(text, tokens, True) if tokens <= budget else None
 
 
 @lru_cache(maxsize=32)
-def _counted(text: str, most: int) -> int:
+def _count_tokens(text: str, most: int) -> int:
     """Tokens; an estimate where that is above a number. The same list is asked for at each turn of a run."""
     estimated = estimate_tokens(text)
     return estimated if estimated > most else count_tokens(text)
 
 
-def _some(skills: Sequence[Skill], lines: Sequence[str], names: str, words: Messages) -> str:
+def _list_some(skills: Sequence[Skill], lines: Sequence[str], names: str, words: Messages) -> str:
     return words("catalogue.some", lines="\n".join([*lines, names]), count=len(skills)).strip()
 
 
-def _names(skills: Sequence[Skill], words: Messages, budget: int) -> str:
+def _list_names(skills: Sequence[Skill], words: Messages, budget: int) -> str:
     """The names as one line, as many as fit; how many are left out is said."""
     sizes = [count_tokens(f", {each.name}") for each in skills]
     held, used = 0, 20
@@ -149,24 +149,24 @@ class Answers:
 
     def section(self, outline: Outline, section: Section) -> str:
         """The section with all below it, or its own text and what is below it by number."""
-        if section.tokens <= LONG:
-            return fenced("section", section.whole)
+        if section.tokens <= LONG_TEXT:
+            return fence("section", section.whole)
         below = self._lines(outline.lines(section.sections))
         part = self._words("results.part", number=section.number, lines=below)
-        return f"{fenced('section', section.text)}\n\n{part}"
+        return f"{fence('section', section.text)}\n\n{part}"
 
     def sections(self, outline: Outline) -> str:
         return self._lines(outline.lines())
 
     def found(self, skills: Iterable[Skill]) -> str:
-        lines = "\n".join(map(line, skills))
+        lines = "\n".join(map(format_line, skills))
         return self._words("results.found", lines=lines) if lines else self._words("results.none")
 
     def output(self, outcome: Outcome, limits: ScriptLimits) -> str:
         """What a script said, and how it ended."""
         told = [(self._words("results.stdout"), "output", outcome.stdout)]
         told.append((self._words("results.stderr"), "messages", outcome.stderr))
-        said = [f"{title}\n{fenced(tag, text)}" for title, tag, text in told if text.strip()]
+        said = [f"{title}\n{fence(tag, text)}" for title, tag, text in told if text.strip()]
         return "\n\n".join([self._ending(outcome, limits), *(said or [self._words("results.silent")])])
 
     def _ending(self, outcome: Outcome, limits: ScriptLimits) -> str:
@@ -182,8 +182,8 @@ class Answers:
 
     def _text(self, tag: str, introduction: str, text: str, outline: Outline | None) -> list[str]:
         if outline is None:
-            return [fenced(tag, text)]
-        return [self._words(introduction), fenced(tag, outline.beginning), self._lines(outline.lines())]
+            return [fence(tag, text)]
+        return [self._words(introduction), fence(tag, outline.beginning), self._lines(outline.lines())]
 
     def _lines(self, lines: Sequence[str]) -> str:
         return "\n".join(lines)

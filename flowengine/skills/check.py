@@ -1,4 +1,4 @@
-"""A closer look at skills than runs take: what lies in their folders, and where their texts point to.
+"""Checks skills more closely than a run does: what lies in their folders, and where their texts point to.
 
 It reads every body and lists every folder, and runs nothing.
 """
@@ -15,16 +15,16 @@ from urllib.parse import unquote
 from flowengine.core.flow_paths import open_regular
 from flowengine.errors import Diagnostic
 from flowengine.skills.sandbox.script import interpreter_of
-from flowengine.skills.skill import Skill, irregular
-from flowengine.skills.skill_files import RefusedError, path_in
+from flowengine.skills.skill import Skill, make_irregularity
+from flowengine.skills.skill_files import RefusedError, resolve_path
 from flowengine.skills.skill_store import SkillStore
 
 __all__ = ["check"]
 
 _LINK: Final = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>#]+)[^)\n]*\)")
-_ELSEWHERE: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|mailto:")
-_FENCED: Final = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1", re.DOTALL | re.MULTILINE)
-_HEAD: Final = 200
+_FOREIGN_LINK: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|mailto:")
+_CODE_BLOCK: Final = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1", re.DOTALL | re.MULTILINE)
+_HEAD_BYTES: Final = 200
 _MAX_ENTRIES: Final = 20_000
 
 
@@ -32,60 +32,62 @@ def check(store: SkillStore) -> tuple[Diagnostic, ...]:
     """Everything that is irregular: what `store.diagnostics()` tells, and what a closer look does; by file and line."""
     found = [*store.diagnostics()]
     for skill in store.skills():
-        found += [*_of_folder(skill), *_of_references(store, skill)]
+        found += [*_check_folder(skill), *_check_links(store, skill)]
     return tuple(sorted(found, key=lambda each: (each.file or "", each.line or 0, each.code)))
 
 
-def _of_folder(skill: Skill) -> Iterator[Diagnostic]:
+def _check_folder(skill: Skill) -> Iterator[Diagnostic]:
     root = os.path.realpath(skill.folder)
-    for count, path in enumerate(_below(skill.folder)):
+    for count, path in enumerate(_list_below(skill.folder)):
         if count >= _MAX_ENTRIES:
-            yield irregular("SK404", f"more than {_MAX_ENTRIES:,} files; the rest is not looked at", skill.folder)
+            yield make_irregularity(
+                "SK404", f"more than {_MAX_ENTRIES:,} files; the rest is not looked at", skill.folder
+            )
             return
         if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
             message = "the link leads out of the skill's folder; what it leads to is never read"
-            yield irregular("SK403", message, path)
+            yield make_irregularity("SK403", message, path)
         elif path.name.lower() == skill.file.name.lower() and path.parent != skill.folder:
             message = f"a SKILL.md inside the skill '{skill.name}' is one of its files, and no skill of its own"
-            yield irregular("SK405", message, path)
+            yield make_irregularity("SK405", message, path)
         elif path.parent.name == "scripts" and path.parent.parent == skill.folder and path.is_file():
-            yield from _of_script(path)
+            yield from _check_script(path)
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _list_below(folder: Path) -> Iterator[Path]:
     for here, folders, files in os.walk(folder):
         folders.sort()
         yield from (Path(here, name) for name in sorted([*folders, *files]))
 
 
-def _of_script(path: Path) -> Iterator[Diagnostic]:
+def _check_script(path: Path) -> Iterator[Diagnostic]:
     if path.suffix in (".md", ".txt", ".json", ".yaml", ".toml", ".csv", ".xsd", ".xml", ".html", ".css"):
         return
     try:
         with open_regular(path) as file:
-            interpreter_of(path.name, file.read(_HEAD).decode("utf-8", "replace"))
+            interpreter_of(path.name, file.read(_HEAD_BYTES).decode("utf-8", "replace"))
     except RefusedError as refused:
-        yield irregular("SK407", f"the script cannot be run here: {refused.values['reason']}", path)
+        yield make_irregularity("SK407", f"the script cannot be run here: {refused.values['reason']}", path)
     except OSError as error:
-        yield irregular("SK106", f"the file cannot be read: {error.strerror}", path)
+        yield make_irregularity("SK106", f"the file cannot be read: {error.strerror}", path)
 
 
-def _of_references(store: SkillStore, skill: Skill) -> Iterator[Diagnostic]:
+def _check_links(store: SkillStore, skill: Skill) -> Iterator[Diagnostic]:
     """Links of the body to files that are not there, or not in the skill."""
     try:
         body = store.body(skill).text
     except OSError as error:
-        yield irregular("SK106", f"the file cannot be read: {error.strerror}", skill.file)
+        yield make_irregularity("SK106", f"the file cannot be read: {error.strerror}", skill.file)
         return
-    plain = _FENCED.sub("", body)
+    plain = _CODE_BLOCK.sub("", body)
     for target in dict.fromkeys(found[1] for found in _LINK.finditer(plain)):
-        if _ELSEWHERE.match(target) or "{" in target:
+        if _FOREIGN_LINK.match(target) or "{" in target:
             continue
         try:
-            path_in(skill, unquote(target))
+            resolve_path(skill, unquote(target))
         except RefusedError as refused:
             if (skill.folder / unquote(target)).is_dir() and not refused.key.endswith("outside"):
                 continue
             outside = refused.key.endswith("outside")
             said = "leads out of the skill's folder" if outside else "is not there"
-            yield irregular("SK403" if outside else "SK406", f"the file '{target:.100}' {said}", skill.file)
+            yield make_irregularity("SK403" if outside else "SK406", f"the file '{target:.100}' {said}", skill.file)

@@ -1,7 +1,7 @@
-"""What an agent sees of skills: the list in its prompt, and the tools by which it gets more, level by level.
+"""Gives an agent its skills: the list in its prompt, and the tools by which it gets more, level by level.
 
-It decides what a model is told, and tells each load. Reading is the store's matter, running scripts the sandbox's. What
-skills and scripts say is data here: it stands between tags that it cannot close.
+It decides what a model is given, and records each load. Reading is the store's matter, running scripts the sandbox's.
+What skills and scripts say is data here: it stands between tags that it cannot close.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from flowengine.core.records import Notice, SkillLoad
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
 from flowengine.models.tokens import count_tokens
-from flowengine.skills.answers import BUDGET, Answers, fits, listing_of, texts
-from flowengine.skills.outline import LONG, Outline, outline_of
+from flowengine.skills.answers import BUDGET, Answers, does_fit, make_listing, skill_messages
+from flowengine.skills.outline import LONG_TEXT, Outline, make_outline
 from flowengine.skills.sandbox.sandbox import Sandbox
 from flowengine.skills.skill import LoadedText, Skill
-from flowengine.skills.skill_files import RefusedError, is_script, listed, path_in, relative
+from flowengine.skills.skill_files import RefusedError, is_script, list_files, relative_path, resolve_path
 from flowengine.skills.skill_store import SkillStore
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 from flowengine.tools.toolset import ToolSet
 
-__all__ = ["SkillAccess", "SkillChoice", "SkillScope", "skill_access"]
+__all__ = ["SkillAccess", "SkillChoice", "SkillScope", "make_skill_access"]
 
-# --- What the agents of one run have loaded
+# --- Skills loaded in one run
 
 
 class SkillScope:
@@ -67,7 +67,7 @@ class SkillScope:
         """The outline of a text, made once."""
         known = self._outlines.get(key)
         if known is None or known[0] != text:
-            known = (text, outline_of(text))
+            known = (text, make_outline(text))
             self._outlines[key] = known
         return known[1]
 
@@ -75,15 +75,15 @@ class SkillScope:
 SkillChoice: TypeAlias = "str | PathLike[str] | SkillStore | Iterable[str | PathLike[str]]"
 """What a user gives as `skills`: folders, or a store."""
 
-_DESCRIBED: Final = 40
+_MAX_DESCRIBED: Final = 40
 """Skills at most that are described in a list that is not whole."""
-_FOUND: Final = 5
+_MAX_FOUND: Final = 5
 """Skills that a search names."""
 _GRACE: Final = 15.0
 """Seconds that a call may take longer than its script: for starting and ending it."""
 
 
-def skill_access(
+def make_skill_access(
     skills: SkillChoice,
     scope: RunScope | None = None,
     note: Note | None = None,
@@ -122,7 +122,7 @@ class SkillAccess:
         """Names of the skills that this agent has loaded, in that order: what its node keeps as `skills`."""
         self._scope = SkillScope() if scope is None else scope
         self._note = note
-        self._words = texts(locale)
+        self._words = skill_messages(locale)
         self._answers = Answers(self._words)
         self._budget = budget
         self._sandbox = Sandbox() if sandbox is None else sandbox
@@ -136,9 +136,9 @@ class SkillAccess:
         skills = await self._skills()
         if not skills:
             return ()
-        whole = fits(skills, self._words, self._budget)
-        best = [] if whole else await self.store.index.ranked(skills, query, _DESCRIBED)
-        listing = listing_of(skills, best, self._words, self._budget)
+        whole = does_fit(skills, self._words, self._budget)
+        best = [] if whole else await self.store.index.ranked(skills, query, _MAX_DESCRIBED)
+        listing = make_listing(skills, best, self._words, self._budget)
         await self._tell(("list", listing.text), "*", 1, listing.text, begun)
         first = Fragment(listing.text, "skills", listing.tokens, pinned=True, label="list")
         return (first, *[await self._fragment(each) for each in skills if each.name in loaded])
@@ -148,9 +148,9 @@ class SkillAccess:
         skills = await self._skills()
         have_files = any(each.has_files for each in skills)
         tools = [self._tool("load", self.load_skill)]
-        if have_files or any(each.body_tokens > LONG // 2 for each in skills):  # An estimate: rather too many.
+        if have_files or any(each.body_tokens > LONG_TEXT // 2 for each in skills):  # An estimate: rather too many.
             tools.append(self._tool("section", self.read_skill_section))
-        if not fits(skills, self._words, self._budget):
+        if not does_fit(skills, self._words, self._budget):
             tools.append(self._tool("search", self.search_skills))
         if have_files:
             tools += [self._tool("file", self.read_skill_file), self._tool("script", self.run_skill_script)]
@@ -163,7 +163,7 @@ class SkillAccess:
         begun = time.perf_counter()
         skill = await self._skill(name)
         body = await to_thread.run_sync(self.store.body, skill)
-        files = await to_thread.run_sync(listed, skill) if skill.has_files else []
+        files = await to_thread.run_sync(list_files, skill) if skill.has_files else []
         answer = self._answers.body(body.text, self._outline(skill, "", body), files)
         await self._tell((skill.file, ""), skill.name, 2, answer, begun)
         if skill.name not in self.loaded:
@@ -185,7 +185,7 @@ class SkillAccess:
 
     async def search_skills(self, query: str) -> str:
         """Level 1 of the skills that fit best."""
-        return self._answers.found(await self.store.index.ranked(await self._skills(), query, _FOUND))
+        return self._answers.found(await self.store.index.ranked(await self._skills(), query, _MAX_FOUND))
 
     async def read_skill_file(self, name: str, path: str) -> str:
         """Level 3: the text of a file that is no script."""
@@ -200,8 +200,8 @@ class SkillAccess:
         """Level 3: the output of a script."""
         begun = time.perf_counter()
         skill = await self._skill(name)
-        found = await to_thread.run_sync(path_in, skill, path)
-        outcome = await self._sandbox.run(skill.folder, relative(found, skill), arguments or [], stdin)
+        found = await to_thread.run_sync(resolve_path, skill, path)
+        outcome = await self._sandbox.run(skill.folder, relative_path(found, skill), arguments or [], stdin)
         answer = self._answers.output(outcome, self._sandbox.limits)
         await self._tell(("script", skill.file, path, begun), skill.name, 3, answer, begun)
         return answer
@@ -225,13 +225,13 @@ class SkillAccess:
         return found
 
     async def _read(self, skill: Skill, path: str) -> LoadedText:
-        found = await to_thread.run_sync(path_in, skill, path)
-        if is_script(relative(found, skill)):
+        found = await to_thread.run_sync(resolve_path, skill, path)
+        if is_script(relative_path(found, skill)):
             raise RefusedError("script_text", path=path[:200])
         return await to_thread.run_sync(self.store.file, skill, path)
 
     def _outline(self, skill: Skill, path: str, text: LoadedText) -> Outline | None:
-        return self._scope.outline((skill.file, path), text.text) if text.tokens > LONG else None
+        return self._scope.outline((skill.file, path), text.text) if text.tokens > LONG_TEXT else None
 
     async def _fragment(self, skill: Skill) -> Fragment:
         """A body that the run has loaded already, for another of its agents."""

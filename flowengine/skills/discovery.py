@@ -1,8 +1,8 @@
-"""Finds the skills below a folder: every SKILL.md with its version, and what is odd about the folders.
+"""Finds the skills below a folder, with what is odd about the folders, and ranks skills by what they are for.
 
 It reads folders and no file. Links are followed where they stay inside the root and lead to nothing that is kept from
 flows (`flowengine.core.flow_paths`), so nothing outside of what was named is ever taken; what is not followed is
-told. What lies inside a skill's folder is that skill's, and is not looked into.
+reported. What lies inside a skill's folder is that skill's, and is not looked into.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from flowengine.core.flow_paths import RefusedPathError, check_path
 from flowengine.errors import Diagnostic
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document, Retriever
-from flowengine.skills.skill import Skill, SkillStamp, irregular
+from flowengine.skills.skill import Skill, SkillStamp, make_irregularity
 
-__all__ = ["SkillIndex", "SkillPlace", "places_below"]
+__all__ = ["SkillIndex", "SkillPlace", "find_places"]
 
-FILE: Final = "SKILL.md"
+SKILL_FILE: Final = "SKILL.md"
 MAX_DEPTH: Final = 8
 MAX_FOLDERS: Final = 20_000
-_SKIPPED: Final = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
-_OF_SKILLS: Final = frozenset({"scripts", "references", "assets"})
+_SKIPPED_FOLDERS: Final = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
+_SKILL_SUBFOLDERS: Final = frozenset({"scripts", "references", "assets"})
 
 
 class SkillPlace(NamedTuple):
@@ -45,7 +45,7 @@ class Places:
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
 
-def places_below(root: Path, *, hidden: bool = True) -> Places:
+def find_places(root: Path, *, hidden: bool = True) -> Places:
     """All skills of a root, which may be a skill's own folder, in the order of their paths.
 
     `hidden`: those in folders whose names begin with a dot too.
@@ -59,7 +59,7 @@ class _Walk:
     """One look through a root."""
 
     def __init__(self, root: Path, hidden: bool) -> None:
-        self._inside = _real(root)
+        self._inside = _resolve(root)
         self._hidden = hidden
         self._seen: set[Path] = set()
         self.places = Places()
@@ -72,7 +72,7 @@ class _Walk:
                 self._note("SK404", f"more than {limit}; what is further is not looked through", folder)
             self._seen.add(folder)
             return True
-        if (real := _real(folder)) in self._seen:
+        if (real := _resolve(folder)) in self._seen:
             return True
         self._seen.add(real)
         try:
@@ -80,19 +80,23 @@ class _Walk:
         except OSError as error:
             self._note("SK106", f"the folder cannot be read: {error.strerror}", folder)
             return True
-        if named := [each for each in entries if each.name.lower() == FILE.lower()]:
+        if named := [each for each in entries if each.name.lower() == SKILL_FILE.lower()]:
             return self._skill(folder, named, len(entries) > 1)
         return self._below(folder, entries, depth)
 
     def _skill(self, folder: Path, named: list[os.DirEntry[str]], has_files: bool) -> bool:
-        entry = next((each for each in named if each.name == FILE), named[0])
+        entry = next((each for each in named if each.name == SKILL_FILE), named[0])
         file = folder / entry.name
         if self._leaves(entry):
             self._note(
                 "SK402", "the file is a link that leaves the root, or leads to what is hidden; it is not followed", file
             )
             return True
-        odd = () if entry.name == FILE else (irregular("SK105", f"the file is named '{entry.name}', not {FILE}", file),)
+        odd = (
+            ()
+            if entry.name == SKILL_FILE
+            else (make_irregularity("SK105", f"the file is named '{entry.name}', not {SKILL_FILE}", file),)
+        )
         try:
             found = entry.stat()
         except OSError as error:
@@ -105,13 +109,17 @@ class _Walk:
     def _below(self, folder: Path, entries: list[os.DirEntry[str]], depth: int) -> bool:
         inner = list(self._folders(entries))
         held = [self.folder(each, depth + 1) for each in inner]
-        if not any(held) and depth and any(each.name in _OF_SKILLS or each.name.endswith(".md") for each in entries):
-            self._note("SK401", f"the folder looks like a skill's and has no {FILE}", folder)
+        if (
+            not any(held)
+            and depth
+            and any(each.name in _SKILL_SUBFOLDERS or each.name.endswith(".md") for each in entries)
+        ):
+            self._note("SK401", f"the folder looks like a skill's and has no {SKILL_FILE}", folder)
         return any(held)
 
     def _folders(self, entries: list[os.DirEntry[str]]) -> Iterator[Path]:
         for each in entries:
-            if each.name in _SKIPPED or (each.name.startswith(".") and not self._hidden):
+            if each.name in _SKIPPED_FOLDERS or (each.name.startswith(".") and not self._hidden):
                 continue
             if each.is_symlink() and self._leaves(each):
                 if os.path.isdir(each.path):
@@ -124,21 +132,21 @@ class _Walk:
         if not entry.is_symlink():
             return False
         try:
-            check_path(_real(entry.path), self._inside, entry.name)
+            check_path(_resolve(entry.path), self._inside, entry.name)
         except RefusedPathError:
             return True
         return False
 
     def _note(self, code: str, message: str, place: Path) -> None:
-        self.places.diagnostics.append(irregular(code, message, place))
+        self.places.diagnostics.append(make_irregularity(code, message, place))
 
 
-def _real(path: str | Path) -> Path:
+def _resolve(path: str | Path) -> Path:
     """With all links resolved; links in a circle stay as they are."""
     return Path(os.path.realpath(path))
 
 
-# --- Finds skills by what they are for
+# --- Skills ranked by a query
 
 
 class SkillIndex:
@@ -152,7 +160,7 @@ class SkillIndex:
     async def ranked(self, skills: Sequence[Skill], query: str, limit: int = 5) -> list[Skill]:
         """The skills that fit best, best first; none where nothing fits."""
         by_name = {each.name: each for each in skills}
-        await self._follow({each.name: searchable(each) for each in skills})
+        await self._follow({each.name: searchable_text(each) for each in skills})
         hits = await self._retriever.search(query, limit)
         return [by_name[hit.id] for hit in hits if hit.id in by_name]
 
@@ -165,7 +173,7 @@ class SkillIndex:
         self._indexed = texts
 
 
-def searchable(skill: Skill) -> str:
+def searchable_text(skill: Skill) -> str:
     """What of a skill is searched: its name, read as words as well, and what its author says of it."""
     metadata = skill.metadata or {}
     told = (metadata[key] for key in ("keywords", "tags", "category") if key in metadata)

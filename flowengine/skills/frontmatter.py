@@ -1,6 +1,6 @@
-"""The frontmatter of a SKILL.md: bytes → keys with their values, and the body. Read by all means.
+"""Reads the frontmatter of a SKILL.md: bytes → keys with their values, and the body. It never fails.
 
-A file that breaks the rules is read as its author meant it, and each broken rule is told. It knows YAML and how
+A file that breaks the rules is read as its author meant it, and each broken rule is reported. It knows YAML and how
 people get it wrong; what the keys mean is the matter of `flowengine.skills.reading`.
 
 It reads the events of PyYAML's parser, so no tag makes an object and no alias is followed; a text that is not YAML is
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import yaml
 
-__all__ = ["MAX_BYTES", "FoundKeys", "FrontmatterParts", "Node", "Scalar", "parts_of", "read_header", "text_of"]
+__all__ = ["MAX_BYTES", "FoundKeys", "FrontmatterParts", "Node", "Scalar", "read_header", "split_file", "to_text"]
 
 MAX_BYTES: Final = 1_000_000
 """Of a SKILL.md."""
@@ -55,14 +55,14 @@ class FrontmatterParts(NamedTuple):
     found: list[FoundKeys]
 
 
-def parts_of(raw: bytes) -> FrontmatterParts:
+def split_file(raw: bytes) -> FrontmatterParts:
     """The frontmatter and the body. Lines end in a line feed, whatever they ended in.
 
-    >>> parts_of(b"---\\nname: a\\n---\\n# Title\\n").body
+    >>> split_file(b"---\\nname: a\\n---\\n# Title\\n").body
     '# Title\\n'
     """
     found: list[FoundKeys] = []
-    text = _decoded(raw, found)
+    text = _decode(raw, found)
     if "\r" in text:
         found.append(FoundKeys("SK102", "the lines end in CR LF (or CR); LF is usual", 1))
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -75,7 +75,7 @@ def parts_of(raw: bytes) -> FrontmatterParts:
         return FrontmatterParts(None, 1, text, found)
     if first:
         found.append(FoundKeys("SK201", "lines stand before the frontmatter's '---'", 1))
-    end = _end(lines, first + 1, found)
+    end = _find_end(lines, first + 1, found)
     header = "\n".join(lines[first + 1 : end.header])
     if "---" in header:
         line = first + 2 + header[: header.index("---")].count("\n")
@@ -83,7 +83,7 @@ def parts_of(raw: bytes) -> FrontmatterParts:
     return FrontmatterParts(header, first + 2, "\n".join(lines[end.body :]).removeprefix("\n"), found)
 
 
-def _decoded(raw: bytes, found: list[FoundKeys]) -> str:
+def _decode(raw: bytes, found: list[FoundKeys]) -> str:
     if raw.startswith(b"\xef\xbb\xbf"):
         found.append(FoundKeys("SK101", "the file begins with a byte order mark", 1))
     try:
@@ -100,7 +100,7 @@ class _End(NamedTuple):
     body: int
 
 
-def _end(lines: list[str], start: int, found: list[FoundKeys]) -> _End:
+def _find_end(lines: list[str], start: int, found: list[FoundKeys]) -> _End:
     """Where the header ends and the body begins; without a closing line at the first blank one, or at a heading."""
     for number in range(start, len(lines)):
         if lines[number].rstrip() in ("---", "..."):
@@ -131,20 +131,20 @@ def read_header(header: str, line: int, found: list[FoundKeys]) -> dict[str, Nod
     except _NotPlainError as error:
         found.append(FoundKeys("SK206", f"{error.what}; it is read line by line", error.line))
     except yaml.YAMLError as error:
-        found.append(_syntax(error, line))
-    return dict(_by_lines(header, line))
+        found.append(_describe_syntax_error(error, line))
+    return dict(_read_lines(header, line))
 
 
-def text_of(node: Node) -> str:
+def to_text(node: Node) -> str:
     """Any value as one text: lists with commas, maps with colons."""
     if isinstance(node, Scalar):
         return node.text
     if isinstance(node, list):
-        return ", ".join(text_of(each) for each in node)
-    return ", ".join(f"{key}: {text_of(each)}" for key, each in node.items())
+        return ", ".join(to_text(each) for each in node)
+    return ", ".join(f"{key}: {to_text(each)}" for key, each in node.items())
 
 
-# --- as YAML ------------------------------------------------------------------------------------------
+# --- Read as YAML
 
 
 class _NotPlainError(Exception):
@@ -202,7 +202,7 @@ class _Reader:
         values: dict[str, Node] = {}
         while not isinstance(each := next(self._events), yaml.MappingEndEvent):
             line = self._line(each)
-            key = text_of(self._node(each, depth + 1))
+            key = to_text(self._node(each, depth + 1))
             value = self._node(next(self._events), depth + 1)
             if key in values:
                 self._found.append(FoundKeys("SK207", f"the key '{key:.60}' is given twice; the first stands", line))
@@ -214,7 +214,7 @@ class _Reader:
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _syntax(error: yaml.YAMLError, first: int) -> FoundKeys:
+def _describe_syntax_error(error: yaml.YAMLError, first: int) -> FoundKeys:
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = first if mark is None else first + int(mark.line)
@@ -223,13 +223,13 @@ def _syntax(error: yaml.YAMLError, first: int) -> FoundKeys:
     return FoundKeys("SK203", f"not YAML ({problem:.200}); it is read line by line", line)
 
 
-# --- line by line ---------------------------------------------------------------------------------------
+# --- Read line by line
 
 _KEY: Final = re.compile(r"([A-Za-z_][\w .-]{0,63}?)[ \t]*:(?:[ \t]+(.*)|$)")
 _BLOCK: Final = re.compile(r"[|>][-+0-9]*")
 
 
-def _by_lines(header: str, first: int) -> Mapping[str, Node]:
+def _read_lines(header: str, first: int) -> Mapping[str, Node]:
     """Each key that stands at the left, with the lines that are indented under it."""
     values: dict[str, Node] = {}
     key, line, value, under = "", first, "", list[str]()
@@ -239,26 +239,26 @@ def _by_lines(header: str, first: int) -> Mapping[str, Node]:
             under.append(text)
             continue
         if key:
-            values.setdefault(key, _value(value, under, line))
+            values.setdefault(key, _read_value(value, under, line))
         key, line, value, under = begun[1], number, (begun[2] or "").strip(), []
     return values
 
 
-def _value(value: str, under: list[str], line: int) -> Node:
+def _read_value(value: str, under: list[str], line: int) -> Node:
     inner = [each.strip() for each in under if each.strip() and not each.lstrip().startswith("#")]
     if not value and inner and all(each.startswith("- ") for each in inner):
-        return [Scalar(_unquoted(each[2:].strip()), line) for each in inner]
+        return [Scalar(_unquote(each[2:].strip()), line) for each in inner]
     pairs = [_KEY.match(each) for each in inner]
     if not value and inner and all(pairs):
-        return {each[1]: Scalar(_unquoted((each[2] or "").strip()), line) for each in pairs if each}
+        return {each[1]: Scalar(_unquote((each[2] or "").strip()), line) for each in pairs if each}
     text = "" if _BLOCK.fullmatch(value) else value
     if text.startswith("[") and not inner:
         try:
             return _Reader(f"key: {text}", line, []).mapping()["key"]
         except (_NotPlainError, yaml.YAMLError):
             pass  # No list after all.
-    return Scalar(_unquoted(" ".join(each for each in (text, *inner) if each)), line)
+    return Scalar(_unquote(" ".join(each for each in (text, *inner) if each)), line)
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text

@@ -1,6 +1,6 @@
-"""What progressive disclosure saves, and what it costs: tokens against loading everything, and the choice of the skill.
+"""Measures what progressive disclosure saves: tokens against loading everything, and which skill is chosen.
 
-The tokens are those of the prompts and answers that agents really get. Who chooses is given: a model, or the lexical
+The tokens are those of the prompts and answers that agents really get. The chooser is given: a model, or the lexical
 stand-in, which is no language model and only shows whether the words that a choice needs are there.
 """
 
@@ -22,15 +22,26 @@ from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Document
 from flowengine.retrieval.terms import asked_terms, stems
-from flowengine.skills.answers import fenced, line, texts
+from flowengine.skills.answers import fence, format_line, skill_messages
 from flowengine.skills.disclosure import SkillAccess
-from flowengine.skills.outline import LONG, Section, outline_of
+from flowengine.skills.outline import LONG_TEXT, Section, make_outline
 from flowengine.skills.skill import Skill
 from flowengine.skills.skill_store import SkillStore
 
-__all__ = ["Choices", "Chooser", "Measured", "Task", "Total", "by_model", "by_words", "chosen", "measured", "total"]
+__all__ = [
+    "Choices",
+    "Chooser",
+    "Measured",
+    "Task",
+    "Total",
+    "add_up",
+    "choose_by_model",
+    "choose_by_words",
+    "measure_choices",
+    "measure_skill",
+]
 
-_SECTIONS: Final = 3
+_SECTIONS_READ: Final = 3
 """Sections of a long body that a task is taken to need."""
 
 
@@ -78,7 +89,7 @@ Chooser: TypeAlias = Callable[[str, str, Sequence[str]], Awaitable[str]]
 """Request, prompt and the skills' names → the name that is chosen, or the empty one. The prompt is all it knows."""
 
 
-async def measured(store: SkillStore, skill: Skill, task: str = "", locale: str = "en") -> Measured:
+async def measure_skill(store: SkillStore, skill: Skill, task: str = "", locale: str = "en") -> Measured:
     """The tokens where this one of the store's skills is used for a task (by default: for what it describes)."""
     access = SkillAccess(store, locale=locale)
     query = task or skill.description
@@ -87,26 +98,26 @@ async def measured(store: SkillStore, skill: Skill, task: str = "", locale: str 
     parts = [each.text for each in await access.fragments(query)]
     parts += [json.dumps(tool.schema(), ensure_ascii=False) for tool in (await access.tool_set()).tools]
     parts += [json.dumps({"name": skill.name}), await access.load_skill(skill.name)]
-    for section in _needed(
+    for section in _choose_sections(
         next(body for each, body in zip(skills, bodies, strict=True) if each.name == skill.name), query
     ):
         arguments = {"name": skill.name, "section": section.number}
         parts += [json.dumps(arguments), await access.read_skill_section(**arguments)]
-    eager = _everything(skills, bodies, texts(locale))
+    eager = _eager_prompt(skills, bodies, skill_messages(locale))
     return Measured(skill.name, count_tokens(eager), sum(map(count_tokens, parts)))
 
 
-def total(cases: Sequence[Measured]) -> Total:
+def add_up(cases: Sequence[Measured]) -> Total:
     """Of at least one case."""
     saved = sorted(each.saved for each in cases)
     return Total(statistics.median(saved), saved[len(saved) // 10], saved[0])
 
 
-async def chosen(store: SkillStore, tasks: Sequence[Task], choose: Chooser, locale: str = "en") -> Choices:
+async def measure_choices(store: SkillStore, tasks: Sequence[Task], choose: Chooser, locale: str = "en") -> Choices:
     """Whether the right skill is chosen from the list as often as with everything in the prompt."""
     skills = await to_thread.run_sync(store.skills)
     bodies = [(await to_thread.run_sync(store.body, each)).text for each in skills]
-    everything = _everything(skills, bodies, texts(locale))
+    everything = _eager_prompt(skills, bodies, skill_messages(locale))
     names = [each.name for each in skills]
     listed = eager = 0
     for task in tasks:
@@ -116,12 +127,12 @@ async def chosen(store: SkillStore, tasks: Sequence[Task], choose: Chooser, loca
     return Choices(len(tasks), listed, eager)
 
 
-def by_words() -> Chooser:
+def choose_by_words() -> Chooser:
     """A stand-in for a model: takes the skill whose part of the prompt has most of the request's words, weighed."""
 
     async def choose(request: str, prompt: str, names: Sequence[str]) -> str:
         retriever = FtsRetriever()
-        await retriever.add([Document(name, text) for name, text in _parts(prompt, names)])
+        await retriever.add([Document(name, text) for name, text in _split_prompt(prompt, names)])
         hits = await retriever.search(request, 1)
         retriever.close()
         return hits[0].id if hits else ""
@@ -129,9 +140,9 @@ def by_words() -> Chooser:
     return choose
 
 
-def by_model(model: Model, locale: str = "en") -> Chooser:
+def choose_by_model(model: Model, locale: str = "en") -> Chooser:
     """A model that is asked for the name of the skill it would load."""
-    words = texts(locale)
+    words = skill_messages(locale)
 
     async def choose(request: str, prompt: str, names: Sequence[str]) -> str:
         asked = (Message("system", prompt), Message("user", words("measure.ask", text=request)))
@@ -142,10 +153,10 @@ def by_model(model: Model, locale: str = "en") -> Chooser:
     return choose
 
 
-def _parts(prompt: str, names: Sequence[str]) -> list[tuple[str, str]]:
+def _split_prompt(prompt: str, names: Sequence[str]) -> list[tuple[str, str]]:
     """What the prompt says of each skill: from the line that begins with its name to that of the next one.
 
-    >>> _parts("Skills:\\n- a-b: mends\\n- c: cooks", ["a-b", "c", "d"])
+    >>> _split_prompt("Skills:\\n- a-b: mends\\n- c: cooks", ["a-b", "c", "d"])
     [('a-b', '- a-b: mends\\n\\na b'), ('c', '- c: cooks\\nc')]
     """
     pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
@@ -157,16 +168,16 @@ def _parts(prompt: str, names: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _everything(skills: Sequence[Skill], bodies: Sequence[str], words: Messages) -> str:
+def _eager_prompt(skills: Sequence[Skill], bodies: Sequence[str], words: Messages) -> str:
     """The prompt that has it all."""
-    told = [f"{line(skill)}\n{fenced('skill', body)}" for skill, body in zip(skills, bodies, strict=True)]
+    told = [f"{format_line(skill)}\n{fence('skill', body)}" for skill, body in zip(skills, bodies, strict=True)]
     return words("measure.everything", lines="\n".join(told))
 
 
-def _needed(body: str, query: str) -> list[Section]:
+def _choose_sections(body: str, query: str) -> list[Section]:
     """The sections of a long body that a task needs: those that have most of its words."""
-    if count_tokens(body) <= LONG:
+    if count_tokens(body) <= LONG_TEXT:
         return []
     wanted = set(asked_terms(query))
-    sections = [each for each in outline_of(body).sections if each.tokens <= LONG]
-    return sorted(sections, key=lambda each: -len(wanted & set(stems(each.whole))))[:_SECTIONS]
+    sections = [each for each in make_outline(body).sections if each.tokens <= LONG_TEXT]
+    return sorted(sections, key=lambda each: -len(wanted & set(stems(each.whole))))[:_SECTIONS_READ]

@@ -1,4 +1,4 @@
-"""A long text by its headings: numbered sections of bounded size that can be read one at a time. Pure.
+"""Splits a long text by its headings into numbered sections of bounded size, to be read one at a time. Pure.
 
 It knows Markdown's `#` headings and fences and nothing else of it. A text without headings, or a section that is too
 long for one reading, is parted between paragraphs; so whatever the text is, all of it can be read.
@@ -13,11 +13,11 @@ from typing import Final
 
 from flowengine.models.tokens import count_tokens
 
-__all__ = ["LONG", "Outline", "Section", "outline_of"]
+__all__ = ["LONG_TEXT", "Outline", "Section", "make_outline"]
 
-LONG: Final = 5_000
+LONG_TEXT: Final = 5_000
 """Tokens from which a text is given section by section."""
-_PART: Final = 2_500
+_PART_TOKENS: Final = 2_500
 """Tokens of a section's part, about."""
 _MAX_LINES: Final = 60
 """Of an outline, below which it leaves the deeper levels out."""
@@ -47,7 +47,7 @@ class Section:
 class Outline:
     """The sections of a text.
 
-    >>> outline = outline_of("# Guide\\nHello.\\n## First\\nOne.\\n## Second\\nTwo.\\n")
+    >>> outline = make_outline("# Guide\\nHello.\\n## First\\nOne.\\n## Second\\nTwo.\\n")
     >>> [(each.number, each.title) for each in outline.sections]
     [('1', 'First'), ('2', 'Second')]
     >>> outline.find("second").text
@@ -65,8 +65,8 @@ class Outline:
         by_number = next((each for each in self._all() if each.number == number), None)
         if by_number is not None:
             return by_number
-        title = _plain(re.sub(r"^[0-9.]+\s+", "", wanted.strip()))
-        return next((each for each in self._all() if title and _plain(each.title) == title), None)
+        title = _normalize_title(re.sub(r"^[0-9.]+\s+", "", wanted.strip()))
+        return next((each for each in self._all() if title and _normalize_title(each.title) == title), None)
 
     def titles(self) -> list[str]:
         return [each.title for each in self._all()]
@@ -74,7 +74,7 @@ class Outline:
     def lines(self, below: Sequence[Section] | None = None) -> list[str]:
         """One line a section: number, title, tokens. The deepest levels are left out where there are too many."""
         sections = self.sections if below is None else below
-        everything = list(_walk(sections))
+        everything = list(_walk_sections(sections))
         deepest = max((each.number.count(".") for each in everything), default=0)
         while deepest and sum(each.number.count(".") <= deepest for each in everything) > _MAX_LINES:
             deepest -= 1
@@ -83,24 +83,24 @@ class Outline:
         return [*lines, f"… {len(shown) - len(lines)}"] if len(shown) > len(lines) else lines
 
     def _all(self) -> Iterator[Section]:
-        return _walk(self.sections)
+        return _walk_sections(self.sections)
 
 
-def outline_of(text: str) -> Outline:
+def make_outline(text: str) -> Outline:
     """The outline. A single heading above all others is the text's title, and what follows it its beginning."""
-    beginning, sections = _tree(text)
+    beginning, sections = _build_tree(text)
     if len(sections) == 1 and sections[0].sections:
         beginning, sections = beginning + sections[0].text, sections[0].sections
-    if count_tokens(beginning) > LONG:
-        parts = list(_parts(beginning))
-        beginning, sections = parts[0], [*_sections_of_parts(parts[1:], 2, len(parts)), *sections]
-    for section in _walk(sections):
-        _part(section)
-    _number(sections, "")
+    if count_tokens(beginning) > LONG_TEXT:
+        parts = list(_split_text(beginning))
+        beginning, sections = parts[0], [*_make_sections(parts[1:], 2, len(parts)), *sections]
+    for section in _walk_sections(sections):
+        _split_section(section)
+    _number_sections(sections, "")
     return Outline(beginning, sections)
 
 
-def _tree(text: str) -> tuple[str, list[Section]]:
+def _build_tree(text: str) -> tuple[str, list[Section]]:
     """What stands before the first heading, and the headings' tree."""
     beginning: list[str] = []
     top: list[Section] = []
@@ -134,54 +134,54 @@ def _fence_after(line: str, fence: str) -> str:
     return "" if closes else fence
 
 
-def _part(section: Section) -> None:
+def _split_section(section: Section) -> None:
     """A section whose own text is too long keeps its beginning; the rest becomes sections below it."""
-    if count_tokens(section.text) <= LONG:
+    if count_tokens(section.text) <= LONG_TEXT:
         return
-    parts = list(_parts(section.text))
+    parts = list(_split_text(section.text))
     section.text = parts[0]
-    section.sections[:0] = _sections_of_parts(parts[1:], 2, len(parts))
+    section.sections[:0] = _make_sections(parts[1:], 2, len(parts))
 
 
-def _sections_of_parts(parts: Sequence[str], first: int, count: int) -> list[Section]:
+def _make_sections(parts: Sequence[str], first: int, count: int) -> list[Section]:
     return [Section(f"[{number}/{count}]", 7, part) for number, part in enumerate(parts, first)]
 
 
-def _parts(text: str) -> Iterator[str]:
+def _split_text(text: str) -> Iterator[str]:
     """Pieces of at most some size, cut between paragraphs, else between lines, else anywhere."""
     held, size = "", 0
-    for piece in _pieces(text):
+    for piece in _split_pieces(text):
         tokens = count_tokens(piece)
-        if held and size + tokens > _PART:
+        if held and size + tokens > _PART_TOKENS:
             yield held
             held, size = "", 0
         held, size = held + piece, size + tokens
     yield held
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _split_pieces(text: str) -> Iterator[str]:
     for paragraph in re.split(r"(?<=\n\n)", text):
-        if count_tokens(paragraph) <= _PART:
+        if count_tokens(paragraph) <= _PART_TOKENS:
             yield paragraph
             continue
         for line in paragraph.splitlines(keepends=True):
-            yield from (line[start : start + _PART] for start in range(0, len(line), _PART))
+            yield from (line[start : start + _PART_TOKENS] for start in range(0, len(line), _PART_TOKENS))
 
 
-def _number(sections: Sequence[Section], above: str) -> int:
+def _number_sections(sections: Sequence[Section], above: str) -> int:
     total = 0
     for count, section in enumerate(sections, 1):
         section.number = f"{above}{count}"
-        section.tokens = count_tokens(section.text) + _number(section.sections, f"{section.number}.")
+        section.tokens = count_tokens(section.text) + _number_sections(section.sections, f"{section.number}.")
         total += section.tokens
     return total
 
 
-def _walk(sections: Sequence[Section]) -> Iterator[Section]:
+def _walk_sections(sections: Sequence[Section]) -> Iterator[Section]:
     for section in sections:
         yield section
-        yield from _walk(section.sections)
+        yield from _walk_sections(section.sections)
 
 
-def _plain(title: str) -> str:
+def _normalize_title(title: str) -> str:
     return " ".join(re.sub(r"[`*_#]", "", title).casefold().split())

@@ -1,7 +1,7 @@
-"""What the keys of a frontmatter mean: from bytes to a `Skill`, with a diagnostic for each irregularity. Pure.
+"""Makes a `Skill` of a frontmatter's keys, with a diagnostic for each irregularity. Pure: it touches no disk.
 
 Whatever the file holds, a skill comes out: a missing name is the folder's, a missing description the body's first
-sentence. It touches no disk.
+sentence.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from flowengine.errors import did_you_mean
 from flowengine.models.tokens import estimate_tokens
-from flowengine.skills.frontmatter import FoundKeys, Node, Scalar, parts_of, read_header, text_of
-from flowengine.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp, irregular
+from flowengine.skills.frontmatter import FoundKeys, Node, Scalar, read_header, split_file, to_text
+from flowengine.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp, make_irregularity
 
-__all__ = ["KEYS", "one_line", "skill_of"]
+__all__ = ["KEYS", "read_skill", "to_one_line"]
 
 KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _MAX_COMPATIBILITY: Final = 500
@@ -25,16 +25,16 @@ _MAX_STAND_IN: Final = 200
 _LONG_BODY: Final = 5_000
 
 
-def skill_of(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = False, strict: bool = False) -> Skill:
+def read_skill(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = False, strict: bool = False) -> Skill:
     """The skill of a SKILL.md's bytes."""
-    parts = parts_of(raw)
+    parts = split_file(raw)
     found = parts.found
     keys = {} if parts.header is None else read_header(parts.header, parts.line, found)
     size = estimate_tokens(parts.body)
-    found += [*_unknown_keys(keys), *_body(parts.body, size)]
-    name = _name(keys.get("name"), file.parent.name, found)
-    described = _description(keys.get("description"), parts.body, found)
-    rest = _rest(keys, found)
+    found += [*_find_unknown_keys(keys), *_check_body(parts.body, size)]
+    name = _read_name(keys.get("name"), file.parent.name, found)
+    described = _read_description(keys.get("description"), parts.body, found)
+    rest = _read_other_keys(keys, found)
     ordered = sorted(found, key=lambda each: (each.line or 0, each.code))
     return Skill(
         name=name,
@@ -48,40 +48,42 @@ def skill_of(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = Fal
         compatibility=rest.compatibility,
         metadata=rest.metadata,
         allowed_tools=rest.allowed_tools,
-        diagnostics=tuple(irregular(each.code, each.message, file, each.line, strict=strict) for each in ordered),
+        diagnostics=tuple(
+            make_irregularity(each.code, each.message, file, each.line, strict=strict) for each in ordered
+        ),
     )
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """The text without line breaks and control characters: it stands in a list, and must not look like its next item.
 
-    >>> one_line(" a\\n- b\\x1b ")
+    >>> to_one_line(" a\\n- b\\x1b ")
     'a - b'
     """
     plain = "".join(" " if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp") else each for each in text)
     return " ".join(plain.split())
 
 
-# --- name and description ---------------------------------------------------------------------------------
+# --- Name and description
 
 
-def _name(node: Node | None, folder: str, found: list[FoundKeys]) -> str:
-    line = _line(node)
+def _read_name(node: Node | None, folder: str, found: list[FoundKeys]) -> str:
+    line = _line_of(node)
     if node is not None and not isinstance(node, Scalar):
         found.append(FoundKeys("SK209", "`name` must be a text", line))
-    name = unicodedata.normalize("NFKC", one_line(text_of(node))) if node is not None else ""
+    name = unicodedata.normalize("NFKC", to_one_line(to_text(node))) if node is not None else ""
     if not name:
         found.append(FoundKeys("SK301", f"`name` is missing; the folder's name '{folder}' is taken", line))
-        return one_line(folder)[:MAX_NAME] or "skill"
+        return to_one_line(folder)[:MAX_NAME] or "skill"
     if isinstance(node, Scalar):
-        found += _misread("name", node)
+        found += _find_misread("name", node)
     found += (
-        FoundKeys(code, message, line) for code, message in _name_rules(name, unicodedata.normalize("NFKC", folder))
+        FoundKeys(code, message, line) for code, message in _check_name(name, unicodedata.normalize("NFKC", folder))
     )
     return name[:MAX_NAME]
 
 
-def _name_rules(name: str, folder: str) -> Iterator[tuple[str, str]]:
+def _check_name(name: str, folder: str) -> Iterator[tuple[str, str]]:
     shown = f"the name '{name:.80}'"
     if name != name.lower():
         yield "SK302", f"{shown} has capital letters"
@@ -97,19 +99,19 @@ def _name_rules(name: str, folder: str) -> Iterator[tuple[str, str]]:
         yield "SK306", f"{shown} is not that of its folder, '{folder:.80}'"
 
 
-def _description(node: Node | None, body: str, found: list[FoundKeys]) -> str:
-    line = _line(node)
+def _read_description(node: Node | None, body: str, found: list[FoundKeys]) -> str:
+    line = _line_of(node)
     if node is not None and not isinstance(node, Scalar):
         found.append(FoundKeys("SK209", "`description` must be a text", line))
-    text = one_line(text_of(node)) if node is not None else ""
+    text = to_one_line(to_text(node)) if node is not None else ""
     if not text:
         stand_in = _first_sentence(body)
         instead = "the body's first sentence stands in for it" if stand_in else "there is nothing to stand in for it"
         found.append(FoundKeys("SK309", f"`description` is missing; {instead}", line))
         return stand_in
     if isinstance(node, Scalar):
-        found += _misread("description", node)
-    size = len(text_of(node).strip()) if node is not None else 0
+        found += _find_misread("description", node)
+    size = len(to_text(node).strip()) if node is not None else 0
     if size > MAX_DESCRIPTION:
         message = f"`description` has {size:,} characters; {MAX_DESCRIPTION:,} are allowed, and the rest is cut off"
         found.append(FoundKeys("SK310", message, line))
@@ -120,85 +122,89 @@ def _first_sentence(body: str) -> str:
     """Of the first paragraph that is no heading; else the first heading."""
     lines = [each.strip() for each in body.split("\n") if each.strip() and not each.startswith(("```", "~~~"))]
     said = next((each for each in lines if not each.startswith("#")), "") or (lines[0].lstrip("# ") if lines else "")
-    sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])", one_line(said), maxsplit=1)[0]
+    sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])", to_one_line(said), maxsplit=1)[0]
     return sentence[:_MAX_STAND_IN]
 
 
-# --- the other keys ---------------------------------------------------------------------------------------
+# --- The other keys
 
 
-class _Rest(NamedTuple):
+class _OtherKeys(NamedTuple):
     license: str
     compatibility: str
     metadata: Mapping[str, str]
     allowed_tools: tuple[str, ...]
 
 
-def _rest(keys: Mapping[str, Node], found: list[FoundKeys]) -> _Rest:
+def _read_other_keys(keys: Mapping[str, Node], found: list[FoundKeys]) -> _OtherKeys:
     texts: dict[str, str] = {}
     for key in ("license", "compatibility"):
         node = keys.get(key)
         if node is not None and not isinstance(node, Scalar):
-            found.append(FoundKeys("SK209", f"`{key}` must be a text", _line(node)))
-        texts[key] = one_line(text_of(node)) if node is not None else ""
+            found.append(FoundKeys("SK209", f"`{key}` must be a text", _line_of(node)))
+        texts[key] = to_one_line(to_text(node)) if node is not None else ""
     if len(texts["compatibility"]) > _MAX_COMPATIBILITY:
         message = f"`compatibility` has {len(texts['compatibility'])} characters; {_MAX_COMPATIBILITY} are allowed"
-        found.append(FoundKeys("SK211", message, _line(keys["compatibility"])))
-    return _Rest(**texts, metadata=_metadata(keys, found), allowed_tools=_tools(keys.get("allowed-tools"), found))
+        found.append(FoundKeys("SK211", message, _line_of(keys["compatibility"])))
+    return _OtherKeys(
+        **texts, metadata=_read_metadata(keys, found), allowed_tools=_read_tools(keys.get("allowed-tools"), found)
+    )
 
 
-def _metadata(keys: Mapping[str, Node], found: list[FoundKeys]) -> dict[str, str]:
+def _read_metadata(keys: Mapping[str, Node], found: list[FoundKeys]) -> dict[str, str]:
     node = keys.get("metadata")
     if node is None or (isinstance(node, Scalar) and not node.text):
         return {}
     if not isinstance(node, dict):
-        found.append(FoundKeys("SK212", "`metadata` must be a map of texts", _line(node)))
-        return {"metadata": text_of(node)}
+        found.append(FoundKeys("SK212", "`metadata` must be a map of texts", _line_of(node)))
+        return {"metadata": to_text(node)}
     for key, each in node.items():
         if not isinstance(each, Scalar):
             kind = "a list" if isinstance(each, list) else "a map"
-            found.append(FoundKeys("SK212", f"`metadata.{key:.60}` is {kind}; it is taken as text", _line(each)))
-    return {one_line(key): one_line(text_of(each)) for key, each in node.items()}
+            found.append(FoundKeys("SK212", f"`metadata.{key:.60}` is {kind}; it is taken as text", _line_of(each)))
+    return {to_one_line(key): to_one_line(to_text(each)) for key, each in node.items()}
 
 
-def _tools(node: Node | None, found: list[FoundKeys]) -> tuple[str, ...]:
+def _read_tools(node: Node | None, found: list[FoundKeys]) -> tuple[str, ...]:
     """A text of names with blanks between them, or a list. A blank inside brackets parts nothing: `Bash(git log)`."""
     if node is None:
         return ()
     if isinstance(node, dict) or (isinstance(node, list) and not all(isinstance(each, Scalar) for each in node)):
-        found.append(FoundKeys("SK209", "`allowed-tools` must be a text or a list of texts", _line(node)))
+        found.append(FoundKeys("SK209", "`allowed-tools` must be a text or a list of texts", _line_of(node)))
     if isinstance(node, list):
-        return tuple(one_line(text_of(each)) for each in node)
-    return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", text_of(node)))
+        return tuple(to_one_line(to_text(each)) for each in node)
+    return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", to_text(node)))
 
 
-def _unknown_keys(keys: Mapping[str, Node]) -> Iterator[FoundKeys]:
+def _find_unknown_keys(keys: Mapping[str, Node]) -> Iterator[FoundKeys]:
     for key, node in keys.items():
         if key not in KEYS:
-            yield FoundKeys("SK208", f"the key '{one_line(key):.60}' is unknown{did_you_mean(key, KEYS)}", _line(node))
+            yield FoundKeys(
+                "SK208", f"the key '{to_one_line(key):.60}' is unknown{did_you_mean(key, KEYS)}", _line_of(node)
+            )
 
 
-_OTHERWISE: Final = re.compile(
+_TYPED_SCALAR: Final = re.compile(
     r"(?i:y|yes|n|no|on|off|true|false|null|~)|[-+]?[0-9][0-9_.,:eExXoa-fA-F]*|[0-9]{4}-[0-9]{2}-[0-9]{2}.*"
 )
 
 
-def _misread(key: str, node: Scalar) -> Iterator[FoundKeys]:
+def _find_misread(key: str, node: Scalar) -> Iterator[FoundKeys]:
     """A text that YAML 1.1 (or 1.2) resolves to a boolean, a number or a date."""
-    if node.is_plain and _OTHERWISE.fullmatch(node.text):
+    if node.is_plain and _TYPED_SCALAR.fullmatch(node.text):
         message = f"some readers do not take `{key}: {node.text:.40}` for a text; put it in quotes"
         yield FoundKeys("SK210", message, node.line)
 
 
-def _body(body: str, size: int) -> Iterator[FoundKeys]:
+def _check_body(body: str, size: int) -> Iterator[FoundKeys]:
     if not body.strip():
         yield FoundKeys("SK108", "there is nothing below the frontmatter")
     elif size > _LONG_BODY:
         yield FoundKeys("SK109", f"the body has about {size:,} tokens; up to {_LONG_BODY:,} are recommended")
 
 
-def _line(node: Node | None) -> int | None:
+def _line_of(node: Node | None) -> int | None:
     if isinstance(node, Scalar):
         return node.line
     inner = next(iter(node.values() if isinstance(node, dict) else node or []), None)
-    return None if inner is None else _line(inner)
+    return None if inner is None else _line_of(inner)

@@ -1,4 +1,7 @@
-"""A skill as everything else knows it: level 1, and where the rest is. Frozen data; nothing here reads a file."""
+"""Describes a skill as all other modules know it: level 1, where the rest is, and what may be irregular about it.
+
+Frozen data; nothing here reads a file.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from typing import Final, NamedTuple
 
 from flowengine.errors import Diagnostic
 
-__all__ = ["IRREGULARITIES", "MAX_DESCRIPTION", "MAX_NAME", "LoadedText", "Skill", "SkillStamp", "irregular"]
+__all__ = ["IRREGULARITIES", "MAX_DESCRIPTION", "MAX_NAME", "LoadedText", "Skill", "SkillStamp", "make_irregularity"]
 
-# --- What may be irregular about a skill
+# --- Irregularities of a skill
 
 
 class Irregularity(NamedTuple):
@@ -70,12 +73,12 @@ IRREGULARITIES: Final[Mapping[str, Irregularity]] = {
 }
 
 
-def irregular(
+def make_irregularity(
     code: str, message: str, file: Path | None, line: int | None = None, *, strict: bool = False, hint: str = ""
 ) -> Diagnostic:
     """One irregularity of a skill. It is an error where it keeps the skill from being read, and a warning else.
 
-    >>> print(irregular("SK102", "the lines end in CR LF", Path("a/SKILL.md"), 1))
+    >>> print(make_irregularity("SK102", "the lines end in CR LF", Path("a/SKILL.md"), 1))
     a/SKILL.md:1: warning SK102 the lines end in CR LF
     """
     kind = IRREGULARITIES[code]

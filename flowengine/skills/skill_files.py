@@ -1,6 +1,7 @@
-"""Level 3: what lies in a skill's folder beside its SKILL.md, by paths that cannot lead out of it.
+"""Reads what lies in a skill's folder beside its SKILL.md, and lists what of the machine's files a script sees.
 
-It reads files and runs nothing. What is a script is decided here: of those only the output enters a prompt.
+Paths cannot lead out of the folder. It runs nothing. It decides what is a script: of those only the output enters a
+prompt.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ __all__ = [
     "VISIBLE",
     "RefusedError",
     "is_script",
-    "listed",
-    "path_in",
-    "prefixes",
+    "list_files",
+    "python_prefixes",
     "read_text",
-    "relative",
-    "visible",
+    "relative_path",
+    "resolve_path",
+    "visible_arguments",
 ]
 
 MAX_FILE: Final = 2_000_000
@@ -36,7 +37,7 @@ MAX_WITHHELD: Final = 500
 """Files and folders in a skill whose scripts run that are hidden, or keys."""
 
 SCRIPT_SUFFIXES: Final = (".py", ".sh", ".bash", ".js", ".mjs", ".rb", ".pl", ".php", ".lua")
-_TEXTS: Final = ("references", "assets")
+_TEXT_FOLDERS: Final = ("references", "assets")
 """Folders whose files are there to be read, whatever they are."""
 
 
@@ -49,7 +50,7 @@ class RefusedError(Exception):
         self.values = values
 
 
-def path_in(skill: Skill, path: str) -> Path:
+def resolve_path(skill: Skill, path: str) -> Path:
     """The file of this path in the skill's folder, links resolved; a `RefusedError` where there is none."""
     shown = path[:200]
     parts = PurePosixPath(path.strip().replace("\\", "/").removeprefix("./"))
@@ -60,14 +61,14 @@ def path_in(skill: Skill, path: str) -> Path:
             raise RefusedError("outside", path=shown)
         check_path(target, root, shown)
         if not target.is_file():
-            hint = did_you_mean(str(parts), listed(skill))
+            hint = did_you_mean(str(parts), list_files(skill))
             raise RefusedError("file", name=skill.name, path=shown, hint=hint)
     except (OSError, ValueError, RefusedPathError) as error:  # A name that is too long, has a NUL in it, is hidden.
         raise RefusedError("file", name=skill.name, path=shown, hint="") from error
     return target
 
 
-def relative(file: Path, skill: Skill) -> str:
+def relative_path(file: Path, skill: Skill) -> str:
     """The path of a file that `path_in` gave, below its skill's folder."""
     return file.relative_to(os.path.realpath(skill.folder)).as_posix()
 
@@ -96,15 +97,15 @@ def is_script(path: str) -> bool:
     (True, True, False, False)
     """
     parts = PurePosixPath(path)
-    return parts.suffix.lower() in SCRIPT_SUFFIXES and (not parts.parts or parts.parts[0] not in _TEXTS)
+    return parts.suffix.lower() in SCRIPT_SUFFIXES and (not parts.parts or parts.parts[0] not in _TEXT_FOLDERS)
 
 
-def listed(skill: Skill) -> list[str]:
+def list_files(skill: Skill) -> list[str]:
     """The skill's files by their paths, without SKILL.md and without what is hidden; links out of it are left out."""
-    return list(_below(skill.folder, skill))
+    return list(_list_below(skill.folder, skill))
 
 
-def _below(folder: Path, skill: Skill) -> Iterator[str]:
+def _list_below(folder: Path, skill: Skill) -> Iterator[str]:
     root, pending, count = os.path.realpath(skill.folder), [folder], 0
     seen: set[str] = set()
     while pending and count < MAX_LISTED:
@@ -112,7 +113,7 @@ def _below(folder: Path, skill: Skill) -> Iterator[str]:
         if (real := os.path.realpath(here)) in seen:
             continue
         seen.add(real)
-        for entry in _entries(here):
+        for entry in _list_entries(here):
             inside = not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(root)
             if not inside or is_withheld(entry.name) or entry.name == "__pycache__":
                 continue
@@ -123,7 +124,7 @@ def _below(folder: Path, skill: Skill) -> Iterator[str]:
                 yield Path(entry.path).relative_to(skill.folder).as_posix()
 
 
-def withheld_below(folder: Path) -> list[str]:
+def list_withheld(folder: Path) -> list[str]:
     """The paths of files and folders in a skill that are kept from flows, and so from scripts; links lead to these.
 
     `RefusedError` where there are too many.
@@ -139,49 +140,52 @@ def withheld_below(folder: Path) -> list[str]:
     return found
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _list_entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         return sorted(os.scandir(folder), key=lambda each: each.name)
     except OSError:
         return []
 
 
-# --- What of the machine's files a script sees
+# --- The files that a script sees
 
 SKILL: Final = "/skill"
 VISIBLE: Final = ("/etc/ld.so.cache", "/etc/alternatives")
 """What programs need beside those parts."""
-_PARTS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "share")
-_SHARED: Final = ("/usr", "/usr/local")
+_PREFIX_FOLDERS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "share")
+_SHARED_PREFIXES: Final = ("/usr", "/usr/local")
 
 
-def visible(skill: Path, root: Path | None) -> list[str]:
+def visible_arguments(skill: Path, root: Path | None) -> list[str]:
     """The arguments for bubblewrap. `root`: of the project, of which only this Python is seen."""
-    places = [*_parts("/"), *(part for each in (*_SHARED, *prefixes()) for part in _parts(each))]
-    arguments = [part for each in (*VISIBLE, *places) for part in _mounted(each)]
+    places = [
+        *_list_parts("/"),
+        *(part for each in (*_SHARED_PREFIXES, *python_prefixes()) for part in _list_parts(each)),
+    ]
+    arguments = [part for each in (*VISIBLE, *places) for part in _mount_arguments(each)]
     real = None if root is None else Path(os.path.realpath(root))
     if real is not None and any(real.is_relative_to(os.path.realpath(each)) for each in places):
-        within = [part for each in places if Path(each).is_relative_to(real) for part in _mounted(each)]
+        within = [part for each in places if Path(each).is_relative_to(real) for part in _mount_arguments(each)]
         arguments += ["--tmpfs", str(real), *within, "--remount-ro", str(real)]
     arguments += ["--ro-bind", os.path.realpath(skill), SKILL]
-    return [*arguments, *(part for each in withheld_below(skill) for part in _covered(skill, each))]
+    return [*arguments, *(part for each in list_withheld(skill) for part in _cover_arguments(skill, each))]
 
 
-def prefixes() -> Iterator[str]:
+def python_prefixes() -> Iterator[str]:
     """Where this Python lives, as named and as resolved; never the whole file system or a home folder."""
-    too_wide = {"/", *_SHARED, str(Path.home()), *map(str, Path.home().parents)}
+    too_wide = {"/", *_SHARED_PREFIXES, str(Path.home()), *map(str, Path.home().parents)}
     named = (sys.prefix, sys.base_prefix)
     for prefix in dict.fromkeys(find(each) for each in named for find in (os.path.abspath, os.path.realpath)):
         if prefix not in too_wide:
             yield prefix
 
 
-def _parts(prefix: str) -> Iterator[str]:
-    names = _PARTS[:-2] if prefix == "/" else (*_PARTS, "pyvenv.cfg")
+def _list_parts(prefix: str) -> Iterator[str]:
+    names = _PREFIX_FOLDERS[:-2] if prefix == "/" else (*_PREFIX_FOLDERS, "pyvenv.cfg")
     yield from (os.path.join(prefix, name) for name in names)
 
 
-def _mounted(place: str) -> Sequence[str]:
+def _mount_arguments(place: str) -> Sequence[str]:
     above = [part for each in reversed(Path(place).parents[:-1]) for part in ("--dir", str(each))]
     if os.path.islink(place):
         return [*above, "--symlink", os.readlink(place), place]
@@ -189,7 +193,7 @@ def _mounted(place: str) -> Sequence[str]:
     return [*above, "--ro-bind", place, place] if os.path.exists(place) else []
 
 
-def _covered(skill: Path, path: str) -> Sequence[str]:
+def _cover_arguments(skill: Path, path: str) -> Sequence[str]:
     """Nothing in the place of what is kept from flows."""
     if (skill / path).is_dir():
         return ["--tmpfs", f"{SKILL}/{path}", "--remount-ro", f"{SKILL}/{path}"]

@@ -1,6 +1,6 @@
-"""The skills below some folders: found, read and cached, and noticed where they change.
+"""Holds the skills below some folders: finds, reads and caches them, and notices where they change.
 
-Level 1 is read when somebody first asks, and again of each file that changed since. Bodies and files are read when
+Level 1 is read at the first request, and again of each file that changed since. Bodies and files are read when
 they are used, and the latest of them are kept. Its methods touch the disk: asynchronous callers use a thread.
 """
 
@@ -20,15 +20,15 @@ from flowengine.core.flow_paths import open_regular
 from flowengine.errors import DefinitionError, Diagnostic, did_you_mean
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.retriever import Retriever
-from flowengine.skills.discovery import SkillIndex, SkillPlace, places_below
-from flowengine.skills.frontmatter import MAX_BYTES, parts_of
-from flowengine.skills.reading import skill_of
-from flowengine.skills.skill import LoadedText, Skill, SkillStamp, irregular
-from flowengine.skills.skill_files import path_in, read_text
+from flowengine.skills.discovery import SkillIndex, SkillPlace, find_places
+from flowengine.skills.frontmatter import MAX_BYTES, split_file
+from flowengine.skills.reading import read_skill
+from flowengine.skills.skill import LoadedText, Skill, SkillStamp, make_irregularity
+from flowengine.skills.skill_files import read_text, resolve_path
 
 __all__ = ["FolderLook", "SkillStore"]
 
-_KEPT: Final = 16_000_000
+_MAX_BYTES_KEPT: Final = 16_000_000
 """Characters of bodies and files that are kept, over all."""
 
 
@@ -58,7 +58,7 @@ class SkillStore:
         `retriever`: what skills are searched with, where words alone will not do.
         `hidden`: also look into folders whose names begin with a dot, which flows may not."""
         given = [roots] if isinstance(roots, str | os.PathLike) else list(roots)
-        self.roots = tuple(_root(each) for each in given)
+        self.roots = tuple(_resolve_root(each) for each in given)
         self.strict = strict
         self._hidden = hidden
         self.index = SkillIndex(retriever)
@@ -78,19 +78,19 @@ class SkillStore:
         """The skill of this name; capitals, blanks and underscores make no difference."""
         skills = self.skills()
         exact = next((each for each in skills if each.name == name.strip()), None)
-        return exact or next((each for each in skills if _plain(each.name) == _plain(name)), None)
+        return exact or next((each for each in skills if _normalize_name(each.name) == _normalize_name(name)), None)
 
     def hint(self, name: str) -> str:
         """The nearest name, as the end of a message."""
-        return did_you_mean(_plain(name), [each.name for each in self.skills()])
+        return did_you_mean(_normalize_name(name), [each.name for each in self.skills()])
 
     def body(self, skill: Skill) -> LoadedText:
         """Level 2: the text below the frontmatter, as it is now. `OSError` where the file has gone."""
-        return self._text(skill.file, lambda: parts_of(_beginning_of(skill.file)).body)
+        return self._text(skill.file, lambda: split_file(_read_beginning(skill.file)).body)
 
     def file(self, skill: Skill, path: str) -> LoadedText:
         """Level 3: a file of the skill, as it is now; a `RefusedError` where it cannot be given."""
-        found = path_in(skill, path)
+        found = resolve_path(skill, path)
         return self._text(found, lambda: read_text(found, path[:200]))
 
     # --- looking ----------------------------------------------------------------------------------
@@ -98,11 +98,11 @@ class SkillStore:
     def look(self) -> FolderLook:
         """Both at once, of the same moment."""
         with self._lock:
-            below = [places_below(root, hidden=self._hidden) for root in self.roots]
+            below = [find_places(root, hidden=self._hidden) for root in self.roots]
             places = {each.file: each for found in below for each in found.found}
             taken = [self._taken(each) for each in places.values()]
             self._read = {file: self._read[file] for file in places}
-        skills = _named_apart([each for each in taken if isinstance(each, Skill)], self.strict)
+        skills = _rename_duplicates([each for each in taken if isinstance(each, Skill)], self.strict)
         diagnostics = (
             *(each for found in below for each in found.diagnostics),
             *(each for each in taken if isinstance(each, Diagnostic)),
@@ -120,12 +120,12 @@ class SkillStore:
     def _skill(self, place: SkillPlace) -> Skill | Diagnostic:
         if place.stamp.size > MAX_BYTES:
             message = f"the file has {place.stamp.size:,} bytes; up to {MAX_BYTES:,} are read"
-            return irregular("SK107", message, place.file)
+            return make_irregularity("SK107", message, place.file)
         try:
-            raw = _beginning_of(place.file)
+            raw = _read_beginning(place.file)
         except OSError as error:
-            return irregular("SK106", f"the file cannot be read: {error.strerror}", place.file)
-        skill = skill_of(raw, place.file, place.stamp, has_files=place.has_files, strict=self.strict)
+            return make_irregularity("SK106", f"the file cannot be read: {error.strerror}", place.file)
+        skill = read_skill(raw, place.file, place.stamp, has_files=place.has_files, strict=self.strict)
         return replace(skill, diagnostics=(*place.diagnostics, *skill.diagnostics))
 
     # --- texts ------------------------------------------------------------------------------------
@@ -142,45 +142,45 @@ class SkillStore:
         loaded = LoadedText(text, count_tokens(text), time.perf_counter() - begun, sys.getsizeof(text))
         with self._lock:
             self._texts[key] = loaded
-            while len(self._texts) > 1 and sum(len(each.text) for each in self._texts.values()) > _KEPT:
+            while len(self._texts) > 1 and sum(len(each.text) for each in self._texts.values()) > _MAX_BYTES_KEPT:
                 self._texts.popitem(last=False)
         return loaded
 
 
-def _beginning_of(file: Path) -> bytes:
+def _read_beginning(file: Path) -> bytes:
     with open_regular(file) as opened:
         return opened.read(MAX_BYTES)
 
 
-def _root(given: str | os.PathLike[str]) -> Path:
+def _resolve_root(given: str | os.PathLike[str]) -> Path:
     path = Path(given).expanduser()
     if not path.is_dir():
         raise DefinitionError(f"skills: there is no folder '{given}'")
     return path.absolute()
 
 
-def _named_apart(skills: list[Skill], strict: bool) -> list[Skill]:
+def _rename_duplicates(skills: list[Skill], strict: bool) -> list[Skill]:
     """The skills with names of their own: a later one of a name that is taken gets a number.
 
     A name that is written as names are goes before one that only means the same (`PDF` beside `pdf`).
     """
     taken: dict[str, Skill] = {}
     apart: dict[int, Skill] = {}
-    for place, skill in sorted(enumerate(skills), key=lambda each: each[1].name != _plain(each[1].name)):
+    for place, skill in sorted(enumerate(skills), key=lambda each: each[1].name != _normalize_name(each[1].name)):
         name, number = skill.name, 1
-        while _plain(name) in taken:
+        while _normalize_name(name) in taken:
             number += 1
             name = f"{skill.name}-{number}"
         if name != skill.name:
-            first = taken[_plain(skill.name)]
+            first = taken[_normalize_name(skill.name)]
             message = f"the name '{skill.name}' is that of {first.file} as well; this one is known as '{name}'"
-            found = irregular("SK307", message, skill.file, strict=strict)
+            found = make_irregularity("SK307", message, skill.file, strict=strict)
             skill = replace(skill, name=name, diagnostics=(*skill.diagnostics, found))
         if skill.is_valid:
-            taken[_plain(name)] = skill
+            taken[_normalize_name(name)] = skill
         apart[place] = skill
     return [apart[place] for place in range(len(skills))]
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())

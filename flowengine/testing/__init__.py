@@ -1,4 +1,4 @@
-"""For tests of one's own flows: scripted answers, cassettes, assertions, flowtest files, a pytest plugin.
+"""Tests flows: scripted answers, cassettes, assertions, flowtest files, a pytest plugin.
 
 from flowengine.testing.scripted_answers import scripted
 from flowengine.testing.cassette import Cassette

@@ -1,9 +1,9 @@
-"""Model calls recorded once and played back for ever: tests that cost nothing and say the same every time.
+"""Records model calls once and plays them back, so that tests cost nothing and give the same result every time.
 
     flow = Cassette("tests/reply.cassette.yaml").around(Flow.from_yaml("reply.yaml"))
 
-A call is found by the key of its request (`Request.key`) and by how many equal ones came before. It knows
-when to play and when to record; how the file looks is `cassette_file`'s matter.
+A call is found by the key of its request (`Request.key`) and by how many equal ones came before. This module decides
+when to play and when to record; the form of the file is `cassette_file`'s matter.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.open import default_model, detect
 from flowengine.models.outbound import meant
 from flowengine.models.wrappers.retrying import RetryingModel
-from flowengine.testing.cassette_file import Call, read_cassette, request_text, write_cassette
-from flowengine.testing.model_overrides import Seat, with_models
-from flowengine.testing.modes import Mode, chosen_mode
+from flowengine.testing.cassette_file import Call, format_request, read_cassette, write_cassette
+from flowengine.testing.model_overrides import ModelSlot, override_models
+from flowengine.testing.modes import Mode, choose_mode
 
 __all__ = ["Cassette", "CassetteMismatchError"]
 
-# --- What is said when a cassette has no answer
+# --- The error of a call without an answer
 
-_MOST_LINES: Final = 80
+_MAX_DIFF_LINES: Final = 80
 
 
 class CassetteMismatchError(PermanentModelError):
     """The cassette has no answer for this call, and may not record one."""
 
 
-def mismatch(path: Path, mode: str, calls: Sequence[Call], asked: Call) -> CassetteMismatchError:
+def make_mismatch(path: Path, mode: str, calls: Sequence[Call], asked: Call) -> CassetteMismatchError:
     """The error for a call that has no answer left."""
     who = f" of '{asked.node}'" if asked.node else ""
     again = "; record it with --cassettes=new (or FLOWENGINE_CASSETTES=new), everything anew with 'all'"
@@ -53,26 +53,26 @@ def mismatch(path: Path, mode: str, calls: Sequence[Call], asked: Call) -> Casse
         return CassetteMismatchError(f"the cassette {path} has this call{who} {times}, and it came once more{again}")
     return CassetteMismatchError(
         f"the cassette {path} has no answer for this call{who}{again}. The nearest recorded request differs:\n"
-        f"{_difference(calls, asked)}"
+        f"{_format_difference(calls, asked)}"
     )
 
 
-def _difference(calls: Sequence[Call], asked: Call) -> str:
-    lines = _lines(asked)
-    number, nearest = max(enumerate(calls), key=lambda each: _likeness(each[1], asked, lines))
+def _format_difference(calls: Sequence[Call], asked: Call) -> str:
+    lines = _request_lines(asked)
+    number, nearest = max(enumerate(calls), key=lambda each: _measure_likeness(each[1], asked, lines))
     where = f"recorded: call {number + 1}" + (f" of '{nearest.node}'" if nearest.node else "")
-    diff = list(unified_diff(_lines(nearest), lines, where, "asked now", lineterm="", n=2))
-    rest = len(diff) - _MOST_LINES
-    return "\n".join([*diff[:_MOST_LINES], *([f"… and {rest} more lines"] if rest > 0 else [])])
+    diff = list(unified_diff(_request_lines(nearest), lines, where, "asked now", lineterm="", n=2))
+    rest = len(diff) - _MAX_DIFF_LINES
+    return "\n".join([*diff[:_MAX_DIFF_LINES], *([f"… and {rest} more lines"] if rest > 0 else [])])
 
 
-def _likeness(call: Call, asked: Call, lines: Sequence[str]) -> tuple[bool, float]:
+def _measure_likeness(call: Call, asked: Call, lines: Sequence[str]) -> tuple[bool, float]:
     """The same node before all others, then the share of equal lines."""
-    return call.node == asked.node, SequenceMatcher(None, _lines(call), lines, autojunk=False).ratio()
+    return call.node == asked.node, SequenceMatcher(None, _request_lines(call), lines, autojunk=False).ratio()
 
 
-def _lines(call: Call) -> list[str]:
-    return request_text(call.request).splitlines()
+def _request_lines(call: Call) -> list[str]:
+    return format_request(call.request).splitlines()
 
 
 class Cassette:
@@ -85,7 +85,7 @@ class Cassette:
     def __init__(self, path: str | PathLike[str], mode: Mode | None = None) -> None:
         """A file that is there is read now, unless the mode is `all`; `CassetteError` where it is damaged."""
         self.path = Path(path)
-        self.mode: Mode = chosen_mode(mode)
+        self.mode: Mode = choose_mode(mode)
         self.misses: list[str] = []
         """The calls that were refused, as their messages."""
         exists = self.path.exists()
@@ -97,7 +97,7 @@ class Cassette:
     def around(self, flow: Flow) -> Flow:
         """The flow, with its models' calls played from here, or made and recorded."""
         self._order = {name: number for number, name in enumerate(flow.plan.graph.ids)}
-        return with_models(flow, self._seated)
+        return override_models(flow, self._seated)
 
     def model(self, model: ModelChoice = None, *, max_retries: int = 3) -> Model:
         """A model, by name or as it is, whose calls are played from here, or made and recorded.
@@ -128,11 +128,11 @@ class Cassette:
 
     def refuse(self, request: Request, node: str) -> CassetteMismatchError:
         """Why there is no answer, with the nearest request that has one."""
-        error = mismatch(self.path, self.mode, self.calls, Call(request, Reply(""), node))
+        error = make_mismatch(self.path, self.mode, self.calls, Call(request, Reply(""), node))
         self.misses.append(str(error))
         return error
 
-    def _seated(self, seat: Seat, settings: CallSettings) -> Model:
+    def _seated(self, seat: ModelSlot, settings: CallSettings) -> Model:
         return _CassetteModel(self, settings, seat.node)
 
 

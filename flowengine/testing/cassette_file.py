@@ -1,6 +1,6 @@
-"""Recorded model calls as a file: YAML that people read, review and edit.
+"""Reads and writes recorded model calls as YAML that people review and edit, and makes one from a run.
 
-It knows the form of the file and nothing of when calls are played or recorded. A request is written without
+It knows the form of the file and not when calls are played or recorded. A request is written without
 secrets (see `flowengine.models.model`), a reply without what differs from time to time (seconds, attempts).
 """
 
@@ -29,14 +29,14 @@ from flowengine.testing.yaml_file import read_yaml
 __all__ = [
     "Call",
     "CassetteError",
-    "cassette_text",
+    "format_cassette",
+    "format_request",
     "read_cassette",
     "recorded_calls",
-    "request_text",
     "write_cassette",
 ]
 
-_HEAD: Final = """\
+_FILE_HEAD: Final = """\
 # Answers of models, recorded by FlowEngine and played back by tests. Each answers the request above it.
 cassette: 1
 """
@@ -58,15 +58,15 @@ class Call:
     @cached_property
     def key(self) -> str:
         """Equal for requests that differ in nothing but their secrets."""
-        return normal(self.request).key()
+        return normalize_request(self.request).key()
 
 
-def normal(request: Request) -> Request:
+def normalize_request(request: Request) -> Request:
     """The request as it comes back from a file."""
     return request_of(plain_request(request), as_json([as_dict(each) for each in request.messages]))
 
 
-# --- the form --------------------------------------------------------------------------------------
+# --- The form of the file
 
 
 class _ToolCall(Keys):
@@ -118,28 +118,28 @@ class _Cassette(Keys):
     calls: list[_Call]
 
 
-# --- reading ---------------------------------------------------------------------------------------
+# --- Reading
 
 
 def read_cassette(path: Path) -> list[Call]:
     """The calls of a file; `CassetteError` says where it is damaged."""
     found, _ = read_yaml(path, _Cassette, "a cassette", CassetteError)
-    return [Call(_as_request(each.request), _as_reply(each.reply), each.node) for each in found.calls]
+    return [Call(_to_request(each.request), _to_reply(each.reply), each.node) for each in found.calls]
 
 
-def _as_request(written: _Request) -> Request:
+def _to_request(written: _Request) -> Request:
     messages = [
-        Message(each.role, each.content, _as_tool_calls(each.tool_calls), each.tool_call_id)
+        Message(each.role, each.content, _to_tool_calls(each.tool_calls), each.tool_call_id)
         for each in written.messages
     ]
     shape = written.model_dump(exclude={"messages"}, exclude_none=True)
     return request_of(shape, [as_dict(each) for each in messages])
 
 
-def _as_reply(written: _Reply) -> Reply:
+def _to_reply(written: _Reply) -> Reply:
     return Reply(
         written.content,
-        _as_tool_calls(written.tool_calls),
+        _to_tool_calls(written.tool_calls),
         TokenUsage(written.prompt_tokens, written.completion_tokens, written.cached_tokens),
         written.cost_usd,
         written.finish_reason,
@@ -148,16 +148,16 @@ def _as_reply(written: _Reply) -> Reply:
     )
 
 
-def _as_tool_calls(written: Sequence[_ToolCall]) -> tuple[ToolRequest, ...]:
+def _to_tool_calls(written: Sequence[_ToolCall]) -> tuple[ToolRequest, ...]:
     return tuple(ToolRequest(each.id, each.name, each.arguments) for each in written)
 
 
-# --- writing ---------------------------------------------------------------------------------------
+# --- Writing
 
 
 def write_cassette(path: Path, calls: Sequence[Call]) -> None:
     """Write the file, all of it or nothing."""
-    text = cassette_text(calls)
+    text = format_cassette(calls)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -171,29 +171,29 @@ def write_cassette(path: Path, calls: Sequence[Call]) -> None:
         raise
 
 
-def cassette_text(calls: Sequence[Call]) -> str:
+def format_cassette(calls: Sequence[Call]) -> str:
     """The file's text, one paragraph a call."""
     if not calls:
-        return f"{_HEAD}calls: []\n"
-    return f"{_HEAD}calls:\n" + "\n".join(to_yaml([as_json(_written(each))]) for each in calls)
+        return f"{_FILE_HEAD}calls: []\n"
+    return f"{_FILE_HEAD}calls:\n" + "\n".join(to_yaml([as_json(_to_yaml(each))]) for each in calls)
 
 
-def request_text(request: Request) -> str:
+def format_request(request: Request) -> str:
     """A request as the file has it."""
-    return to_yaml(_written_request(request))
+    return to_yaml(_request_to_yaml(request))
 
 
-def _written(call: Call) -> dict[str, Any]:
+def _to_yaml(call: Call) -> dict[str, Any]:
     node = {"node": call.node} if call.node else {}
-    return {**node, "request": _written_request(call.request), "reply": _written_reply(call.reply)}
+    return {**node, "request": _request_to_yaml(call.request), "reply": _reply_to_yaml(call.reply)}
 
 
-def _written_request(request: Request) -> dict[str, Any]:
+def _request_to_yaml(request: Request) -> dict[str, Any]:
     messages = [
-        _filled(
+        _drop_empty(
             role=each.role,
             content=each.content,
-            tool_calls=_written_tool_calls(each.tool_calls),
+            tool_calls=_tool_calls_to_yaml(each.tool_calls),
             tool_call_id=each.tool_call_id,
         )
         for each in request.messages
@@ -201,10 +201,10 @@ def _written_request(request: Request) -> dict[str, Any]:
     return {**plain_request(request), "messages": messages}
 
 
-def _written_reply(reply: Reply) -> dict[str, Any]:
-    return _filled(
+def _reply_to_yaml(reply: Reply) -> dict[str, Any]:
+    return _drop_empty(
         content=reply.content,
-        tool_calls=_written_tool_calls(reply.tool_calls),
+        tool_calls=_tool_calls_to_yaml(reply.tool_calls),
         finish_reason=None if reply.finish_reason == "stop" else reply.finish_reason,
         model=reply.model,
         provider=reply.provider,
@@ -215,16 +215,16 @@ def _written_reply(reply: Reply) -> dict[str, Any]:
     )
 
 
-def _written_tool_calls(calls: Sequence[ToolRequest]) -> list[dict[str, str]]:
+def _tool_calls_to_yaml(calls: Sequence[ToolRequest]) -> list[dict[str, str]]:
     return [call._asdict() for call in calls]
 
 
-def _filled(**parts: Any) -> dict[str, Any]:
+def _drop_empty(**parts: Any) -> dict[str, Any]:
     """The parts that hold something."""
     return {name: part for name, part in parts.items() if part not in (None, "", [])}
 
 
-# --- A cassette from a run that has happened
+# --- Calls from a run's record
 
 
 def recorded_calls(events: Sequence[Event]) -> list[Call]:
@@ -236,7 +236,7 @@ def recorded_calls(events: Sequence[Event]) -> list[Call]:
     if events and isinstance(events[0], RunStarted):
         order = {node: number for number, (node, _) in enumerate(events[0].graph.get("nodes", ()))}
     calls = [
-        _call(event.node, event.record)
+        _to_call(event.node, event.record)
         for event in events
         if isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) and _is_played(event.record)
     ]
@@ -247,14 +247,14 @@ def _is_played(record: ModelCall) -> bool:
     return record.error is None and record.purpose not in PREPARING
 
 
-def _call(node: str, record: ModelCall) -> Call:
+def _to_call(node: str, record: ModelCall) -> Call:
     if not record.request:
         raise StoreVersionError(
             f"the calls of '{node}' were recorded without their settings, by an older FlowEngine: run the flow again"
         )
     reply = Reply(
         record.content,
-        tuple(_tool_request(each) for each in record.tool_calls),
+        tuple(_to_tool_request(each) for each in record.tool_calls),
         TokenUsage(record.prompt_tokens, record.completion_tokens, record.cached_tokens),
         record.cost_usd,
         record.finish_reason or "stop",
@@ -264,5 +264,5 @@ def _call(node: str, record: ModelCall) -> Call:
     return Call(request_of(record.request, record.messages), reply, node)
 
 
-def _tool_request(shape: Mapping[str, Any]) -> ToolRequest:
+def _to_tool_request(shape: Mapping[str, Any]) -> ToolRequest:
     return ToolRequest(shape["id"], shape["name"], shape["arguments"])

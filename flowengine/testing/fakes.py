@@ -1,4 +1,4 @@
-"""Functions and tools that a test puts in the place of real ones, and the refusal of real ones that do something.
+"""Puts a test's functions and tools in the place of real ones, and refuses real ones that have an effect.
 
 In a test a function or a tool with an effect is faked, or named as `real`, or its call is an error. Servers are not
 started: an agent is offered those of their tools that are faked. What is faked answers what the test says; the node,
@@ -80,7 +80,7 @@ def function_names(flow: Flow) -> list[str]:
     """The names by which a flow's functions are faked: the nodes' paths, and the functions' own names."""
     found: list[str] = []
     for name, node in every_node(flow.plan.definitions):
-        function = _function_of(node)
+        function = _find_function(node)
         if function is not None:
             found += [name, getattr(function, "__name__", name)]
     return list(dict.fromkeys(found))
@@ -88,19 +88,19 @@ def function_names(flow: Flow) -> list[str]:
 
 def tool_names(flow: Flow) -> list[str]:
     """The names by which a flow's tools are faked, as far as they are known before its servers start."""
-    found = [tool.name for tooling in _toolings(flow) for each in tooling.sets for tool in each.tools]
-    found += [f"{server.name}_{name}" for server in _servers(flow) for name in server.allow or ()]
+    found = [tool.name for tooling in _list_toolings(flow) for each in tooling.sets for tool in each.tools]
+    found += [f"{server.name}_{name}" for server in _list_servers(flow) for name in server.allow or ()]
     return list(dict.fromkeys(found))
 
 
 def server_names(flow: Flow, *, open_only: bool = False) -> list[str]:
     """The flow's servers; `open_only`: those whose tools are not known from an allow-list."""
-    return list(dict.fromkeys(each.name for each in _servers(flow) if not open_only or each.allow is None))
+    return list(dict.fromkeys(each.name for each in _list_servers(flow) if not open_only or each.allow is None))
 
 
 def brings_tools(flow: Flow) -> bool:
     """Whether an agent has typed contexts or skills, which bring tools that are not known before they are asked."""
-    return any(agent.sources is not None for agent in _agents(flow))
+    return any(agent.sources is not None for agent in _list_agents(flow))
 
 
 class Fakes:
@@ -110,8 +110,8 @@ class Fakes:
         self, functions: Mapping[str, FakeLike], tools: Mapping[str, FakeLike], real: Collection[str] = ()
     ) -> None:
         self.misses: list[str] = []
-        self._functions = {name: _answering(name, each) for name, each in functions.items()}
-        self._tools = {name: _answering(name, each) for name, each in tools.items()}
+        self._functions = {name: _make_function(name, each) for name, each in functions.items()}
+        self._tools = {name: _make_function(name, each) for name, each in tools.items()}
         self._real = frozenset(real)
 
     def around(self, flow: Flow) -> Flow:
@@ -123,29 +123,29 @@ class Fakes:
         functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
         for name in self._functions:
             if name not in functions:
-                raise DefinitionError(f"flow '{flow.name}' calls no function '{name}'{_hint(name, functions)}")
+                raise DefinitionError(f"flow '{flow.name}' calls no function '{name}'{_format_hint(name, functions)}")
         for name in self._tools:
             begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
             if name not in tools and not brings_tools(flow) and not (begins and name.startswith(begins)):
-                raise DefinitionError(f"flow '{flow.name}' has no tool '{name}'{_hint(name, tools)}")
+                raise DefinitionError(f"flow '{flow.name}' has no tool '{name}'{_format_hint(name, tools)}")
         for name in self._real:
             known = [*functions, *tools, *servers]
             if name not in known and not brings_tools(flow):
                 raise DefinitionError(
-                    f"flow '{flow.name}' has no function, tool or server '{name}'{_hint(name, known)}"
+                    f"flow '{flow.name}' has no function, tool or server '{name}'{_format_hint(name, known)}"
                 )
 
     def _change(self, name: str, node: FlowNode) -> FlowNode:
         if isinstance(node, AgentNode):
             return replace_agent(node, self._around_agent)
-        function = _function_of(node)
+        function = _find_function(node)
         if function is None:
             return node
         called = getattr(function, "__name__", name)
         fake = self._functions.get(name) or self._functions.get(called)
         if fake is None and node.effect != "none" and not self._real & {name, called}:
             fake = self._refusal(f"node '{name}' has an effect ({node.effect})", f"functions: {{{name}: …}}", name)
-        return node if fake is None else _with_function(node, fake)
+        return node if fake is None else _replace_function(node, fake)
 
     def _around_agent(self, agent: Any) -> Any:
         if not isinstance(agent, Agent):
@@ -165,7 +165,7 @@ class Fakes:
     def _set_of(self, server: McpServer) -> ToolSet:
         """What is faked of a server that is not started."""
         fakes = {name: fake for name, fake in self._tools.items() if name.startswith(f"{server.name}_")}
-        tools = [Tool(name, "", _NO_SCHEMA, _run_of(fake)) for name, fake in fakes.items()]
+        tools = [Tool(name, "", _NO_SCHEMA, _make_tool_run(fake)) for name, fake in fakes.items()]
         return ToolSet(server.name, "", tools, source=f"fakes of the MCP server '{server.name}'")
 
     def _around_tool(self, tool: Tool) -> Tool:
@@ -174,7 +174,7 @@ class Fakes:
             fake = self._refusal(
                 f"the tool '{tool.name}' has an effect ({tool.effect})", f"tools: {{{tool.name}: …}}", tool.name
             )
-        return tool if fake is None else replace(tool, run=_run_of(fake))
+        return tool if fake is None else replace(tool, run=_make_tool_run(fake))
 
     def _refusal(self, what: str, how: str, name: str) -> Callable[..., Any]:
         async def refuse(*_: Any, **__: Any) -> Any:
@@ -184,11 +184,11 @@ class Fakes:
         return refuse
 
 
-def _hint(name: str, known: Sequence[str]) -> str:
+def _format_hint(name: str, known: Sequence[str]) -> str:
     return did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}"
 
 
-def _answering(name: str, given: FakeLike) -> Callable[..., Any]:
+def _make_function(name: str, given: FakeLike) -> Callable[..., Any]:
     """The function that stands in: it takes any arguments; what it returns may be awaited."""
     fake = given if isinstance(given, Fake) else Fake("calls" if callable(given) else "returns", given)
     if fake.kind == "calls":
@@ -207,7 +207,7 @@ def _answering(name: str, given: FakeLike) -> Callable[..., Any]:
     return answer
 
 
-def _run_of(fake: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+def _make_tool_run(fake: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
     async def run(arguments: Mapping[str, Any]) -> ToolResult:
         given = fake(**arguments)
         value = await given if hasattr(given, "__await__") else given
@@ -217,7 +217,7 @@ def _run_of(fake: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
     return run
 
 
-def _function_of(node: FlowNode) -> Callable[..., Any] | None:
+def _find_function(node: FlowNode) -> Callable[..., Any] | None:
     """What a fake may stand for in a node."""
     if isinstance(node, FunctionNode):
         return node.function
@@ -226,7 +226,7 @@ def _function_of(node: FlowNode) -> Callable[..., Any] | None:
     return node.function if type(node) is ConditionNode else None
 
 
-def _with_function(node: FlowNode, function: Callable[..., Any]) -> FlowNode:
+def _replace_function(node: FlowNode, function: Callable[..., Any]) -> FlowNode:
     if isinstance(node, FunctionNode):
         return node.with_function(function)
     changed = copy(node)
@@ -234,19 +234,19 @@ def _with_function(node: FlowNode, function: Callable[..., Any]) -> FlowNode:
     return changed
 
 
-def _agents(flow: Flow) -> Iterator[Agent]:
+def _list_agents(flow: Flow) -> Iterator[Agent]:
     for _, node in every_node(flow.plan.definitions):
         agent = prototype_of(agent_of(node))
         if isinstance(agent, Agent):
             yield agent
 
 
-def _toolings(flow: Flow) -> Iterable[Tooling]:
-    return (agent.tooling for agent in _agents(flow))
+def _list_toolings(flow: Flow) -> Iterable[Tooling]:
+    return (agent.tooling for agent in _list_agents(flow))
 
 
-def _servers(flow: Flow) -> Iterable[McpServer]:
-    return (server for tooling in _toolings(flow) for server in tooling.servers)
+def _list_servers(flow: Flow) -> Iterable[McpServer]:
+    return (server for tooling in _list_toolings(flow) for server in tooling.servers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`*.flowtest.yaml`: tests of a flow as data, beside the flow.
+"""Reads `*.flowtest.yaml` files: tests of a flow as data, beside the flow.
 
     flow: ../support_triage.yaml
     cases:
@@ -12,7 +12,7 @@
         expect:
           path: [analyze, triage, settle, reply]
 
-What a file may say is here, and what of it is wrong. Running it is `cases`' matter, judging that of `expectations`.
+It declares what a file may say and reports what of it is wrong. It runs nothing: that is `cases`' matter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.container import every_node, file_path
 from flowengine.testing.fakes import Fake, brings_tools, function_names, server_names, tool_names
-from flowengine.testing.model_overrides import seat_names
+from flowengine.testing.model_overrides import list_slot_names
 from flowengine.testing.path import Step, names_of
 from flowengine.testing.yaml_file import read_yaml
 
@@ -47,7 +47,7 @@ class FlowTestError(FlowError):
     """A flowtest file that cannot be run; `diagnostics` holds every problem with its place."""
 
 
-# --- what a file may say -----------------------------------------------------------------------------
+# --- Keys of a flowtest file
 
 
 class Matcher(NamedTuple):
@@ -57,7 +57,7 @@ class Matcher(NamedTuple):
     value: Any
 
 
-def _matcher(value: Any) -> Matcher:
+def _parse_matcher(value: Any) -> Matcher:
     """`{contains: …}` and its kin; every other value is what the output equals."""
     if not is_map(value) or len(value) != 1 or next(iter(value)) not in ("equals", "contains", "matches"):
         return Matcher("equals", value)
@@ -72,7 +72,7 @@ def _matcher(value: Any) -> Matcher:
     return Matcher(cast(Any, kind), claim)
 
 
-def _steps(value: Any) -> Any:
+def _parse_steps(value: Any) -> Any:
     """Nodes in order; a list in the list stands for nodes in any order."""
     if not isinstance(value, list):
         raise refuse("FE401", f"expected a list of nodes, found {found(value)}")
@@ -83,14 +83,14 @@ def _steps(value: Any) -> Any:
     return [step if isinstance(step, str) else frozenset(cast("list[str]", step)) for step in cast("list[Any]", value)]
 
 
-def _causes(value: Any) -> Any:
+def _parse_causes(value: Any) -> Any:
     """Skipped nodes, each with its cause or with none."""
     if isinstance(value, list) and all(isinstance(each, str) for each in cast("list[Any]", value)):
         return dict.fromkeys(cast("list[str]", value), "")
     return cast(Any, value)
 
 
-def _fake(value: Any) -> Any:
+def _parse_fake(value: Any) -> Any:
     """`{returns: …}` and its kin; every other value is what is returned."""
     if not is_map(value) or len(value) != 1 or next(iter(value)) not in ("returns", "each", "fails"):
         return Fake("returns", value)
@@ -102,11 +102,11 @@ def _fake(value: Any) -> Any:
     return Fake(cast(Any, kind), given)
 
 
-FakeValues: TypeAlias = dict[str, Annotated[Any, BeforeValidator(_fake)]]
-Outputs: TypeAlias = dict[str, Annotated[Any, BeforeValidator(_matcher)]]
-Path_: TypeAlias = Annotated[list[Any], BeforeValidator(_steps)]
+FakeValues: TypeAlias = dict[str, Annotated[Any, BeforeValidator(_parse_fake)]]
+Outputs: TypeAlias = dict[str, Annotated[Any, BeforeValidator(_parse_matcher)]]
+Path_: TypeAlias = Annotated[list[Any], BeforeValidator(_parse_steps)]
 Cause: TypeAlias = Literal["", "not_selected", "condition_false", "upstream_skipped", "upstream_failed", "error"]
-Skipped: TypeAlias = Annotated[dict[str, Cause], BeforeValidator(_causes)]
+Skipped: TypeAlias = Annotated[dict[str, Cause], BeforeValidator(_parse_causes)]
 
 
 class ExpectSpec(Keys):
@@ -143,7 +143,7 @@ class ApprovalAnswer(Keys):
     """What is filled in beside the choice."""
 
 
-def _approval(value: Any) -> Any:
+def _parse_approval(value: Any) -> Any:
     return {"choice": value} if isinstance(value, str) else value
 
 
@@ -174,7 +174,7 @@ class FlowCaseSpec(Keys):
     """
     fakes: FakesSpec = FakesSpec()
     """What stands in the place of functions and tools."""
-    approvals: dict[str, Annotated[ApprovalAnswer, BeforeValidator(_approval)]] = Field(
+    approvals: dict[str, Annotated[ApprovalAnswer, BeforeValidator(_parse_approval)]] = Field(
         default_factory=dict[str, "ApprovalAnswer"]
     )
     """Approval node → the choice that is made, or {choice, comment, by, form}."""
@@ -202,7 +202,7 @@ class FlowTestSpec(Keys):
     """The runs."""
 
 
-# --- a file, read and checked ------------------------------------------------------------------------
+# --- Reading and checking a file
 
 
 class FlowTest(NamedTuple):
@@ -225,7 +225,7 @@ def load_flowtest(path: str | PathLike[str]) -> FlowTest:
     flow = Flow.from_yaml(file)
     problems = [
         Diagnostic(code, message, str(where), *source.key_position(at), None, hint)
-        for code, at, message, hint in _problems(spec, flow)
+        for code, at, message, hint in _find_problems(spec, flow)
     ]
     if problems:
         raise FlowTestError(problems)
@@ -236,7 +236,7 @@ _Problem: TypeAlias = tuple[str, KeyPath, str, str]
 """Code, place, message, hint."""
 
 
-def _problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
+def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
     names: set[str] = set()
     nodes = list(every_node(flow.plan.definitions))
     for number, case in enumerate(spec.cases):
@@ -244,31 +244,33 @@ def _problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
         if case.name in names:
             yield "FE212", (*at, "name"), f"a case of the name '{case.name}' stands before this one", ""
         names.add(case.name)
-        yield from _unknown((*at, "answers"), [(each, each) for each in case.answers], list(seat_names(flow)), "agent")
-        yield from _unknown_fakes((*at, "fakes"), case.fakes, flow)
+        yield from _find_unknown(
+            (*at, "answers"), [(each, each) for each in case.answers], list(list_slot_names(flow)), "agent"
+        )
+        yield from _find_unknown_fakes((*at, "fakes"), case.fakes, flow)
         asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]
-        yield from _unknown((*at, "approvals"), [(each, each) for each in case.approvals], asking, "approval")
-        for key, named in _named(case.expect):
-            yield from _unknown((*at, "expect", key), named, [name for name, _ in nodes], "node")
+        yield from _find_unknown((*at, "approvals"), [(each, each) for each in case.approvals], asking, "approval")
+        for key, named in _list_named_nodes(case.expect):
+            yield from _find_unknown((*at, "expect", key), named, [name for name, _ in nodes], "node")
         outputs = flow.plan.outputs
         if outputs is not None:
             named = [(each, each) for each in case.expect.outputs]
-            yield from _unknown((*at, "expect", "outputs"), named, list(outputs), "output")
+            yield from _find_unknown((*at, "expect", "outputs"), named, list(outputs), "output")
 
 
-def _unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_Problem]:
+def _find_unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_Problem]:
     """Fakes that stand for nothing; what typed contexts, skills and servers bring is not known yet."""
     functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
-    yield from _unknown((*at, "functions"), [(each, each) for each in fakes.functions], functions, "function")
+    yield from _find_unknown((*at, "functions"), [(each, each) for each in fakes.functions], functions, "function")
     if not brings_tools(flow):
         begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
         named = [(each, each) for each in fakes.tools if not (begins and each.startswith(begins))]
-        yield from _unknown((*at, "tools"), named, tools, "tool")
+        yield from _find_unknown((*at, "tools"), named, tools, "tool")
         named_real = list(enumerate(fakes.real))
-        yield from _unknown((*at, "real"), named_real, [*functions, *tools, *servers], "function, tool or server")
+        yield from _find_unknown((*at, "real"), named_real, [*functions, *tools, *servers], "function, tool or server")
 
 
-def _named(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]]]]:
+def _list_named_nodes(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]]]]:
     """Key → the nodes that it names, each with its place below the key."""
     path: Sequence[Step] = expect.path or ()
     yield "path", [(number, each) for number, step in enumerate(path) for each in names_of(step)]
@@ -276,7 +278,7 @@ def _named(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]
     yield "skipped", [(each, each) for each in expect.skipped]
 
 
-def _unknown(
+def _find_unknown(
     at: KeyPath, named: Sequence[tuple[str | int, str]], known: Sequence[str], what: str
 ) -> Iterator[_Problem]:
     for place, name in named:

@@ -1,4 +1,4 @@
-"""Where a flow's models sit, and how others are put in their place: the one seam of the testing kit.
+"""Puts other models in the place of a flow's own: the one seam of the testing kit.
 
 An agent takes a model object wherever it takes a model's name. So a flow under test is the flow itself,
 with other models in its agents: prompts, retries, routes and records go their usual way, and nothing in
@@ -25,9 +25,17 @@ from flowengine.nodes.container import ContainerNode, every_node
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrapped
 
-__all__ = ["Seat", "agent_of", "prototype_of", "replace_agent", "replace_nodes", "seat_names", "with_models"]
+__all__ = [
+    "ModelSlot",
+    "agent_of",
+    "list_slot_names",
+    "override_models",
+    "prototype_of",
+    "replace_agent",
+    "replace_nodes",
+]
 
-# --- A flow with other nodes in the places of its own, those inside loops, maps and subflows too
+# --- Replaced nodes and agents
 
 Change: TypeAlias = Callable[[str, FlowNode], FlowNode]
 """What stands in the place of a node that holds no others, from its path and the node."""
@@ -60,21 +68,21 @@ def replace_agent(node: FlowNode, change: Callable[[Any], Any]) -> FlowNode:
     if agent is None:
         return node
     changed = copy(node)
-    setattr(changed, "judge" if isinstance(node, EvaluationNode) else "agent", _changed(agent, change))
+    setattr(changed, "judge" if isinstance(node, EvaluationNode) else "agent", _change_agent(agent, change))
     return changed
 
 
 def _replace_all(prefix: str, nodes: Mapping[str, FlowNode], change: Change) -> dict[str, FlowNode]:
-    return {name: _replaced(f"{prefix}{name}", node, change) for name, node in nodes.items()}
+    return {name: _replace_node(f"{prefix}{name}", node, change) for name, node in nodes.items()}
 
 
-def _replaced(name: str, node: FlowNode, change: Change) -> FlowNode:
+def _replace_node(name: str, node: FlowNode, change: Change) -> FlowNode:
     if isinstance(node, ContainerNode):
         return node.with_nodes(_replace_all(f"{name}.", node.definitions, change))
     return change(name, node)
 
 
-def _changed(agent: Any, change: Callable[[Any], Any]) -> Any:
+def _change_agent(agent: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(agent, Templated):
         make: Callable[[Context], Any] = agent.__call__
         return Templated(change(prototype_of(agent)), lambda context: change(make(context)))
@@ -86,10 +94,10 @@ Part: TypeAlias = Literal["", "evaluation", "routing"]
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
 
 
-class Seat(NamedTuple):
+class ModelSlot(NamedTuple):
     """Who asks a model.
 
-    >>> str(Seat("draft")), str(Seat("draft", "evaluation"))
+    >>> str(ModelSlot("draft")), str(ModelSlot("draft", "evaluation"))
     ('draft', 'draft.evaluation')
     """
 
@@ -101,16 +109,18 @@ class Seat(NamedTuple):
         return f"{self.node}.{self.part}" if self.part else self.node
 
 
-Choose: TypeAlias = Callable[[Seat, CallSettings], Model]
+Choose: TypeAlias = Callable[[ModelSlot, CallSettings], Model]
 """The model for a seat, from the settings of the agent that sits there."""
 
 
-def with_models(flow: Flow, choose: Choose) -> Flow:
+def override_models(flow: Flow, choose: Choose) -> Flow:
     """The flow with the models that `choose` gives, each in the place of a model, its retries and its fallbacks."""
-    return replace_nodes(flow, lambda name, node: replace_agent(node, lambda agent: _seated(name, agent, choose)))
+    return replace_nodes(
+        flow, lambda name, node: replace_agent(node, lambda agent: _override_models(name, agent, choose))
+    )
 
 
-def seat_names(flow: Flow) -> Iterator[str]:
+def list_slot_names(flow: Flow) -> Iterator[str]:
     """Every seat of the flow, by name; of a node inside a loop, a map or a subflow by its path (`polish.judge`)."""
     for name, node in every_node(flow.plan.definitions):
         agent = prototype_of(agent_of(node))
@@ -121,20 +131,24 @@ def seat_names(flow: Flow) -> Iterator[str]:
             yield from [f"{name}.routing"] if agent.router is not None else []
 
 
-def _seated(node: str, agent: Any, choose: Choose) -> Any:
-    return _whole(node, agent, choose) if isinstance(agent, Agent) else _part(Seat(node), agent, choose)
+def _override_models(node: str, agent: Any, choose: Choose) -> Any:
+    return (
+        _override_agent(node, agent, choose)
+        if isinstance(agent, Agent)
+        else _override_part(ModelSlot(node), agent, choose)
+    )
 
 
-def _whole(node: str, agent: Agent, choose: Choose) -> Agent:
-    changed = _part(Seat(node), agent, choose)
+def _override_agent(node: str, agent: Agent, choose: Choose) -> Agent:
+    changed = _override_part(ModelSlot(node), agent, choose)
     if agent.evaluator is not None:
-        changed.evaluator = _part(Seat(node, "evaluation"), agent.evaluator, choose)
+        changed.evaluator = _override_part(ModelSlot(node, "evaluation"), agent.evaluator, choose)
     if agent.router is not None:
-        changed.router = _part(Seat(node, "routing"), agent.router, choose)
+        changed.router = _override_part(ModelSlot(node, "routing"), agent.router, choose)
     return changed
 
 
-def _part(seat: Seat, agent: A, choose: Choose) -> A:
+def _override_part(seat: ModelSlot, agent: A, choose: Choose) -> A:
     changed = copy(agent)
     # A policy of its own, without retries: the agent puts none round it.
     model = RetryingModel(choose(seat, agent.settings), 0)

@@ -1,4 +1,4 @@
-"""When cassettes play and when they record: the modes and where they come from. Light: no model, no file."""
+"""Chooses whether cassettes play or record: the modes and where they come from. No model, no file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from flowengine.errors import DefinitionError, did_you_mean
 
-__all__ = ["MODES", "VARIABLE", "Mode", "chosen_mode"]
+__all__ = ["MODES", "VARIABLE", "Mode", "choose_mode"]
 
 Mode: TypeAlias = Literal["none", "once", "new", "all"]
 """`none` plays only; `once` records where there is no file; `new` records what the file lacks; `all` records anew."""
@@ -16,7 +16,7 @@ MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 VARIABLE: Final = "FLOWENGINE_CASSETTES"
 
 
-def chosen_mode(given: str | None = None) -> Mode:
+def choose_mode(given: str | None = None) -> Mode:
     """The mode given, else that of `FLOWENGINE_CASSETTES`, else `none` where `CI` is set, else `once`."""
     text = given or os.environ.get(VARIABLE, "")
     if not text:

@@ -1,4 +1,7 @@
-"""The way that a run took through its flow, and why a node is not on it. Read from the run's record, in words."""
+"""Compares the path of a run with the expected one, and explains why a node is not on it.
+
+It reads the run's record and runs nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from flowengine.engine.events import Event, NodeFinished, RunStarted
 from flowengine.errors import did_you_mean
 from flowengine.runners.run import Run
 
-__all__ = ["Step", "assert_path", "assert_skipped", "fate", "names_of", "path_difference"]
+__all__ = ["Step", "assert_path", "assert_skipped", "describe_fate", "describe_path_difference", "names_of"]
 
 Step: TypeAlias = str | Collection[str]
 """A node, or nodes that finish in any order."""
@@ -27,17 +30,17 @@ def _is_outside(node: str) -> bool:
     return "." not in node
 
 
-def path_text(path: Sequence[Step]) -> str:
+def format_path(path: Sequence[Step]) -> str:
     """A path on one line.
 
-    >>> path_text(["split", {"b", "a"}, "merge"])
+    >>> format_path(["split", {"b", "a"}, "merge"])
     'split → {a, b} → merge'
     """
     steps = [step if isinstance(step, str) else f"{{{', '.join(sorted(step))}}}" for step in path]
     return " → ".join(steps) or "(nothing)"
 
 
-def path_difference(run: Run, expected: Sequence[Step]) -> str:
+def describe_path_difference(run: Run, expected: Sequence[Step]) -> str:
     """How the run's path differs from the one expected, and why; empty where it does not.
 
     Nodes inside others count where one of them is expected.
@@ -46,14 +49,14 @@ def path_difference(run: Run, expected: Sequence[Step]) -> str:
     path = path_of(run, inside=not all(map(_is_outside, wanted)))
     if _fits(path, expected):
         return ""
-    lines = [f"expected: {path_text(expected)}", f"     ran: {path_text(path)}"]
-    lines += [f"  {line}" for line in ndiff(_arranged(path, expected), path) if line[0] in "-+"]
+    lines = [f"expected: {format_path(expected)}", f"     ran: {format_path(path)}"]
+    lines += [f"  {line}" for line in ndiff(_arrange(path, expected), path) if line[0] in "-+"]
     missing = dict.fromkeys(each for each in wanted if each not in path)
-    lines += [f"'{each}' {fate(run, each)}" for each in missing]
-    return "\n".join([*lines, *_failure(run, missing)])
+    lines += [f"'{each}' {describe_fate(run, each)}" for each in missing]
+    return "\n".join([*lines, *_describe_failure(run, missing)])
 
 
-def fate(run: Run, node: str) -> str:
+def describe_fate(run: Run, node: str) -> str:
     """What became of a node, and why, as the rest of a sentence that begins with its name."""
     if node not in run.nodes:
         return f"is no node of the flow{did_you_mean(node, run.nodes)}"
@@ -61,7 +64,7 @@ def fate(run: Run, node: str) -> str:
     if part.status == "failed":
         return f"failed: {part.error}"
     if part.status == "skipped":
-        return f"was skipped ({part.cause}){_reason(run.events, node, part.cause)}"
+        return f"was skipped ({part.cause}){_explain_skip(run.events, node, part.cause)}"
     return {"pending": "did not begin", "succeeded": "ran"}.get(part.status, f"is {part.status}")
 
 
@@ -70,25 +73,25 @@ def names_of(step: Step) -> list[str]:
 
 
 def _fits(path: Sequence[str], expected: Sequence[Step]) -> bool:
-    return list(path) == _arranged(path, expected)
+    return list(path) == _arrange(path, expected)
 
 
-def _arranged(path: Sequence[str], expected: Sequence[Step]) -> list[str]:
+def _arrange(path: Sequence[str], expected: Sequence[Step]) -> list[str]:
     """The expected nodes, those in any order put in the order in which they ran."""
     order = {node: number for number, node in enumerate(path)}
     return [each for step in expected for each in sorted(names_of(step), key=lambda node: order.get(node, len(order)))]
 
 
-def _reason(events: Sequence[Event], node: str, cause: str | None) -> str:
+def _explain_skip(events: Sequence[Event], node: str, cause: str | None) -> str:
     """Which choice went past the node."""
     if cause != "not_selected":
         return ""
     taken = {event.node: event.result.route for event in events if isinstance(event, NodeFinished)}
-    choices = [f"'{source}' chose '{taken[source]}'" for source in _choosers(events, node) if taken.get(source)]
+    choices = [f"'{source}' chose '{taken[source]}'" for source in _find_choosers(events, node) if taken.get(source)]
     return f": {', '.join(choices)}" if choices else ""
 
 
-def _choosers(events: Sequence[Event], node: str) -> Iterator[str]:
+def _find_choosers(events: Sequence[Event], node: str) -> Iterator[str]:
     """The nodes with a route to this one."""
     started = events[0] if events else None
     if not isinstance(started, RunStarted):
@@ -98,7 +101,7 @@ def _choosers(events: Sequence[Event], node: str) -> Iterator[str]:
             yield source
 
 
-def _failure(run: Run, told: Collection[str]) -> list[str]:
+def _describe_failure(run: Run, told: Collection[str]) -> list[str]:
     """What ended a run that did not succeed, unless it is told already."""
     if run.error is None or run.failed_node in told:
         return []
@@ -106,7 +109,7 @@ def _failure(run: Run, told: Collection[str]) -> list[str]:
     return [f"the run {run.status}{where}: {run.error.message}"]
 
 
-# --- What a test claims about a run; a claim that does not hold says what happened instead, and why
+# --- Assertions about a run
 
 
 def assert_path(run: Run, expected: Sequence[Step]) -> None:
@@ -119,7 +122,7 @@ def assert_path(run: Run, expected: Sequence[Step]) -> None:
     >>> assert_path(run, ["a", "b"])
     """
     __tracebackhide__ = True
-    difference = path_difference(run, expected)
+    difference = describe_path_difference(run, expected)
     if difference:
         raise AssertionError(f"the run took another path\n{difference}")
 
@@ -130,4 +133,4 @@ def assert_skipped(run: Run, node: str, cause: SkipCause | None = None) -> None:
     part = run.nodes.get(node)
     if part is None or part.status != "skipped" or cause not in (None, part.cause):
         wanted = "" if cause is None else f" ({cause})"
-        raise AssertionError(f"'{node}' was to be skipped{wanted}; it {fate(run, node)}")
+        raise AssertionError(f"'{node}' was to be skipped{wanted}; it {describe_fate(run, node)}")

@@ -1,7 +1,7 @@
-"""The pytest plugin: flowtest files as tests, cassettes and scripts as fixtures, and no model asked by accident.
+"""Adds flowtest files, cassettes and scripts to pytest, and refuses model calls that a test did not ask for.
 
 It is loaded by every pytest run where FlowEngine is installed, so nothing heavy is imported before a test
-wants it. While tests run, requests that would leave this machine are refused (`flowengine.models.outbound`),
+needs it. While tests run, requests that would leave this machine are refused (`flowengine.models.outbound`),
 unless the test is marked with `real_model`, a cassette records, or FLOWENGINE_ALLOW_MODEL_REQUESTS=1 is set.
 """
 
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# --- no model by accident ----------------------------------------------------------------------------
+# --- No model by accident
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,7 +67,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         os.environ[REQUESTS] = before
 
 
-# --- fixtures ----------------------------------------------------------------------------------------
+# --- Fixtures
 
 
 @pytest.fixture
@@ -82,9 +82,9 @@ def scripted_model() -> type[ScriptedModel]:
 def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     """The cassette of this test, in `cassettes/` beside its file; a call that it refuses fails the test."""
     from flowengine.testing.cassette import Cassette
-    from flowengine.testing.modes import chosen_mode
+    from flowengine.testing.modes import choose_mode
 
-    found = Cassette(_cassette_file(request.path, request.node.name), chosen_mode(request.config.option.cassettes))
+    found = Cassette(_cassette_file(request.path, request.node.name), choose_mode(request.config.option.cassettes))
     yield found
     if found.misses:
         pytest.fail("\n".join(found.misses), pytrace=False)
@@ -96,7 +96,7 @@ def _cassette_file(test_file: Path, test: str) -> Path:
     return test_file.parent / "cassettes" / f"{test_file.stem}.{name}.yaml"
 
 
-# --- flowtest files ----------------------------------------------------------------------------------
+# --- Flowtest files
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -113,7 +113,7 @@ class FlowTestFile(pytest.File):
         from flowengine.testing.flowtest import load_flowtest
 
         try:
-            test = load_flowtest(_relative(self.path))
+            test = load_flowtest(_relative_path(self.path))
         except FlowEngineError as error:
             raise self.CollectError(str(error)) from error
         for number, case in enumerate(test.cases):
@@ -130,9 +130,9 @@ class FlowTestItem(pytest.Item):
 
     def runtest(self) -> None:
         from flowengine.testing.cases import run_case
-        from flowengine.testing.modes import chosen_mode
+        from flowengine.testing.modes import choose_mode
 
-        findings = run_case(self.test, self.number, chosen_mode(self.config.option.cassettes))
+        findings = run_case(self.test, self.number, choose_mode(self.config.option.cassettes))
         if findings:
             raise CaseFailedError(findings)
 
@@ -154,7 +154,7 @@ class CaseFailedError(AssertionError):
         super().__init__("\n".join(str(each) for each in findings))
 
 
-def _relative(path: Path) -> Path:
+def _relative_path(path: Path) -> Path:
     """The path as messages should show it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,9 +1,9 @@
-"""Answers for a flow's agents, written down by node.
+"""Answers a flow's agents from a script, written down by node.
 
     run = scripted(flow, {"analyze": "A refund.", "triage": {"next_route": "billing", "confidence": 0.9}}).run_sync(…)
 
 A call for which there is no answer is an error that shows the prompt. What answers mean to agents is
-`flowengine.models.scripted`'s matter, where they are put in is that of `seats`.
+`flowengine.models.scripted`'s matter; `model_overrides` puts them in their place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flowengine.flow import Flow
 from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, format_prompt
 from flowengine.nodes.container import every_node
-from flowengine.testing.model_overrides import Seat, seat_names, with_models
+from flowengine.testing.model_overrides import ModelSlot, list_slot_names, override_models
 
 __all__ = ["NodeAnswers", "Script", "scripted"]
 
@@ -48,14 +48,14 @@ class Script:
     def __init__(self, answers: Mapping[str, NodeAnswers]) -> None:
         self.misses: list[str] = []
         self._answers = dict(answers)
-        self._models = {name: self._watched(_model(each)) for name, each in answers.items()}
+        self._models = {name: self._watched(_to_model(each)) for name, each in answers.items()}
 
     def around(self, flow: Flow) -> Flow:
         self._check(flow)
-        return with_models(flow, self._choose)
+        return override_models(flow, self._choose)
 
     def _check(self, flow: Flow) -> None:
-        known, nodes = list(seat_names(flow)), dict(every_node(flow.plan.definitions))
+        known, nodes = list(list_slot_names(flow)), dict(every_node(flow.plan.definitions))
         for name in self._answers:
             if name in known:
                 continue
@@ -65,11 +65,11 @@ class Script:
             hint = did_you_mean(name, known) or f"; agents are: {', '.join(known) or 'none'}"
             raise DefinitionError(f"answers for '{name}', and flow '{flow.name}' has no agent of that name{hint}")
 
-    def _choose(self, seat: Seat, settings: CallSettings) -> Model:
+    def _choose(self, seat: ModelSlot, settings: CallSettings) -> Model:
         found = self._models.get(str(seat)) or self._models.get(seat.node)
         return found or self._watched(ScriptedModel(self._refusal(seat)))
 
-    def _refusal(self, seat: Seat) -> Callable[[Request], Answer]:
+    def _refusal(self, seat: ModelSlot) -> Callable[[Request], Answer]:
         def refuse(request: Request) -> Answer:
             known = ", ".join(self._answers) or "no node"
             raise UnscriptedCallError(
@@ -80,10 +80,10 @@ class Script:
         return refuse
 
     def _watched(self, model: Model) -> Model:
-        return _Watched(model, self.misses)
+        return _RefusalRecorder(model, self.misses)
 
 
-class _Watched:
+class _RefusalRecorder:
     """A model whose refusals are put on a list, since a flow may have a way to go on without the answer."""
 
     def __init__(self, model: Model, misses: list[str]) -> None:
@@ -114,13 +114,13 @@ class _Watched:
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         try:
             async with self._model.stream(request) as pieces:
-                yield _checked(request, pieces)
+                yield _check_stream(request, pieces)
         except UnscriptedCallError as error:
             self._misses.append(str(error))
             raise
 
 
-async def _checked(request: Request, pieces: AsyncIterator[str | Reply]) -> AsyncIterator[str | Reply]:
+async def _check_stream(request: Request, pieces: AsyncIterator[str | Reply]) -> AsyncIterator[str | Reply]:
     async for piece in pieces:
         if isinstance(piece, Reply):
             _check_tools(request, piece)
@@ -138,7 +138,7 @@ def _check_tools(request: Request, reply: Reply) -> None:
             raise UnscriptedCallError(f"the script calls the tool '{call.name}', which the agent does not have{hint}")
 
 
-def _model(answers: NodeAnswers) -> Model:
+def _to_model(answers: NodeAnswers) -> Model:
     if isinstance(answers, list):
         return ScriptedModel(cast("list[Answer]", answers))
     if callable(answers):

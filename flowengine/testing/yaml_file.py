@@ -1,6 +1,6 @@
-"""The testing kit's own files: YAML → checked data, or every problem with its line and column.
+"""Reads the testing kit's YAML files into checked data, or reports every problem with its line and column.
 
-Flow files, flowtest files and cassettes are read by one reader and speak of problems in one way.
+It uses the reader of flow files, so all files speak of problems in one way. It writes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_yaml(path: str | PathLike[str], model: type[M], what: str, error: type[
     `what` names the sort of file.
     """
     where = Path(path)
-    text = _text(where)
+    text = _read_text(where)
     if isinstance(text, Diagnostic):
         raise error([text])
     parsed = parse_yaml(text, str(where))
@@ -46,10 +46,10 @@ def read_yaml(path: str | PathLike[str], model: type[M], what: str, error: type[
     try:
         return model.model_validate(parsed.data), source
     except ValidationError as invalid:
-        raise error(_told(problems_of(invalid, source), model)) from None
+        raise error(_to_diagnostics(problems_of(invalid, source), model)) from None
 
 
-def _text(path: Path) -> str | Diagnostic:
+def _read_text(path: Path) -> str | Diagnostic:
     try:
         with open_regular(path) as file:
             return decode(file.read(_MAX_BYTES + 1), str(path), _MAX_BYTES)
@@ -57,20 +57,20 @@ def _text(path: Path) -> str | Diagnostic:
         return Diagnostic("FE101", f"cannot read the file: {error.strerror or error}", str(path))
 
 
-def _told(problems: Sequence[Problem], model: type[BaseModel]) -> list[Diagnostic]:
+def _to_diagnostics(problems: Sequence[Problem], model: type[BaseModel]) -> list[Diagnostic]:
     """The problems with their hints, by place; a missing key is not told where a misspelt one is."""
-    hinted = [(each, _hinted(each, model)) for each in problems]
+    hinted = [(each, _add_hint(each, model)) for each in problems]
     meant = {(each.path[:-1], diagnostic.hint) for each, diagnostic in hinted if diagnostic.code == "FE201"}
     told = [diagnostic for each, diagnostic in hinted if (each.path, f"; did you mean '{each.lacks}'?") not in meant]
     return sorted(told, key=lambda each: (each.line or 0, each.column or 0))
 
 
-def _hinted(problem: Problem, model: type[BaseModel]) -> Diagnostic:
+def _add_hint(problem: Problem, model: type[BaseModel]) -> Diagnostic:
     """The nearest key that exists, where one is unknown."""
     found = problem.diagnostic
     if found.code != "FE201" or found.hint:
         return found
-    at = _model_at(model, problem.path[:-1])
+    at = _find_model(model, problem.path[:-1])
     return replace(found, hint="" if at is None else did_you_mean(str(problem.path[-1]), _keys_of(at)))
 
 
@@ -78,18 +78,18 @@ def _keys_of(model: type[BaseModel]) -> Sequence[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
+def _find_model(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
     """The model of the map at a path; numbers and names of free maps lead to what is in them."""
     at: type[BaseModel] | None = model
     for part in path:
         for name, field in at.model_fields.items() if at is not None else ():
             if part == (field.alias or name):
-                at = _model_in(field.annotation)
+                at = _unwrap_model(field.annotation)
                 break
     return at
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _unwrap_model(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for each in get_args(annotation) if (found := _model_in(each)) is not None), None)
+    return next((found for each in get_args(annotation) if (found := _unwrap_model(each)) is not None), None)

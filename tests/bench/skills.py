@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from flowengine.skills.disclosure import skill_access
+from flowengine.skills.disclosure import make_skill_access
 from flowengine.skills.discovery import SkillIndex
-from flowengine.skills.measure import Choices, Measured, Task, by_words, chosen, measured, total
+from flowengine.skills.measure import Choices, Measured, Task, add_up, choose_by_words, measure_choices, measure_skill
 from flowengine.skills.sandbox.sandbox import Sandbox
 from flowengine.skills.skill_store import SkillStore
 from tests.bench.escapes import ESCAPES, attempt, world
@@ -88,7 +88,7 @@ async def draws(skills: Sequence[Path], count: int, seed: int = 1) -> list[Measu
     for _ in range(count):
         store = SkillStore(drawn.sample(list(skills), 10))
         active = drawn.choice(store.skills())
-        made.append(await measured(store, active, requests[active.name]))
+        made.append(await measure_skill(store, active, requests[active.name]))
     return made
 
 
@@ -100,7 +100,7 @@ async def choices(skills: Sequence[Path], count: int, seed: int = 1) -> Choices:
     for _ in range(count):
         store = SkillStore(drawn.sample(list(skills), 10))
         name = drawn.choice(store.skills()).name
-        found = await chosen(store, [Task(requests[name], name)], by_words())
+        found = await measure_choices(store, [Task(requests[name], name)], choose_by_words())
         made = Choices(*(a + b for a, b in zip(made, found, strict=True)))
     return made
 
@@ -108,7 +108,7 @@ async def choices(skills: Sequence[Path], count: int, seed: int = 1) -> Choices:
 async def list_tokens(skills: Sequence[Path], step: int = 1) -> list[int]:
     """Tokens of the list of all skills, for each request (or each so many)."""
     store = SkillStore(list(skills))
-    return [(await skill_access(store).fragments(each.request))[0].tokens or 0 for each in entries()[::step]]
+    return [(await make_skill_access(store).fragments(each.request))[0].tokens or 0 for each in entries()[::step]]
 
 
 async def misses(skills: Sequence[Path]) -> list[str]:
@@ -146,7 +146,7 @@ async def _left(which: str, target: float) -> Row:
     if not _drawn:
         with temporary() as folder:
             _drawn.extend(await draws(library(folder), 2_000))
-    left = 100 * (1 - getattr(total(_drawn), which))
+    left = 100 * (1 - getattr(add_up(_drawn), which))
     return Row(f"10 skills, tokens left of loading all, {which}", left, target, "%")
 
 

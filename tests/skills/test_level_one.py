@@ -8,12 +8,12 @@ import pytest
 
 from flowengine.errors import DefinitionError
 from flowengine.models.tokens import count_tokens
-from flowengine.skills.answers import listing_of, texts
+from flowengine.skills.answers import make_listing, skill_messages
 from flowengine.skills.discovery import SkillIndex
 from flowengine.skills.skill import Skill, SkillStamp
 from tests.bench.skills import library, list_tokens, misses
 
-WORDS = texts("en")
+WORDS = skill_messages("en")
 
 
 def skill(name: str, description: str = "Does it.", **metadata: str) -> Skill:
@@ -24,7 +24,7 @@ MANY = [skill(f"skill-{number:04}", f"Does the thing number {number}, and does i
 
 
 def test_all_skills_are_described_where_that_fits() -> None:
-    listing = listing_of([skill("a", "One."), skill("b", "")], (), WORDS)
+    listing = make_listing([skill("a", "One."), skill("b", "")], (), WORDS)
     assert listing.is_whole
     assert listing.text.endswith(":\n- a: One.\n- b")
     assert listing.tokens == count_tokens(listing.text)
@@ -32,7 +32,7 @@ def test_all_skills_are_described_where_that_fits() -> None:
 
 @pytest.mark.parametrize("budget", [300, 1_000, 2_000])
 def test_else_the_best_are_described_and_as_many_as_can_be_are_named(budget: int) -> None:
-    listing = listing_of(MANY, MANY[7:50], WORDS, budget)
+    listing = make_listing(MANY, MANY[7:50], WORDS, budget)
     assert not listing.is_whole
     assert listing.tokens <= budget
     assert "the 300:\n- skill-0007: Does the thing number 7, and does it well." in listing.text
@@ -42,18 +42,18 @@ def test_else_the_best_are_described_and_as_many_as_can_be_are_named(budget: int
 
 
 def test_without_a_task_names_alone_are_given() -> None:
-    assert "Does the thing" not in listing_of(MANY, (), WORDS, 1_000).text
+    assert "Does the thing" not in make_listing(MANY, (), WORDS, 1_000).text
 
 
 @pytest.mark.parametrize("locale", ["en", "ja", "zh"])
 def test_each_locale_has_the_same_texts(locale: str) -> None:
-    assert texts(locale).texts.keys() == WORDS.texts.keys()
-    assert listing_of(MANY, MANY, texts(locale), 500).tokens <= 500
+    assert skill_messages(locale).texts.keys() == WORDS.texts.keys()
+    assert make_listing(MANY, MANY, skill_messages(locale), 500).tokens <= 500
 
 
 def test_an_unknown_locale_is_an_error() -> None:
     with pytest.raises(DefinitionError, match="unknown locale 'fr'"):
-        texts("fr")
+        skill_messages("fr")
 
 
 @pytest.mark.anyio

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from flowengine.models.scripted import ScriptedModel
-from flowengine.skills.measure import Measured, Task, by_model, by_words, chosen, measured, total
+from flowengine.skills.measure import (
+    Measured,
+    Task,
+    add_up,
+    choose_by_model,
+    choose_by_words,
+    measure_choices,
+    measure_skill,
+)
 from flowengine.skills.skill_store import SkillStore
 from tests.bench.skills import choices, draws, library
 
@@ -20,7 +28,7 @@ async def test_a_skill_in_use_costs_its_body_the_list_and_the_tools(make: MakeSk
     make("a", body="word " * 500)
     make("b", body="word " * 3_000)
     store = SkillStore(root)
-    first, second = [await measured(store, each) for each in store.skills()]
+    first, second = [await measure_skill(store, each) for each in store.skills()]
     assert first.tokens_eager == second.tokens_eager > 3_500
     assert 550 < first.tokens_actual < 800
     assert 3_050 < second.tokens_actual < 3_300
@@ -33,7 +41,7 @@ async def test_skills_of_one_name_are_measured_apart(make: MakeSkill, root: Path
     other.mkdir(parents=True)
     other.joinpath("SKILL.md").write_text("---\nname: a\ndescription: Another.\n---\n" + "word " * 900)
     store = SkillStore([root, other.parent])
-    found = [await measured(store, each) for each in store.skills()]
+    found = [await measure_skill(store, each) for each in store.skills()]
     assert [each.skill for each in found] == ["a", "a-2"]
     assert found[0].tokens_actual + 700 < found[1].tokens_actual
 
@@ -42,13 +50,13 @@ async def test_of_a_long_body_the_sections_that_fit_the_task_count(make: MakeSki
     sections = "".join(f"## Part {number}\n{'filler ' * 1_000}{topic}\n" for number, topic in enumerate("abcdefgh"))
     make("a", body=f"# Guide\nIn short.\n{sections}")
     store = SkillStore(root)
-    found = await measured(store, store.skills()[0], "part 3")
+    found = await measure_skill(store, store.skills()[0], "part 3")
     assert 3_000 < found.tokens_actual < 3_700 < 8_000 < found.tokens_eager
 
 
 async def test_the_total_is_the_middle_the_tenth_and_the_worst() -> None:
     cases = [Measured("a", 100, 100 - saved) for saved in range(100)]
-    assert tuple(total(cases)) == pytest.approx((0.495, 0.1, 0.0))
+    assert tuple(add_up(cases)) == pytest.approx((0.495, 0.1, 0.0))
 
 
 async def test_who_chooses_sees_what_agents_see(make: MakeSkill, root: Path) -> None:
@@ -56,9 +64,9 @@ async def test_who_chooses_sees_what_agents_see(make: MakeSkill, root: Path) -> 
     make("sonnet", "Writes poems of fourteen lines.", body="Mind the rhyme.\n")
     store = SkillStore(root)
     tasks = [Task("a poem of three lines", "haiku"), Task("mind the rhyme", "sonnet")]
-    assert await chosen(store, tasks, by_words()) == (2, 1, 2)
+    assert await measure_choices(store, tasks, choose_by_words()) == (2, 1, 2)
     model = ScriptedModel([" `Haiku`.", "haiku", "I would load sonnet", "sonnet"])
-    assert await chosen(store, tasks, by_model(model)) == (2, 1, 2)
+    assert await measure_choices(store, tasks, choose_by_model(model)) == (2, 1, 2)
     asked = model.requests[0].messages
     assert "- haiku: Writes poems of three lines." in asked[0].content
     assert "syllables" not in asked[0].content
@@ -67,14 +75,16 @@ async def test_who_chooses_sees_what_agents_see(make: MakeSkill, root: Path) -> 
 
 
 async def test_the_stand_in_knows_nothing_but_the_prompt() -> None:
-    assert await by_words()("a poem of three lines", "Skills:\n- haiku: Writes poems.", ["haiku", "tea"]) == "haiku"
-    assert await by_words()("a poem of three lines", "Skills:\n", ["haiku", "tea"]) == ""
+    assert (
+        await choose_by_words()("a poem of three lines", "Skills:\n- haiku: Writes poems.", ["haiku", "tea"]) == "haiku"
+    )
+    assert await choose_by_words()("a poem of three lines", "Skills:\n", ["haiku", "tea"]) == ""
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_ten_skills_of_a_library_cost_as_little_as_promised(tmp_path: Path) -> None:
     skills = library(tmp_path)
-    saved = total(await draws(skills, 25))
+    saved = add_up(await draws(skills, 25))
     assert (saved.median >= 0.88, saved.p10 >= 0.75, saved.worst >= 0.60) == (True, True, True), saved
     found = await choices(skills, 8)
     assert found.listed >= found.eager

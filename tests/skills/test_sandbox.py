@@ -21,7 +21,7 @@ import anyio
 import pytest
 
 from flowengine.skills.sandbox import sandbox as sandbox_module
-from flowengine.skills.sandbox.sandbox import Sandbox, verdict
+from flowengine.skills.sandbox.sandbox import Sandbox, check_sandbox
 from flowengine.skills.sandbox.script import ScriptLimits
 from flowengine.skills.skill_files import RefusedError
 from tests.bench.escapes import ESCAPES, LIMITS, World, attempt, is_running, world
@@ -40,12 +40,12 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
 
 @pytest.fixture(autouse=True)
 def _sandbox() -> None:
-    if not verdict().holds:
-        missing(f"no sandbox: {verdict().reason}")
+    if not check_sandbox().holds:
+        missing(f"no sandbox: {check_sandbox().reason}")
 
 
 def test_the_sandbox_holds_here() -> None:
-    assert verdict() == (True, "")
+    assert check_sandbox() == (True, "")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -91,7 +91,7 @@ async def test_the_same_script_gets_out_where_it_is_not_confined(
     name: str, there: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the scripts above are known to try; those of them that do no harm."""
-    monkeypatch.setattr(sandbox_module, "verdict", lambda root: sandbox_module.Verdict(False, "not tried"))
+    monkeypatch.setattr(sandbox_module, "check_sandbox", lambda root: sandbox_module.Verdict(False, "not tried"))
     problem, _ = await attempt(name, there, Sandbox(LIMITS, allow_unconfined=True))
     assert "ESCAPED" in problem
 
@@ -163,7 +163,7 @@ async def test_a_script_sees_nothing_of_a_project_wherever_it_lies(above: str, m
             (root / file).parent.mkdir(exist_ok=True)
             (root / file).write_text("secret")
         os.chmod(root, 0o755)
-        assert verdict(root) == (True, "")
+        assert check_sandbox(root) == (True, "")
         outcome = await Sandbox(root=root).run(skill, "scripts/x.py", [place])
         assert (outcome.code, json.loads(outcome.stdout)) == (0, []), outcome
 
@@ -192,7 +192,7 @@ def test_the_trial_finds_a_project_that_can_be_seen(monkeypatch: pytest.MonkeyPa
     with tempfile.TemporaryDirectory(dir="/usr/share") as place:
         Path(place, ".env").write_text("secret")
         Path(place).chmod(0o755)
-        assert verdict.__wrapped__(Path(place)) == (False, "it does not hold: the project's files can be seen")
+        assert check_sandbox.__wrapped__(Path(place)) == (False, "it does not hold: the project's files can be seen")
 
 
 async def test_a_script_sees_nothing_in_its_skill_that_is_kept_from_flows(make: MakeSkill) -> None:
@@ -268,7 +268,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 async def test_without_bubblewrap_scripts_are_refused(make: MakeSkill, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_module.shutil, "which", lambda name, **_: None if name == "bwrap" else f"/bin/{name}")
-    monkeypatch.setattr(sandbox_module, "verdict", verdict.__wrapped__)
+    monkeypatch.setattr(sandbox_module, "check_sandbox", check_sandbox.__wrapped__)
     folder = make("a", **{"scripts/x.py": "print(1)"})
     with pytest.raises(RefusedError) as refused:
         await Sandbox().run(folder, "scripts/x.py")
@@ -278,7 +278,7 @@ async def test_without_bubblewrap_scripts_are_refused(make: MakeSkill, monkeypat
 async def test_where_it_is_allowed_scripts_run_unconfined_within_limits(
     make: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_module, "verdict", lambda root: sandbox_module.Verdict(False, "not tried"))
+    monkeypatch.setattr(sandbox_module, "check_sandbox", lambda root: sandbox_module.Verdict(False, "not tried"))
     monkeypatch.setenv("ESCAPE_CANARY", "secret")
     folder = make(
         "a", **{"x.py": "import os; print(os.environ.get('ESCAPE_CANARY'), os.getcwd())", "y.py": "while 1: 1"}
@@ -293,7 +293,7 @@ async def test_where_it_is_allowed_scripts_run_unconfined_within_limits(
 @pytest.mark.parametrize("machine", ["riscv64"])
 def test_an_unknown_processor_has_no_sandbox(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    assert verdict.__wrapped__() == (False, f"there is no sandbox for linux on {machine}")
+    assert check_sandbox.__wrapped__() == (False, f"there is no sandbox for linux on {machine}")
 
 
 def test_where_namespaces_are_denied_the_trial_says_so() -> None:

@@ -7,14 +7,14 @@ from functools import cache
 
 import pytest
 
-from flowengine.skills.sandbox.seccomp import MACHINES, filter_for
+from flowengine.skills.sandbox.seccomp import MACHINES, make_filter
 
 ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061
 
 
 @cache
 def program_for(machine: str) -> list[tuple[int, int, int, int]]:
-    return list(struct.iter_unpack("=HBBI", filter_for(machine)))
+    return list(struct.iter_unpack("=HBBI", make_filter(machine)))
 
 
 def result(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:

@@ -86,7 +86,7 @@ def test_bodies_are_kept_and_read_again_when_they_change(make: MakeSkill, root: 
 def test_texts_are_let_go_where_they_grow_too_many(
     make: MakeSkill, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "_KEPT", 50)
+    monkeypatch.setattr(store_module, "_MAX_BYTES_KEPT", 50)
     make("a", body="x" * 40)
     make("b", body="y" * 40)
     store = SkillStore(root)

@@ -18,8 +18,18 @@ from flowengine.flowfile.project.project import find_project
 from flowengine.journal.run_export import dumps
 from flowengine.models.open import get_llm
 from flowengine.skills.check import check as checked
-from flowengine.skills.measure import Choices, Chooser, Measured, Task, by_model, by_words, chosen, measured, total
-from flowengine.skills.sandbox.sandbox import Verdict, verdict
+from flowengine.skills.measure import (
+    Choices,
+    Chooser,
+    Measured,
+    Task,
+    add_up,
+    choose_by_model,
+    choose_by_words,
+    measure_choices,
+    measure_skill,
+)
+from flowengine.skills.sandbox.sandbox import Verdict, check_sandbox
 from flowengine.skills.skill import Skill
 from flowengine.skills.skill_store import SkillStore
 
@@ -90,7 +100,7 @@ def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
     errors = sum(each.severity == "error" for each in found)
     complain(f"{len(store.skills())} skills: {errors} errors and {len(found) - errors} warnings")
     project = find_project(paths[0])
-    complain(_describe_script_support(verdict(project.root), project.allow_unconfined_scripts))
+    complain(_describe_script_support(check_sandbox(project.root), project.allow_unconfined_scripts))
     return 2 if errors else 0
 
 
@@ -138,7 +148,7 @@ def measure_skills(
     if not chosen_skills:
         raise click.UsageError("there are no skills to measure")
     asked = [] if tasks is None else _read_tasks(tasks, store)
-    choose = by_words() if model is None else by_model(get_llm(model, environ=load_environment()), locale)
+    choose = choose_by_words() if model is None else choose_by_model(get_llm(model, environ=load_environment()), locale)
     cases, choices = anyio.run(_measure, store, chosen_skills, task, asked, choose, locale)
     results = Results()
     for line in [_to_json(cases, choices)] if as_json else _format_lines(cases, choices, model):
@@ -149,8 +159,8 @@ def measure_skills(
 async def _measure(
     store: SkillStore, skills: Sequence[Skill], task: str, asked: Sequence[Task], choose: Chooser, locale: str
 ) -> tuple[list[Measured], Choices | None]:
-    cases = [await measured(store, each, task, locale) for each in skills]
-    return cases, await chosen(store, asked, choose, locale) if asked else None
+    cases = [await measure_skill(store, each, task, locale) for each in skills]
+    return cases, await measure_choices(store, asked, choose, locale) if asked else None
 
 
 def _find_skill(store: SkillStore, name: str) -> Skill:
@@ -182,7 +192,7 @@ def _read_tasks(file: Path, store: SkillStore) -> list[Task]:
 def _format_lines(cases: Sequence[Measured], choices: Choices | None, model: str | None) -> list[str]:
     rows = [[each.skill, str(each.tokens_eager), str(each.tokens_actual), f"{each.saved:.0%}"] for each in cases]
     lines = format_table([["SKILL", "tokens_eager", "tokens_actual", "SAVED"], *rows], right=[1, 2, 3])
-    over = total(cases)
+    over = add_up(cases)
     lines += ["", f"saved: median {over.median:.0%}, p10 {over.p10:.0%}, worst {over.worst:.0%}"]
     if choices is not None:
         who = model or "the lexical stand-in"
@@ -193,4 +203,4 @@ def _format_lines(cases: Sequence[Measured], choices: Choices | None, model: str
 
 def _to_json(cases: Sequence[Measured], choices: Choices | None) -> str:
     each = [case._asdict() | {"saved": round(case.saved, 4)} for case in cases]
-    return dumps({"skills": each, "saved": total(cases)._asdict(), "choices": choices and choices._asdict()}, indent=2)
+    return dumps({"skills": each, "saved": add_up(cases)._asdict(), "choices": choices and choices._asdict()}, indent=2)

@@ -11,7 +11,7 @@ import click
 
 from flowengine.cli.terminal import Results, complain
 from flowengine.models.outbound import VARIABLE as REQUESTS
-from flowengine.testing.modes import MODES, Mode, chosen_mode
+from flowengine.testing.modes import MODES, Mode, choose_mode
 
 if TYPE_CHECKING:  # the commands' modules are imported to print their help
     from flowengine.testing.flowtest import FlowTest
@@ -35,7 +35,7 @@ def command(paths: tuple[str, ...], cassettes: str | None) -> int:
     from flowengine.testing.flowtest import load_flowtest
 
     os.environ.setdefault(REQUESTS, "0")
-    results, mode = Results(), chosen_mode(cassettes)
+    results, mode = Results(), choose_mode(cassettes)
     with results.alone():
         tests = [load_flowtest(file) for path in paths or (".",) for file in list_flowtest_files(path)]
     failed = sum(_run_cases(test, mode, results) for test in tests)

@@ -1,4 +1,4 @@
-"""The command that runs a script under bubblewrap, and what a script can do.
+"""Builds the command that runs a script under bubblewrap, and makes a skill's folder readable for it.
 
 A script sees a file system of its own: programs and this Python read-only, its skill read-only under `/skill`
 (`flowengine.skills.skill_files`), and a scratch folder in memory. It has no network, sees no other process, and its
@@ -22,20 +22,20 @@ from pathlib import Path
 from typing import Final
 
 from flowengine.skills.sandbox.script import PATH, ScriptLimits
-from flowengine.skills.skill_files import SKILL, RefusedError, prefixes, visible
+from flowengine.skills.skill_files import SKILL, RefusedError, python_prefixes, visible_arguments
 
-__all__ = ["PROGRAMS", "SCRATCH", "SKILL", "confined", "limited", "readable"]
+__all__ = ["PROGRAMS", "SCRATCH", "SKILL", "confine", "limit_arguments", "make_readable"]
 
-# --- Makes a skill's folder readable for the user that its scripts run as, where root's own permissions forbid it
+# --- A skill's folder, readable for the script
 
 MAX_COPY: Final = 100_000_000
 """Bytes of a skill that is copied."""
 
 
 @contextmanager
-def readable(folder: Path) -> Generator[Path]:
+def make_readable(folder: Path) -> Generator[Path]:
     """The folder, or a copy of it that everybody can read."""
-    if _is_open(folder):
+    if _is_readable_by_all(folder):
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="flowengine-skill-") as place:
@@ -45,15 +45,15 @@ def readable(folder: Path) -> Generator[Path]:
         yield copy
 
 
-def _is_open(folder: Path) -> bool:
-    for path, found in _entries(folder):
+def _is_readable_by_all(folder: Path) -> bool:
+    for path, found in _list_entries(folder):
         wanted = 0o005 if path.is_dir() else 0o004
         if not stat.S_ISLNK(found.st_mode) and found.st_mode & wanted != wanted:
             return False
     return True
 
 
-def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _list_entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     yield folder, folder.stat()
     for here, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -62,18 +62,18 @@ def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _copy(folder: Path, copy: Path) -> None:
-    size = sum(found.st_size for _, found in _entries(folder))
+    size = sum(found.st_size for _, found in _list_entries(folder))
     if size > MAX_COPY:
         reason = f"the user that they run as may not read the skill, and it is too large to be copied ({size:,} bytes)"
         raise RefusedError("refused", reason=reason)
     # Links stay links: what they lead to outside the folder is not there for the script.
-    shutil.copytree(folder, copy, symlinks=True, ignore=_special)
-    for path, found in _entries(copy):
+    shutil.copytree(folder, copy, symlinks=True, ignore=_list_special)
+    for path, found in _list_entries(copy):
         if not stat.S_ISLNK(found.st_mode):
             os.chmod(path, found.st_mode | (0o055 if path.is_dir() else 0o044))
 
 
-def _special(folder: str, names: list[str]) -> list[str]:
+def _list_special(folder: str, names: list[str]) -> list[str]:
     """Pipes, sockets and devices, which cannot be copied."""
     return [each for each in names if not _is_plain(os.lstat(os.path.join(folder, each)).st_mode)]
 
@@ -83,7 +83,7 @@ def _is_plain(mode: int) -> bool:
 
 
 SCRATCH: Final = "/scratch"
-_NOBODY: Final = "65534"
+_NOBODY_ID: Final = "65534"
 _SHARED_MEMORY: Final = 1_000_000
 
 PROGRAMS: Final = ("bwrap", "timeout", "prlimit")
@@ -101,27 +101,32 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 """All that a script finds in its environment."""
 
 
-def confined(
+def confine(
     command: Sequence[str], skill: Path, limits: ScriptLimits, seccomp: int, *, is_root: bool, root: Path | None = None
 ) -> list[str]:
     """The command line. `seccomp`: the number of the open file that the filter is read from. `root`: of the project."""
-    seen = visible(skill, root)
+    seen = visible_arguments(skill, root)
     if is_root:
-        outer = [*_bwrap(), *seen, *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
-        inner = [*_bwrap(), *_apart(), *("--ro-bind", "/", "/"), *_own(limits, seccomp)]
-        chain = [*outer, *_short_way(), "--", *_as_nobody(), *inner]
+        outer = [*_bwrap_command(), *seen, *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
+        inner = [
+            *_bwrap_command(),
+            *_isolation_arguments(),
+            *("--ro-bind", "/", "/"),
+            *_device_arguments(limits, seccomp),
+        ]
+        chain = [*outer, *_tmp_arguments(), "--", *_become_nobody(), *inner]
     else:
-        chain = [*_bwrap(), *_apart(), *seen, *_own(limits, seccomp)]
-        chain += [*_short_way(), "--remount-ro", "/"]
-    return [*_timed(limits), *chain, "--", *limited(limits), *command]
+        chain = [*_bwrap_command(), *_isolation_arguments(), *seen, *_device_arguments(limits, seccomp)]
+        chain += [*_tmp_arguments(), "--remount-ro", "/"]
+    return [*_time_limit_arguments(limits), *chain, "--", *limit_arguments(limits), *command]
 
 
-def _timed(limits: ScriptLimits) -> list[str]:
+def _time_limit_arguments(limits: ScriptLimits) -> list[str]:
     """A little later than whoever started it would end it."""
     return ["timeout", "--signal=KILL", f"{limits.seconds + 2:g}"]
 
 
-def limited(limits: ScriptLimits) -> list[str]:
+def limit_arguments(limits: ScriptLimits) -> list[str]:
     """Set inside, so that only the script's own processes count."""
     return [
         "prlimit",
@@ -134,26 +139,26 @@ def limited(limits: ScriptLimits) -> list[str]:
     ]
 
 
-def _bwrap() -> list[str]:
+def _bwrap_command() -> list[str]:
     return ["bwrap", "--die-with-parent"]
 
 
-def _as_nobody() -> list[str]:
-    ids = ["--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups"]
+def _become_nobody() -> list[str]:
+    ids = ["--reuid", _NOBODY_ID, "--regid", _NOBODY_ID, "--clear-groups"]
     return ["setpriv", *ids, "--inh-caps=-all", "--bounding-set=-all", "--pdeathsig=keep", "--"]
 
 
-def _apart() -> list[str]:
+def _isolation_arguments() -> list[str]:
     kinds = ("user", "pid", "net", "ipc", "uts", "cgroup")
     return [
         *(f"--unshare-{kind}" for kind in kinds),
-        *("--uid", _NOBODY, "--gid", _NOBODY, "--hostname", "sandbox"),
+        *("--uid", _NOBODY_ID, "--gid", _NOBODY_ID, "--hostname", "sandbox"),
         *("--disable-userns", "--new-session", "--cap-drop", "ALL"),
         "--as-pid-1",  # Else bubblewrap's own process is there, which no filter binds and which could be taken over.
     ]
 
 
-def _own(limits: ScriptLimits, seccomp: int) -> list[str]:
+def _device_arguments(limits: ScriptLimits, seccomp: int) -> list[str]:
     """Devices, processes and a scratch folder of its own; nothing else can be written."""
     return [
         *("--proc", "/proc", "--dev", "/dev"),
@@ -165,7 +170,7 @@ def _own(limits: ScriptLimits, seccomp: int) -> list[str]:
     ]
 
 
-def _short_way() -> list[str]:
+def _tmp_arguments() -> list[str]:
     """`/tmp` leads to the scratch folder, unless this Python itself lives below `/tmp`: then nothing else is there."""
-    is_taken = any(Path(each).is_relative_to("/tmp") for each in prefixes())
+    is_taken = any(Path(each).is_relative_to("/tmp") for each in python_prefixes())
     return [] if is_taken else ["--symlink", SCRATCH, "/tmp"]

@@ -1,4 +1,4 @@
-"""Runs one command and reads what it says, up to limits; whatever happens, nothing of it is left running.
+"""Runs one command and reads its output, within limits; whatever happens, nothing of it is left running.
 
 It knows time, bytes and memory, and no skill. It blocks: asynchronous callers give it a thread, and end it by `stop`.
 """
@@ -21,45 +21,47 @@ from flowengine.skills.sandbox.script import Ending, Outcome, ScriptLimits
 
 __all__ = ["Command", "end_below", "run_command"]
 
-# --- How much memory the kernel may hold for the sockets of a script
+# --- Memory in a script's sockets
 
-_INTERNET: Final = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6")
-_QUEUES: Final = 4
+_SOCKET_TABLES: Final = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6")
+_QUEUES_COLUMN: Final = 4
 """The column of `sending:receiving`, in hexadecimal bytes."""
-_FULL: Final = 212_992
+_DEFAULT_BUFFER: Final = 212_992
 """Bytes of a socket's buffer, where the kernel does not say."""
 
 
-def queued_by_sockets(pid: int) -> int:
+def measure_sockets(pid: int) -> int:
     """Bytes, at most, in the sockets of the network that a process is in."""
-    local = sum(1 for table in ("unix", "netlink") for _ in _rows(pid, table))
-    return local * _buffer() + sum(_queued(row) for table in _INTERNET for row in _rows(pid, table))
+    local = sum(1 for table in ("unix", "netlink") for _ in _read_rows(pid, table))
+    return local * _read_buffer_size() + sum(
+        _queued_bytes(row) for table in _SOCKET_TABLES for row in _read_rows(pid, table)
+    )
 
 
-def _rows(pid: int, table: str) -> Iterator[str]:
+def _read_rows(pid: int, table: str) -> Iterator[str]:
     with suppress(OSError), open(f"/proc/{pid}/net/{table}") as rows:
         next(rows, None)
         yield from rows
 
 
-def _queued(row: str) -> int:
+def _queued_bytes(row: str) -> int:
     with suppress(ValueError, IndexError):
-        return sum(int(each, 16) for each in row.split()[_QUEUES].split(":"))
+        return sum(int(each, 16) for each in row.split()[_QUEUES_COLUMN].split(":"))
     return 0
 
 
 @cache
-def _buffer() -> int:
+def _read_buffer_size() -> int:
     """Bytes that a socket takes before its writer has to wait."""
     with suppress(OSError, ValueError), open("/proc/sys/net/core/wmem_default") as said:
         return int(said.read())
-    return _FULL
+    return _DEFAULT_BUFFER
 
 
-_LOOK: Final = 0.05
+_CHECK_INTERVAL: Final = 0.05
 """Seconds between two looks at memory, files, the clock and `stop`."""
-_PIECE: Final = 65_536
-_GONE: Final = 2.0
+_PIPE_CHUNK: Final = 65_536
+_END_TIMEOUT: Final = 2.0
 """Seconds at most to wait for a process that was killed."""
 
 
@@ -93,15 +95,15 @@ def run_command(command: Command, limits: ScriptLimits, stop: threading.Event) -
             said = _Conversation(process, command, limits)
             ending = said.until_end(begun + limits.seconds, stop)
         finally:
-            _end(process)
+            _end_process(process)
     code = process.returncode
     seconds = time.monotonic() - begun
     return Outcome(code if code >= 0 else 128 - code, *said.texts(), seconds, ending)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end_process(process: subprocess.Popen[bytes]) -> None:
     """End the process and all below it, and wait until they are gone."""
-    handles = list(_handles(process.pid))
+    handles = list(_open_handles(process.pid))
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for handle in handles:
@@ -111,13 +113,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for handle in handles:
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
-        waiting.poll(1_000 * _GONE)
+        waiting.poll(1_000 * _END_TIMEOUT)
         os.close(handle)
 
 
 def end_below(pid: int) -> None:
     """End all that runs below a process, which itself goes on; nobody waits for it."""
-    itself, *below = _handles(pid)
+    itself, *below = _open_handles(pid)
     for handle in below:
         with suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -125,9 +127,9 @@ def end_below(pid: int) -> None:
         os.close(handle)
 
 
-def _handles(pid: int) -> Iterator[int]:
+def _open_handles(pid: int) -> Iterator[int]:
     """Of the process and all below it; a handle means that process and no later one of its number."""
-    for each in _tree(pid):
+    for each in _list_tree(pid):
         with suppress(OSError):
             yield os.pidfd_open(each)
 
@@ -158,14 +160,14 @@ class _Conversation:
         looked = time.monotonic()
         with self._selector:
             while self._is_talking():
-                for key, _ in self._selector.select(_LOOK):
+                for key, _ in self._selector.select(_CHECK_INTERVAL):
                     self._serve(cast("IO[bytes]", key.fileobj))
                 if sum(map(len, self._said.values())) > self._limits.output:
                     return "output"
                 now = time.monotonic()
                 if now > deadline or stop.is_set():
                     return "time"
-                if now - looked >= _LOOK:
+                if now - looked >= _CHECK_INTERVAL:
                     looked = now
                     if (broken := self._watch.broken()) is not None:
                         return broken
@@ -175,7 +177,7 @@ class _Conversation:
         """Until all its outputs are closed; where it has ended and others hold them, until they fall silent."""
         if not any(key.events == selectors.EVENT_READ for key in self._selector.get_map().values()):
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LOOK)
+                self._process.wait(_CHECK_INTERVAL)
                 return False
             return True
         return self._process.poll() is None or bool(self._selector.select(0))
@@ -184,7 +186,7 @@ class _Conversation:
         if pipe is self._process.stdin:
             self._give(pipe)
             return
-        piece = pipe.read(_PIECE)
+        piece = pipe.read(_PIPE_CHUNK)
         if piece:
             self._said[pipe.fileno()] += piece
         elif piece == b"":
@@ -193,7 +195,7 @@ class _Conversation:
     def _give(self, pipe: IO[bytes]) -> None:
         try:
             if self._pending:
-                self._pending = self._pending[os.write(pipe.fileno(), self._pending[:_PIECE]) :]
+                self._pending = self._pending[os.write(pipe.fileno(), self._pending[:_PIPE_CHUNK]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:
@@ -207,10 +209,10 @@ class _Conversation:
         """Output and messages, together no longer than the limit."""
         out, err = self._said[self._stdout], self._said[self._stderr]
         kept = bytes(out[: self._limits.output])
-        return _text(kept), _text(bytes(err[: self._limits.output - len(kept)]))
+        return _decode(kept), _decode(bytes(err[: self._limits.output - len(kept)]))
 
 
-def _text(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
@@ -223,9 +225,9 @@ class _Watch:
         self._scratch = scratch
 
     def broken(self) -> Ending | None:
-        pids = list(_tree(self._pid))
-        queued = 0 if self._scratch is None else queued_by_sockets(pids[-1])
-        if sum(map(_held, pids)) + queued > self._limits.memory:
+        pids = list(_list_tree(self._pid))
+        queued = 0 if self._scratch is None else measure_sockets(pids[-1])
+        if sum(map(_read_memory, pids)) + queued > self._limits.memory:
             return "memory"
         if self._scratch is not None and pids and self._files(pids[-1]) > self._limits.files:
             return "files"
@@ -238,17 +240,17 @@ class _Watch:
         return 0
 
 
-def _tree(pid: int) -> Iterator[int]:
+def _list_tree(pid: int) -> Iterator[int]:
     """The process and all below it, those that were left by their parents included."""
     yield pid
     with suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
                 for child in file.read().split():
-                    yield from _tree(int(child))
+                    yield from _list_tree(int(child))
 
 
-def _held(pid: int) -> int:
+def _read_memory(pid: int) -> int:
     """Bytes of memory that are this process' own."""
     with suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
         lines = [line.split() for line in status if line.startswith(("RssAnon", "RssShmem"))]

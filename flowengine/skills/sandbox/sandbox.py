@@ -21,18 +21,18 @@ from typing import Any, Final, NamedTuple
 
 from anyio import CancelScope, get_cancelled_exc_class, to_thread
 
-from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confined, limited, readable
+from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confine, limit_arguments, make_readable
 from flowengine.skills.sandbox.process import Command, run_command
 from flowengine.skills.sandbox.script import PATH, Outcome, ScriptLimits, interpreter_of, python_program
-from flowengine.skills.sandbox.seccomp import MACHINES, filter_for
+from flowengine.skills.sandbox.seccomp import MACHINES, make_filter
 from flowengine.skills.skill_files import SKILL, VISIBLE, RefusedError
 
-__all__ = ["Sandbox", "Verdict", "verdict"]
+__all__ = ["Sandbox", "Verdict", "check_sandbox"]
 
-_HEAD: Final = 200
+_HEAD_BYTES: Final = 200
 """Bytes of a script that are looked at."""
-_OF_PYTHON: Final = "pyvenv.cfg"
-_TRIED: Final = 200
+_VENV_FILE: Final = "pyvenv.cfg"
+_MAX_FILES_TRIED: Final = 200
 """Files of the project that are looked for in the sandbox."""
 
 
@@ -75,20 +75,20 @@ class Sandbox:
             raise
 
     def _run(self, folder: Path, path: str, arguments: Sequence[str], stdin: bytes, stop: threading.Event) -> Outcome:
-        held = verdict(self.root)
+        held = check_sandbox(self.root)
         if not held.holds and not self.allow_unconfined:
             raise RefusedError("refused", reason=held.reason)
         with open(folder / path, "rb") as file:
-            program = interpreter_of(path, file.read(_HEAD).decode("utf-8", "replace"))
+            program = interpreter_of(path, file.read(_HEAD_BYTES).decode("utf-8", "replace"))
         if not held.holds:
-            return _unconfined([*program, str(folder / path), *arguments], stdin, self.limits, stop)
-        with readable(folder) if _is_root() else nullcontext(folder) as place:
+            return _run_unconfined([*program, str(folder / path), *arguments], stdin, self.limits, stop)
+        with make_readable(folder) if _is_root() else nullcontext(folder) as place:
             line = [*program, f"{SKILL}/{path}", *arguments]
-            return _confined(line, place, self.root, stdin, self.limits, stop)
+            return _run_confined(line, place, self.root, stdin, self.limits, stop)
 
 
 @cache
-def verdict(root: Path | None = None) -> Verdict:
+def check_sandbox(root: Path | None = None) -> Verdict:
     """Whether the sandbox holds on this machine, for a project at this root; tried out when first asked."""
     missing = [each for each in (*PROGRAMS, *(["setpriv"] if _is_root() else [])) if shutil.which(each) is None]
     if missing:
@@ -97,16 +97,16 @@ def verdict(root: Path | None = None) -> Verdict:
         return Verdict(False, f"there is no sandbox for {sys.platform} on {platform.machine()}")
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return Verdict(False, "the kernel does not tell the children of a process")
-    return _tried(root)
+    return _try_out(root)
 
 
-def _tried(root: Path | None) -> Verdict:
+def _try_out(root: Path | None) -> Verdict:
     """What a script says that attempts what it must not be able to do."""
-    line = [python_program(), "-I", "-c", _PROBE, *([] if root is None else _files_in(root))]
+    line = [python_program(), "-I", "-c", _PROBE, *([] if root is None else _list_files(root))]
     limits = ScriptLimits(seconds=10, memory=300_000_000, processes=24)
     with tempfile.TemporaryDirectory(prefix="flowengine-probe-") as folder:
         os.chmod(folder, 0o755)
-        said = _confined(line, Path(folder), root, b"", limits, threading.Event())
+        said = _run_confined(line, Path(folder), root, b"", limits, threading.Event())
     try:
         found: dict[str, Any] = json.loads(said.stdout)
     except ValueError:
@@ -116,23 +116,23 @@ def _tried(root: Path | None) -> Verdict:
     return Verdict(False, f"it does not hold: {', '.join(failed)}") if failed else Verdict(True)
 
 
-def _files_in(root: Path) -> list[str]:
+def _list_files(root: Path) -> list[str]:
     """Files right in a project's folder, of which none may be seen. A virtual environment has one that Python needs."""
     try:
-        files = [each.path for each in os.scandir(os.path.realpath(root)) if each.is_file() and each.name != _OF_PYTHON]
+        files = [each.path for each in os.scandir(os.path.realpath(root)) if each.is_file() and each.name != _VENV_FILE]
     except OSError:
         return []
-    return sorted(each for each in files if each not in VISIBLE)[:_TRIED]
+    return sorted(each for each in files if each not in VISIBLE)[:_MAX_FILES_TRIED]
 
 
-def _confined(
+def _run_confined(
     line: Sequence[str], skill: Path, root: Path | None, stdin: bytes, limits: ScriptLimits, stop: threading.Event
 ) -> Outcome:
     reading, writing = os.pipe()
     try:
-        os.write(writing, filter_for(platform.machine()))
+        os.write(writing, make_filter(platform.machine()))
         os.close(writing)
-        chain = confined(line, skill, limits, reading, is_root=_is_root(), root=root)
+        chain = confine(line, skill, limits, reading, is_root=_is_root(), root=root)
         # Nothing of our own environment: a process can read that of the one that started its sandbox.
         command = Command(chain, stdin, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, files=[reading], scratch=SCRATCH)
         return run_command(command, limits, stop)
@@ -140,10 +140,10 @@ def _confined(
         os.close(reading)
 
 
-def _unconfined(line: Sequence[str], stdin: bytes, limits: ScriptLimits, stop: threading.Event) -> Outcome:
+def _run_unconfined(line: Sequence[str], stdin: bytes, limits: ScriptLimits, stop: threading.Event) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="flowengine-script-", ignore_cleanup_errors=True) as scratch:
         environment = {"PATH": PATH, "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
-        bounded = [*limited(limits), *line] if shutil.which("prlimit") else line
+        bounded = [*limit_arguments(limits), *line] if shutil.which("prlimit") else line
         return run_command(Command(bounded, stdin, environment, scratch), limits, stop)
 
 

@@ -1,4 +1,4 @@
-"""A script: by which program it is run, within which limits, and how it ended. Data and pure decisions."""
+"""Decides by which program a script is run and within which limits, and says how it ended. Pure: it runs nothing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Outcome(NamedTuple):
     ending: Ending = "exit"
 
 
-def installed(name: str) -> str | None:
+def find_installed(name: str) -> str | None:
     """Where a program is that scripts may use."""
     return shutil.which(name, path=PATH)
 
@@ -91,7 +91,7 @@ def python_program(started_as: str | None = None) -> str:
     return os.path.join(os.path.realpath(folder), name)
 
 
-def interpreter_of(path: str, head: str, find: Callable[[str], str | None] = installed) -> tuple[str, ...]:
+def interpreter_of(path: str, head: str, find: Callable[[str], str | None] = find_installed) -> tuple[str, ...]:
     """The program that runs a script of this path and beginning; a `RefusedError` where that is not clear.
 
     The first line says it (`#!`); where it says nothing, or what it names is not here, the path's ending does.
@@ -99,16 +99,16 @@ def interpreter_of(path: str, head: str, find: Callable[[str], str | None] = ins
     >>> interpreter_of("scripts/a.sh", "#!/usr/bin/env -S perl -w", find=lambda name: f"/usr/bin/{name}")
     ('/usr/bin/perl', '-w')
     """
-    named = _first_line(head)
-    if named and (program := _found(named[:1], find)):
+    named = _parse_first_line(head)
+    if named and (program := _find_program(named[:1], find)):
         return (program, *named[1:])
     suffix = PurePosixPath(path).suffix.lower()
-    if program := _found(_BY_SUFFIX.get(suffix, ()), find):
+    if program := _find_program(_BY_SUFFIX.get(suffix, ()), find):
         return (program,)
-    raise RefusedError("no_interpreter", path=path, reason=_reason(named, suffix))
+    raise RefusedError("no_interpreter", path=path, reason=_explain_refusal(named, suffix))
 
 
-def _first_line(head: str) -> Sequence[str]:
+def _parse_first_line(head: str) -> Sequence[str]:
     """The program's name and its arguments."""
     found = _FIRST_LINE.match(head)
     if found is None:
@@ -121,13 +121,13 @@ def _first_line(head: str) -> Sequence[str]:
     return parts[parts.index(inner[0]) :] if inner else ()
 
 
-def _found(names: Sequence[str], find: Callable[[str], str | None]) -> str | None:
+def _find_program(names: Sequence[str], find: Callable[[str], str | None]) -> str | None:
     if names and re.fullmatch(r"python[0-9.]*", names[0]):
         return python_program()
     return next((found for name in names if (found := find(name))), None)
 
 
-def _reason(named: Sequence[str], suffix: str) -> str:
+def _explain_refusal(named: Sequence[str], suffix: str) -> str:
     if named:
         return f"the program '{named[0]:.60}' of its first line is not installed"
     if suffix in _BY_SUFFIX:

@@ -1,4 +1,4 @@
-"""A filter of system calls for scripts, as the kernel takes it: a program for its packet filter. Pure.
+"""Writes a filter of system calls for scripts, as the kernel takes it: a program for its packet filter. Pure.
 
 The sandbox holds without it against all that namespaces and limits cover. This closes what they leave open: memory
 that no limit counts (System V, `memfd_create`, sockets with buffers of megabytes), address families that no network
@@ -15,7 +15,7 @@ import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["MACHINES", "filter_for"]
+__all__ = ["MACHINES", "make_filter"]
 
 
 class _Machine(NamedTuple):
@@ -31,7 +31,7 @@ class _Machine(NamedTuple):
     """From this number on the calls are those of another table."""
 
 
-_NEW: Final = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 443, 447)
+_NEW_CALLS: Final = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 443, 447)
 """The same everywhere: io_uring_*, open_tree, move_mount, fs*, mount_setattr, quotactl_fd, memfd_secret."""
 
 _X86_64: Final = _Machine(
@@ -47,7 +47,7 @@ _X86_64: Final = _Machine(
         *(165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179),  # mounts, swap, reboot, names, ports, modules
         *(212, 240, 246, 248, 249, 250, 272, 279, 298, 300, 303, 304),  # mq_open, kexec, keys, unshare, perf, handles
         *(308, 310, 311, 312, 313, 319, 320, 321, 323),  # setns, process_vm_*, kcmp, modules, memfd, bpf, userfaultfd
-        *_NEW,
+        *_NEW_CALLS,
     ),
 )
 
@@ -63,14 +63,14 @@ _AARCH64: Final = _Machine(
         *(40, 39, 224, 225, 142, 161, 162, 105, 106, 60),  # mounts, swap, reboot, names, modules, quotactl
         *(18, 180, 104, 217, 218, 219, 97, 239, 241, 262, 264, 265),  # mq_open, kexec, keys, unshare, perf, handles
         *(268, 270, 271, 272, 273, 279, 294, 280, 282),  # setns, process_vm_*, kcmp, modules, memfd, bpf, userfaultfd
-        *_NEW,
+        *_NEW_CALLS,
     ),
 )
 
 MACHINES: Final[Mapping[str, _Machine]] = {"x86_64": _X86_64, "aarch64": _AARCH64}
 """By the name that `platform.machine()` gives."""
 
-_FAMILIES: Final = (1, 2, 10, 16)
+_ALLOWED_FAMILIES: Final = (1, 2, 10, 16)
 """Unix, IPv4, IPv6, netlink: all of them are bounded by the network namespace."""
 _NAMESPACES: Final = 0x7E020000
 """`CLONE_NEW*`, of all that fit into `clone`."""
@@ -87,68 +87,70 @@ _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
 
 
-def _refusal(number: int) -> int:
+def _refusal_code(number: int) -> int:
     return 0x00050000 | number
 
 
-def filter_for(machine: str) -> bytes:
+def make_filter(machine: str) -> bytes:
     """The program for a processor of `MACHINES`.
 
-    >>> len(filter_for("x86_64")) % 8
+    >>> len(make_filter("x86_64")) % 8
     0
     """
     numbers = MACHINES[machine]
     program = [
-        _step(_LOAD, _ARCHITECTURE),
-        *_unless(_EQUAL, numbers.audit, _KILL),
-        _step(_LOAD, _NUMBER),
-        *([] if numbers.x32 is None else _where(_AT_LEAST, numbers.x32, _refusal(errno.EPERM))),
-        *_where(_EQUAL, numbers.clone3, _refusal(errno.ENOSYS)),  # Its flags cannot be seen; libraries use clone then.
-        *(step for number in numbers.forbidden for step in _where(_EQUAL, number, _refusal(errno.EPERM))),
-        *_branch(
+        _encode_step(_LOAD, _ARCHITECTURE),
+        *_end_unless(_EQUAL, numbers.audit, _KILL),
+        _encode_step(_LOAD, _NUMBER),
+        *([] if numbers.x32 is None else _end_where(_AT_LEAST, numbers.x32, _refusal_code(errno.EPERM))),
+        *_end_where(
+            _EQUAL, numbers.clone3, _refusal_code(errno.ENOSYS)
+        ),  # Its flags cannot be seen; libraries use clone then.
+        *(step for number in numbers.forbidden for step in _end_where(_EQUAL, number, _refusal_code(errno.EPERM))),
+        *_branch_on_call(
             numbers.clone,
             [
-                _step(_LOAD, _FIRST_ARGUMENT),
-                *_where(_ANY_BIT, _NAMESPACES, _refusal(errno.EPERM)),
-                _step(_RETURN, _ALLOW),
+                _encode_step(_LOAD, _FIRST_ARGUMENT),
+                *_end_where(_ANY_BIT, _NAMESPACES, _refusal_code(errno.EPERM)),
+                _encode_step(_RETURN, _ALLOW),
             ],
         ),
-        *_branch(
+        *_branch_on_call(
             numbers.setsockopt,
             [
-                _step(_LOAD, _SECOND_ARGUMENT),
-                *_unless(_EQUAL, _OF_SOCKETS, _ALLOW),
-                _step(_LOAD, _THIRD_ARGUMENT),
-                *(step for option in _BUFFERS for step in _where(_EQUAL, option, _IGNORED)),
-                _step(_RETURN, _ALLOW),
+                _encode_step(_LOAD, _SECOND_ARGUMENT),
+                *_end_unless(_EQUAL, _OF_SOCKETS, _ALLOW),
+                _encode_step(_LOAD, _THIRD_ARGUMENT),
+                *(step for option in _BUFFERS for step in _end_where(_EQUAL, option, _IGNORED)),
+                _encode_step(_RETURN, _ALLOW),
             ],
         ),
-        *_branch(
+        *_branch_on_call(
             numbers.socket,
             [
-                _step(_LOAD, _FIRST_ARGUMENT),
-                *(step for family in _FAMILIES for step in _where(_EQUAL, family, _ALLOW)),
-                _step(_RETURN, _refusal(errno.EAFNOSUPPORT)),
+                _encode_step(_LOAD, _FIRST_ARGUMENT),
+                *(step for family in _ALLOWED_FAMILIES for step in _end_where(_EQUAL, family, _ALLOW)),
+                _encode_step(_RETURN, _refusal_code(errno.EAFNOSUPPORT)),
             ],
         ),
-        _step(_RETURN, _ALLOW),
+        _encode_step(_RETURN, _ALLOW),
     ]
     return b"".join(program)
 
 
-def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
+def _encode_step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
     return struct.pack("=HBBI", code, then, otherwise, value)
 
 
-def _where(test: int, value: int, result: int) -> list[bytes]:
+def _end_where(test: int, value: int, result: int) -> list[bytes]:
     """Ends with the result where the test holds."""
-    return [_step(test, value, 0, 1), _step(_RETURN, result)]
+    return [_encode_step(test, value, 0, 1), _encode_step(_RETURN, result)]
 
 
-def _unless(test: int, value: int, result: int) -> list[bytes]:
-    return [_step(test, value, 1, 0), _step(_RETURN, result)]
+def _end_unless(test: int, value: int, result: int) -> list[bytes]:
+    return [_encode_step(test, value, 1, 0), _encode_step(_RETURN, result)]
 
 
-def _branch(number: int, steps: list[bytes]) -> list[bytes]:
+def _branch_on_call(number: int, steps: list[bytes]) -> list[bytes]:
     """Steps for one system call, which always end."""
-    return [_step(_EQUAL, number, 0, len(steps)), *steps]
+    return [_encode_step(_EQUAL, number, 0, len(steps)), *steps]
