@@ -127,7 +127,7 @@ print(json.dumps({
 def test_the_sandbox_holds_for_a_python_that_was_started_by_a_path_with_dots(tmp_path: Path) -> None:
     program = os.path.relpath(sys.executable, tmp_path)
     assert program.startswith("..")
-    code = "from flowengine.skills.sandbox.sandbox import verdict; print(verdict())"
+    code = "from flowengine.skills.sandbox.sandbox import check_sandbox; print(check_sandbox())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = [program, "-c", code]
     said = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
@@ -145,9 +145,9 @@ RUN = """
 import sys
 from pathlib import Path
 import anyio
-from flowengine.skills.sandbox.sandbox import Sandbox, verdict
+from flowengine.skills.sandbox.sandbox import Sandbox, check_sandbox
 folder, root = map(Path, sys.argv[1:])
-print(*verdict(root), sep="|")
+print(*check_sandbox(root), sep="|")
 print(anyio.run(Sandbox(root=root).run, folder, "scripts/x.py", [str(root)]).stdout)
 """
 
@@ -187,8 +187,8 @@ def test_a_script_sees_nothing_of_a_project_that_is_its_own_virtual_environment(
 
 @pytest.mark.skipif(not os.access("/usr/share", os.W_OK), reason="/usr/share cannot be written")
 def test_the_trial_finds_a_project_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    hiding = sandbox_module.confined
-    monkeypatch.setattr(sandbox_module, "confined", lambda *given, root, **named: hiding(*given, **named))
+    hiding = sandbox_module.confine
+    monkeypatch.setattr(sandbox_module, "confine", lambda *given, root, **named: hiding(*given, **named))
     with tempfile.TemporaryDirectory(dir="/usr/share") as place:
         Path(place, ".env").write_text("secret")
         Path(place).chmod(0o755)
@@ -299,7 +299,7 @@ def test_an_unknown_processor_has_no_sandbox(machine: str, monkeypatch: pytest.M
 def test_where_namespaces_are_denied_the_trial_says_so() -> None:
     """Inside a sandbox that allows no more of them."""
     outer = ["bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--die-with-parent", "--"]
-    code = "from flowengine.skills.sandbox.sandbox import verdict; print(*verdict(), sep='|')"
+    code = "from flowengine.skills.sandbox.sandbox import check_sandbox; print(*check_sandbox(), sep='|')"
     said = subprocess.run([*outer, sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout.startswith("False|bubblewrap cannot make one here: ")
 
@@ -310,7 +310,7 @@ def test_the_sandbox_holds_without_privileges_too() -> None:
         "import os, sys\nimport flowengine.skills.sandbox.sandbox as s\n"
         "os.setgroups([]); os.setgid(12345); os.setuid(12345); os.chdir('/')\n"
         "sys.prefix = sys.base_prefix = '/usr'; sys.executable = '/usr/bin/python3'\n"
-        "print(*s.verdict(), sep='|')"
+        "print(*s.check_sandbox(), sep='|')"
     )
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (said.stdout, said.stderr) == ("True|\n", "")

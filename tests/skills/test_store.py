@@ -61,10 +61,10 @@ def test_a_file_is_read_once_for_as_long_as_it_stays(
 ) -> None:
     make("a")
     reads: list[str] = []
-    read = store_module.skill_of
+    read = store_module.read_skill
     monkeypatch.setattr(
         store_module,
-        "skill_of",
+        "read_skill",
         lambda raw, file, *more, **named: (reads.append(file.name), read(raw, file, *more, **named))[1],
     )
     store = SkillStore(root)
