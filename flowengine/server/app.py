@@ -30,7 +30,7 @@ from flowengine.flow import Flow
 from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.stores import open_store
 from flowengine.server.api import make_api_routes
-from flowengine.server.flow_catalog import FlowCatalog
+from flowengine.server.flow_catalog import Library
 from flowengine.server.pages import make_page_routes
 from flowengine.server.problems import ProblemError, problem_response, refusal_response
 from flowengine.server.requests import ServerParts
@@ -158,7 +158,7 @@ def make_app(
     """
     keys = AccessKeys(token or make_token())
     opened = open_store(store, durability) if isinstance(store, str) else store
-    shelf, library = RunCache(opened), FlowCatalog(flows, os.environ if environ is None else environ)
+    shelf, library = RunCache(opened), Library(flows, os.environ if environ is None else environ)
     following = RunWatches(shelf)
     runs = RunningRuns(opened, following.hear)
 

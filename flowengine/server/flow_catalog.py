@@ -21,7 +21,7 @@ from flowengine.nodes.compiled_flow import REQUIRED, InputField
 from flowengine.server.problems import ProblemError
 from visualize.picture import Picture, picture_of_skeleton
 
-__all__ = ["About", "CatalogEntry", "FlowCatalog", "make_input_schema"]
+__all__ = ["About", "CatalogEntry", "Library", "make_input_schema"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist"})
@@ -137,7 +137,7 @@ class _File:
         return About(spec.name, str(self.path), spec.description, source, found, inputs)
 
 
-class FlowCatalog:
+class Library:
     """Flows by name; a name that several have is followed by the file."""
 
     def __init__(self, given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> None:

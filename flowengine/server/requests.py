@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from flowengine.server.flow_catalog import FlowCatalog
+from flowengine.server.flow_catalog import Library
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import RunCommands
@@ -99,7 +99,7 @@ def _refuse_constant(name: str) -> Any:
 
 class ServerParts(NamedTuple):
     shelf: RunCache
-    library: FlowCatalog
+    library: Library
     following: RunWatches
     acts: RunCommands
     keys: AccessKeys

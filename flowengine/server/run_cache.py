@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 _MAX_THREADS: Final = 2
 """Reading and drawing; each has a connection of its own to the store."""
-_MAX_EVENTS_KEPT: Final = 60_000
+_KEPT: Final = 60_000
 """Events of the runs that are kept together; one run is kept however long it is."""
 _MAX_POINTS: Final = 50
 """Runs of a flow that are plotted."""
-_MAX_EVENTS_PLOTTED: Final = 50_000
+_PLOTTED: Final = 50_000
 """Events that are read for one plot; runs beyond them have no cost in it until another time."""
 
 
@@ -96,7 +96,7 @@ class RunCache:
     def points(self, flow: str) -> list[RunPoint]:
         """The last runs of a flow, the oldest first. Call it on a thread."""
         infos = [info for info in self.store.list() if info.flow == flow][:_MAX_POINTS]
-        left = _MAX_EVENTS_PLOTTED
+        left = _PLOTTED
         found: list[RunPoint] = []
         for info in infos:
             point = self._points.get(info.run_id)
@@ -140,7 +140,7 @@ class RunCache:
 
     def _make_room(self) -> None:
         with self._lock:
-            while len(self._kept) > 1 and sum(each.size for each in self._kept.values()) > _MAX_EVENTS_KEPT:
+            while len(self._kept) > 1 and sum(each.size for each in self._kept.values()) > _KEPT:
                 self._kept.popitem(last=False)
 
 

@@ -21,7 +21,7 @@ from flowengine.runners import local
 from flowengine.runners.local import Live
 from flowengine.runners.queue.submitted import queue_of
 from flowengine.runners.run import Run
-from flowengine.server.flow_catalog import CatalogEntry, FlowCatalog
+from flowengine.server.flow_catalog import CatalogEntry, Library
 from flowengine.server.problems import ProblemError, problem_of
 from flowengine.server.run_cache import RunCache
 
@@ -122,7 +122,7 @@ class ApprovalDecision(NamedTuple):
 class RunCommands:
     """On one store, with the flows of one library."""
 
-    def __init__(self, shelf: RunCache, library: FlowCatalog, runs: RunningRuns) -> None:
+    def __init__(self, shelf: RunCache, library: Library, runs: RunningRuns) -> None:
         self._shelf = shelf
         self._library = library
         self._runs = runs

@@ -24,7 +24,7 @@ from flowengine.server.run_cache import RunCache
 from visualize.viewer.feed import feed_line
 from visualize.viewer.html import whole
 
-__all__ = ["EventBatch", "Form", "RunWatches", "merge_events", "to_plain_event"]
+__all__ = ["EventBatch", "Form", "RunWatches", "merged", "to_plain_event"]
 
 # --- New events as server-sent events
 
@@ -62,7 +62,7 @@ def has_ended(event: Event | TokenStreamed) -> bool:
     return isinstance(event, RunFinished) and event.status not in _PARKED_STATUSES
 
 
-def merge_events(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[TimedItem]:
+def merged(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[TimedItem]:
     """Events with their positions, and between them, by time, what agents wrote; pieces of one text are joined."""
     told: list[TimedItem] = []
     waiting = list(tokens)
@@ -92,7 +92,7 @@ def _format_message(seq: int | None, event: Event | TokenStreamed, form: Form) -
     return (f"data: {line}\n\n" if seq is None else f"id: {seq}\ndata: {line}\n\n").encode()
 
 
-_QUICK_PAUSE: Final = 0.1
+_QUICK: Final = 0.1
 """Seconds between two looks at a run that has just had something new."""
 _SLOW_PAUSE: Final = 0.5
 _SLOW_AFTER: Final = 10.0
@@ -100,7 +100,7 @@ _SLOW_AFTER: Final = 10.0
 _HEARTBEAT_AFTER: Final = 15.0
 _BATCH_SIZE: Final = 500
 """Events that are written at once."""
-_MAX_BYTES_KEPT: Final = 4_000_000
+_MOST: Final = 4_000_000
 """Bytes that wait for a follower; they are shared by all. Whatever comes at once waits, however much it is."""
 _SETTLE_TIME: Final = 0.15
 """Seconds after which an event that an agent's text follows is in the store."""
@@ -178,7 +178,7 @@ class RunWatches:
         last = monotonic()
         try:
             while True:
-                await anyio.sleep(_QUICK_PAUSE if monotonic() - last < _SLOW_AFTER else _SLOW_PAUSE)
+                await anyio.sleep(_QUICK if monotonic() - last < _SLOW_AFTER else _SLOW_PAUSE)
                 if not watch.followers:
                     return
                 events: Sequence[Event] = ()
@@ -215,7 +215,7 @@ class _Watch:
         until = max([time() - _SETTLE_TIME, *(event.at for event in events)])
         ready = [token for token in self.tokens if token.at <= until]
         self.tokens = self.tokens[len(ready) :]
-        told = merge_events(events, self.next, ready)
+        told = merged(events, self.next, ready)
         self.next += len(events)
         for begin in range(0, len(told), _BATCH_SIZE):
             news = EventBatch(told[begin : begin + _BATCH_SIZE])
@@ -251,7 +251,7 @@ class _Follower:
 
     def tell(self, news: EventBatch) -> None:
         piece = news.messages(self._form, self.taken)
-        if self._size and self._size + len(piece) > _MAX_BYTES_KEPT:
+        if self._size and self._size + len(piece) > _MOST:
             self.is_behind = True
             self.close()
         elif piece:

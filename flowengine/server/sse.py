@@ -23,7 +23,7 @@ __all__ = ["stream_events"]
 # --- An endless answer
 
 _HEAD: Final[Mapping[str, str]] = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
-_SEND_TIMEOUT: Final = 20.0
+_PATIENCE: Final = 20.0
 """Seconds that a client may take for one piece before it is dropped."""
 
 
@@ -33,7 +33,7 @@ class StreamResponse(Response):
     def __init__(self, pieces: AsyncGenerator[bytes], patience: float | None = None) -> None:
         super().__init__()
         self._pieces = pieces
-        self._patience = _SEND_TIMEOUT if patience is None else patience
+        self._patience = _PATIENCE if patience is None else patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in _HEAD.items()]

@@ -30,7 +30,7 @@ from flowengine.tools.function_tool import tool_of
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 from flowengine.tools.toolset import ToolSet
 
-__all__ = ["SkillAccess", "SkillChoice", "SkillScope", "make_skill_access"]
+__all__ = ["SkillAccess", "SkillChoice", "SkillScope", "skill_access"]
 
 # --- Skills loaded in one run
 
@@ -83,7 +83,7 @@ _GRACE: Final = 15.0
 """Seconds that a call may take longer than its script: for starting and ending it."""
 
 
-def make_skill_access(
+def skill_access(
     skills: SkillChoice,
     scope: RunScope | None = None,
     note: Note | None = None,

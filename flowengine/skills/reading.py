@@ -17,7 +17,7 @@ from flowengine.models.tokens import estimate_tokens
 from flowengine.skills.frontmatter import FoundKeys, Node, Scalar, read_header, split_file, to_text
 from flowengine.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp, make_irregularity
 
-__all__ = ["KEYS", "read_skill", "to_one_line"]
+__all__ = ["KEYS", "skill_of", "to_one_line"]
 
 KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _MAX_COMPATIBILITY: Final = 500
@@ -25,7 +25,7 @@ _MAX_STAND_IN: Final = 200
 _LONG_BODY: Final = 5_000
 
 
-def read_skill(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = False, strict: bool = False) -> Skill:
+def skill_of(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = False, strict: bool = False) -> Skill:
     """The skill of a SKILL.md's bytes."""
     parts = split_file(raw)
     found = parts.found

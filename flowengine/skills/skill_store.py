@@ -22,13 +22,13 @@ from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.retriever import Retriever
 from flowengine.skills.discovery import SkillIndex, SkillPlace, find_places
 from flowengine.skills.frontmatter import MAX_BYTES, split_file
-from flowengine.skills.reading import read_skill
+from flowengine.skills.reading import skill_of
 from flowengine.skills.skill import LoadedText, Skill, SkillStamp, make_irregularity
 from flowengine.skills.skill_files import read_text, resolve_path
 
 __all__ = ["FolderLook", "SkillStore"]
 
-_MAX_BYTES_KEPT: Final = 16_000_000
+_KEPT: Final = 16_000_000
 """Characters of bodies and files that are kept, over all."""
 
 
@@ -125,7 +125,7 @@ class SkillStore:
             raw = _read_beginning(place.file)
         except OSError as error:
             return make_irregularity("SK106", f"the file cannot be read: {error.strerror}", place.file)
-        skill = read_skill(raw, place.file, place.stamp, has_files=place.has_files, strict=self.strict)
+        skill = skill_of(raw, place.file, place.stamp, has_files=place.has_files, strict=self.strict)
         return replace(skill, diagnostics=(*place.diagnostics, *skill.diagnostics))
 
     # --- texts ------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class SkillStore:
         loaded = LoadedText(text, count_tokens(text), time.perf_counter() - begun, sys.getsizeof(text))
         with self._lock:
             self._texts[key] = loaded
-            while len(self._texts) > 1 and sum(len(each.text) for each in self._texts.values()) > _MAX_BYTES_KEPT:
+            while len(self._texts) > 1 and sum(len(each.text) for each in self._texts.values()) > _KEPT:
                 self._texts.popitem(last=False)
         return loaded
 

@@ -26,7 +26,7 @@ from flowengine.models.open import default_model, detect
 from flowengine.models.outbound import meant
 from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.testing.cassette_file import Call, format_request, read_cassette, write_cassette
-from flowengine.testing.model_overrides import ModelSlot, override_models
+from flowengine.testing.model_overrides import ModelSlot, with_models
 from flowengine.testing.modes import Mode, choose_mode
 
 __all__ = ["Cassette", "CassetteMismatchError"]
@@ -97,7 +97,7 @@ class Cassette:
     def around(self, flow: Flow) -> Flow:
         """The flow, with its models' calls played from here, or made and recorded."""
         self._order = {name: number for number, name in enumerate(flow.plan.graph.ids)}
-        return override_models(flow, self._seated)
+        return with_models(flow, self._seated)
 
     def model(self, model: ModelChoice = None, *, max_retries: int = 3) -> Model:
         """A model, by name or as it is, whose calls are played from here, or made and recorded.

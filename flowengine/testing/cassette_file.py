@@ -29,7 +29,7 @@ from flowengine.testing.yaml_file import read_yaml
 __all__ = [
     "Call",
     "CassetteError",
-    "format_cassette",
+    "cassette_text",
     "format_request",
     "read_cassette",
     "recorded_calls",
@@ -157,7 +157,7 @@ def _to_tool_calls(written: Sequence[_ToolCall]) -> tuple[ToolRequest, ...]:
 
 def write_cassette(path: Path, calls: Sequence[Call]) -> None:
     """Write the file, all of it or nothing."""
-    text = format_cassette(calls)
+    text = cassette_text(calls)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -171,7 +171,7 @@ def write_cassette(path: Path, calls: Sequence[Call]) -> None:
         raise
 
 
-def format_cassette(calls: Sequence[Call]) -> str:
+def cassette_text(calls: Sequence[Call]) -> str:
     """The file's text, one paragraph a call."""
     if not calls:
         return f"{_FILE_HEAD}calls: []\n"

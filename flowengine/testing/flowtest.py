@@ -34,7 +34,7 @@ from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.container import every_node, file_path
 from flowengine.testing.fakes import Fake, brings_tools, function_names, server_names, tool_names
-from flowengine.testing.model_overrides import list_slot_names
+from flowengine.testing.model_overrides import seat_names
 from flowengine.testing.path import Step, names_of
 from flowengine.testing.yaml_file import read_yaml
 
@@ -245,7 +245,7 @@ def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
             yield "FE212", (*at, "name"), f"a case of the name '{case.name}' stands before this one", ""
         names.add(case.name)
         yield from _find_unknown(
-            (*at, "answers"), [(each, each) for each in case.answers], list(list_slot_names(flow)), "agent"
+            (*at, "answers"), [(each, each) for each in case.answers], list(seat_names(flow)), "agent"
         )
         yield from _find_unknown_fakes((*at, "fakes"), case.fakes, flow)
         asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]

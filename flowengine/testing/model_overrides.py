@@ -28,11 +28,11 @@ from flowengine.nodes.policy import wrapped
 __all__ = [
     "ModelSlot",
     "agent_of",
-    "list_slot_names",
-    "override_models",
     "prototype_of",
     "replace_agent",
     "replace_nodes",
+    "seat_names",
+    "with_models",
 ]
 
 # --- Replaced nodes and agents
@@ -113,14 +113,14 @@ Choose: TypeAlias = Callable[[ModelSlot, CallSettings], Model]
 """The model for a seat, from the settings of the agent that sits there."""
 
 
-def override_models(flow: Flow, choose: Choose) -> Flow:
+def with_models(flow: Flow, choose: Choose) -> Flow:
     """The flow with the models that `choose` gives, each in the place of a model, its retries and its fallbacks."""
     return replace_nodes(
         flow, lambda name, node: replace_agent(node, lambda agent: _override_models(name, agent, choose))
     )
 
 
-def list_slot_names(flow: Flow) -> Iterator[str]:
+def seat_names(flow: Flow) -> Iterator[str]:
     """Every seat of the flow, by name; of a node inside a loop, a map or a subflow by its path (`polish.judge`)."""
     for name, node in every_node(flow.plan.definitions):
         agent = prototype_of(agent_of(node))

@@ -18,7 +18,7 @@ from flowengine.flow import Flow
 from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, format_prompt
 from flowengine.nodes.container import every_node
-from flowengine.testing.model_overrides import ModelSlot, list_slot_names, override_models
+from flowengine.testing.model_overrides import ModelSlot, seat_names, with_models
 
 __all__ = ["NodeAnswers", "Script", "scripted"]
 
@@ -52,10 +52,10 @@ class Script:
 
     def around(self, flow: Flow) -> Flow:
         self._check(flow)
-        return override_models(flow, self._choose)
+        return with_models(flow, self._choose)
 
     def _check(self, flow: Flow) -> None:
-        known, nodes = list(list_slot_names(flow)), dict(every_node(flow.plan.definitions))
+        known, nodes = list(seat_names(flow)), dict(every_node(flow.plan.definitions))
         for name in self._answers:
             if name in known:
                 continue

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from flowengine.skills.disclosure import make_skill_access
+from flowengine.skills.disclosure import skill_access
 from flowengine.skills.discovery import SkillIndex
 from flowengine.skills.measure import Choices, Measured, Task, add_up, choose_by_words, measure_choices, measure_skill
 from flowengine.skills.sandbox.sandbox import Sandbox
@@ -108,7 +108,7 @@ async def choices(skills: Sequence[Path], count: int, seed: int = 1) -> Choices:
 async def list_tokens(skills: Sequence[Path], step: int = 1) -> list[int]:
     """Tokens of the list of all skills, for each request (or each so many)."""
     store = SkillStore(list(skills))
-    return [(await make_skill_access(store).fragments(each.request))[0].tokens or 0 for each in entries()[::step]]
+    return [(await skill_access(store).fragments(each.request))[0].tokens or 0 for each in entries()[::step]]
 
 
 async def misses(skills: Sequence[Path]) -> list[str]:

@@ -21,7 +21,7 @@ from flowengine.models.scripted import ScriptedModel
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import ModelFacts
 from flowengine.runners.run import Run
-from flowengine.testing.model_overrides import override_models
+from flowengine.testing.model_overrides import with_models
 
 HEAD = "flowengine: v1\nname: f\n"
 FACTS = ModelFacts({"OLLAMA_HOST": "127.0.0.1"}, {"ours": Price(1.0, 10.0)})
@@ -304,7 +304,7 @@ def test_no_run_takes_more_than_its_bound_where_all_answers_are_as_long_as_they_
     inputs = {"topic": "What is to be known of tea, and of those who drink it? " * 5}
     model = ScriptedModel(answer, name="gpt-4o-mini", provider="openai")
     flow = Flow.from_text(CHAIN, "chain.yaml", model="offline")
-    run = override_models(flow, lambda seat, settings: model).run_sync(inputs)
+    run = with_models(flow, lambda seat, settings: model).run_sync(inputs)
     run.raise_for_status()
     spec = load_flow(text=CHAIN)
     rows = {each.path: each for each in bound_of(spec, ModelFacts({"OLLAMA_HOST": "127.0.0.1"}), inputs=inputs).nodes}

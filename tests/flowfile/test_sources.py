@@ -17,7 +17,7 @@ from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
 from flowengine.skills.sandbox import sandbox
-from flowengine.testing.model_overrides import override_models
+from flowengine.testing.model_overrides import with_models
 
 HEAD = "flowengine: v1\nname: sample\ninputs: {message: {type: string}}\nnodes:\n"
 
@@ -126,10 +126,10 @@ def test_only_the_project_file_lets_scripts_run_without_a_sandbox(
     (skill / "count.py").write_text("print(6 * 7)")
     if is_allowed:
         (project / "flowengine.toml").write_text("allow_unconfined_scripts = true")
-    monkeypatch.setattr(sandbox, "check_sandbox", lambda root: sandbox.Verdict(False, "there is none"))
+    monkeypatch.setattr(sandbox, "verdict", lambda root: sandbox.Verdict(False, "there is none"))
     wish = ToolRequest("1", "run_skill_script", json.dumps({"name": "refunds", "path": "count.py"}))
     flow = Flow.from_yaml(written(project, "  a: {prompt: x, skills: [skills]}"))
-    flow = override_models(flow, lambda seat, settings: ScriptedModel([Reply("", (wish,)), "done"]))
+    flow = with_models(flow, lambda seat, settings: ScriptedModel([Reply("", (wish,)), "done"]))
     records = [each.record for each in flow.run_sync({"message": "Hi"}).events if isinstance(each, NodeRecorded)]
     *_, call = [each for each in records if isinstance(each, ToolCall)]
     assert ("42" in call.result) is is_allowed

@@ -14,7 +14,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
-from flowengine.testing.model_overrides import override_models
+from flowengine.testing.model_overrides import with_models
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ class Desk:
 
     async def run(self, text: str = FLOW, reuse: str | None = None, topic: str = "Sencha") -> Run:
         flow = Flow.from_text(text, self.folder / "tea.yaml")
-        seated = override_models(
+        seated = with_models(
             flow, lambda seat, settings: ScriptedModel(lambda request: self._answer(str(seat), request))
         )
         return await seated.run({"topic": topic}, store=self.store, reuse=reuse)
@@ -174,7 +174,7 @@ async def test_a_loop_is_kept_as_a_whole_and_after_an_edit_its_agents_by_their_f
     flow = Flow.from_text(LOOP, desk.folder / "tea.yaml")
 
     def seated(flow: Flow) -> Flow:
-        return override_models(flow, lambda seat, settings: ScriptedModel(lambda request: "longer"))
+        return with_models(flow, lambda seat, settings: ScriptedModel(lambda request: "longer"))
 
     first = await seated(flow).run({}, store=desk.store)
     again = await seated(flow).run({}, store=desk.store, reuse=first.id)
@@ -214,7 +214,7 @@ async def test_a_resumed_run_goes_on_re_using(desk: Desk):
         for event in run.events if run is first else run.events[:4]:
             journal.append(event)
         await journal.close()
-    silent = override_models(flow, lambda seat, settings: ScriptedModel([]))
+    silent = with_models(flow, lambda seat, settings: ScriptedModel([]))
     done = await silent.resume(again.id, store=cut)
     assert done.status == "succeeded"
     assert paid(done) == []

@@ -14,7 +14,7 @@ from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
-from flowengine.testing.model_overrides import override_models
+from flowengine.testing.model_overrides import with_models
 from tests.support.postgres import empty_database
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +57,7 @@ def made(tmp_path: Path) -> Made:
     def flow(cache: str) -> Flow:
         text = FLOW.replace("CACHE", cache)
         loaded = Flow.from_text(text, tmp_path / "kept.yaml")
-        return override_models(loaded, lambda seat, settings: ScriptedModel(lambda request: "a draft"))
+        return with_models(loaded, lambda seat, settings: ScriptedModel(lambda request: "a draft"))
 
     return flow
 

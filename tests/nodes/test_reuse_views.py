@@ -19,7 +19,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
-from flowengine.testing.model_overrides import override_models
+from flowengine.testing.model_overrides import with_models
 
 pytestmark = pytest.mark.anyio
 
@@ -139,7 +139,7 @@ class Library:
         text = body.replace("CACHE", block if cached else "").replace("{ ", "{", 1)
         text = text if text.startswith("\n") else f"\n  {text}"
         flow = Flow.from_text(f"{HEAD}nodes:{text}\n", self.folder / "t.yaml")
-        seated = override_models(flow, lambda seat, settings: ScriptedModel(_answer))
+        seated = with_models(flow, lambda seat, settings: ScriptedModel(_answer))
         return await seated.run({"a": a}, store=MemoryStore() if fresh else self.store, reuse=reuse)
 
 

@@ -33,7 +33,7 @@ from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import beginning
 from flowengine.runners.queue.plans import Plans
 from flowengine.runners.run import Run
-from flowengine.testing.model_overrides import override_models
+from flowengine.testing.model_overrides import with_models
 from tests.properties import world
 from tests.properties.comparing import Observed, differences, observe
 from tests.properties.lib_code import write_libs
@@ -173,7 +173,7 @@ def _imported(path: Path) -> ModuleType:
 
 
 def _seated(flow: Flow) -> Flow:
-    return override_models(flow, lambda seat, settings: ScriptedModel(_answer, latency=0.0))
+    return with_models(flow, lambda seat, settings: ScriptedModel(_answer, latency=0.0))
 
 
 def _pasts(events: Sequence[Event], thousandths: int) -> Iterator[tuple[str, list[Event]]]:

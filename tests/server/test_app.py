@@ -16,7 +16,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server import run_cache as module
 from flowengine.server.app import make_app
-from flowengine.server.flow_catalog import FlowCatalog
+from flowengine.server.flow_catalog import Library
 from flowengine.server.run_cache import RunCache
 from tests.support.browser import Browser
 from tests.support.sample_run import layered_run
@@ -66,7 +66,7 @@ def test_a_run_is_found_by_the_file_it_came_from_and_else_by_its_name(folder: Pa
         return (await Flow.from_yaml(path).run(store="sqlite:///runs.db")).events[0]
 
     first = anyio.run(started, "shout.yaml")
-    library = FlowCatalog(["."], {})
+    library = Library(["."], {})
     Path("other").mkdir()
     Path("other/louder.yaml").write_text(Path("shout.yaml").read_text())
     assert {name for name in library.entries() if name.startswith("shout")} == {"shout", "shout (other/louder.yaml)"}
@@ -97,12 +97,12 @@ def test_folders_of_tools_and_hidden_ones_are_not_looked_through(folder: Path):
         Path(name).mkdir(parents=True)
         Path(name, "flow.yaml").write_text(text.replace("name: shout", f"name: in_{name[1:3]}"))
     Path("deep/values.yaml").write_text("name: helm\nversion: 1\n")
-    names = set(FlowCatalog(["."], {}).entries())
+    names = set(Library(["."], {}).entries())
     assert names == {"ask", "bad", "fail", "shout", "sleep", "write", "in_ee"}
 
 
 def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "_MAX_EVENTS_KEPT", 1000)
+    monkeypatch.setattr(module, "_KEPT", 1000)
     store = MemoryStore()
     journals = {name: store.create(name) for name in ("a", "b", "c")}
     for journal in journals.values():
@@ -127,7 +127,7 @@ def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_plot_of_long_runs_does_without_their_cost_at_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(module, "_MAX_EVENTS_PLOTTED", 1000)
+    monkeypatch.setattr(module, "_PLOTTED", 1000)
     store = SQLiteStore(tmp_path / "runs.db", "memory")
 
     async def keep() -> None:

@@ -25,7 +25,7 @@ from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.server import run_watch as module
 from flowengine.server.app import make_app
 from flowengine.server.run_cache import RunCache
-from flowengine.server.run_watch import EventBatch, RunWatches, merge_events
+from flowengine.server.run_watch import EventBatch, RunWatches, merged
 from tests.support.sample_run import START, layered_run, research_run
 from tests.support.ui_server import Served, served
 
@@ -143,7 +143,7 @@ def test_twenty_followers_share_one_look_at_the_run(server: Served, monkeypatch:
         for thread in threads:
             thread.join()
     assert all(each == [str(number) for number in range(1, 302)] for each in found)
-    assert len(looks) < (time.monotonic() - begun) / module._QUICK_PAUSE * 1.5 + 20
+    assert len(looks) < (time.monotonic() - begun) / module._QUICK * 1.5 + 20
 
 
 def test_whatever_agents_write_is_told_while_they_write(server: Served):
@@ -157,8 +157,8 @@ def test_whatever_agents_write_is_told_while_they_write(server: Served):
 def test_a_client_that_stops_reading_is_dropped_and_the_others_are_not_held_up(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("flowengine.server.sse._SEND_TIMEOUT", 1.0)
-    monkeypatch.setattr(module, "_MAX_BYTES_KEPT", 200_000)
+    monkeypatch.setattr("flowengine.server.sse._PATIENCE", 1.0)
+    monkeypatch.setattr(module, "_MOST", 200_000)
     store = SQLiteStore("runs.db", "process")
     journal = store.create("large")
     journal.append(RunStarted("large", "large", START, {}, {}, {}))
@@ -277,7 +277,7 @@ def test_text_stands_between_the_events_by_time_and_its_pieces_are_joined():
         TokenStreamed("a", 1.0, "Lost", True), TokenStreamed("a", 1.5, "He", True), TokenStreamed("a", 2.0, "llo"),
         TokenStreamed("b", 2.0, "x", True), TokenStreamed("b", 2.5, "y"),
     ]  # fmt: skip
-    assert [(seq, getattr(each, "text", type(each).__name__)) for seq, each in merge_events(events, 7, tokens)] == [
+    assert [(seq, getattr(each, "text", type(each).__name__)) for seq, each in merged(events, 7, tokens)] == [
         (7, "NodeStarted"), (None, "Hello"), (None, "x"), (8, "NodeFinished"), (9, "NodeStarted"), (None, "y"),
     ]  # fmt: skip
 

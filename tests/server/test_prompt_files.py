@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flowengine.server.flow_catalog import FlowCatalog
+from flowengine.server.flow_catalog import Library
 
 
 def test_a_flow_is_read_anew_when_the_file_of_a_prompt_has_changed(folder: Path):
@@ -15,7 +15,7 @@ def test_a_flow_is_read_anew_when_the_file_of_a_prompt_has_changed(folder: Path)
         "flowengine: v1\nname: words\ninputs: {word: {type: string}}\n"
         "nodes: {say: {prompt: {file: prompts/say.md}, model: offline}}\n"
     )
-    entry = FlowCatalog(["words.yaml"], {}).find("words")
+    entry = Library(["words.yaml"], {}).find("words")
     first = entry.about()
     assert (first.problems, entry.about()) == ([], first)
     prompt.write_text("{{ inputs.wrod }}, said loudly")

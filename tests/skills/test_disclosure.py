@@ -11,8 +11,8 @@ import pytest
 from flowengine.core.records import Notice
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
-from flowengine.skills.disclosure import SkillAccess, make_skill_access
-from flowengine.skills.sandbox.sandbox import Sandbox, check_sandbox
+from flowengine.skills.disclosure import SkillAccess, skill_access
+from flowengine.skills.sandbox.sandbox import Sandbox, verdict
 from flowengine.skills.skill_store import SkillStore
 from flowengine.tools.toolset import Offer, ToolSet
 from tests.support.require import missing
@@ -54,7 +54,7 @@ async def test_the_list_is_pinned_and_told_once_a_run(make: MakeSkill, root: Pat
     heard = Heard()
     async with RunScope() as scope:
         for _ in range(2):
-            fragments = await make_skill_access(root, scope, heard).fragments("anything")
+            fragments = await skill_access(root, scope, heard).fragments("anything")
     assert [(each.source, each.pinned, each.label) for each in fragments] == [("skills", True, "list")]
     assert fragments[0].text.endswith("- a: One.\n- b: Two.")
     assert heard.loads == [("*", 1)]
@@ -63,7 +63,7 @@ async def test_the_list_is_pinned_and_told_once_a_run(make: MakeSkill, root: Pat
 
 
 async def test_without_skills_there_is_nothing(root: Path) -> None:
-    access = make_skill_access(root)
+    access = skill_access(root)
     assert await access.fragments() == ()
     assert not (await access.tool_set()).active
 
@@ -72,7 +72,7 @@ async def test_a_body_comes_by_a_call_and_is_kept_for_the_run(make: MakeSkill, r
     make("a", body="# Steps\nDo it.\n", **{"references/more.md": "x"})
     heard = Heard()
     async with RunScope() as scope:
-        first, second = (make_skill_access(root, scope, heard) for _ in range(2))
+        first, second = (skill_access(root, scope, heard) for _ in range(2))
         text, is_error = await call(await first.tool_set(), "load_skill", name="A")
         assert (text, is_error) == (
             "<skill>\n# Steps\nDo it.\n</skill>\n\nFiles of the skill: references/more.md",
@@ -85,7 +85,7 @@ async def test_a_body_comes_by_a_call_and_is_kept_for_the_run(make: MakeSkill, r
 
 async def test_a_changed_body_is_told_again(make: MakeSkill, root: Path) -> None:
     folder, heard = make("a"), Heard()
-    access = make_skill_access(root, note=heard)
+    access = skill_access(root, note=heard)
     await access.load_skill("a")
     (folder / "SKILL.md").write_text("---\nname: a\ndescription: Does it.\n---\nAnother body.\n")
     assert "Another body." in await access.load_skill("a")
@@ -94,21 +94,21 @@ async def test_a_changed_body_is_told_again(make: MakeSkill, root: Path) -> None
 
 async def test_tools_are_no_more_than_the_skills_need(make: MakeSkill, root: Path) -> None:
     make("a")
-    assert await names(make_skill_access(root)) == ["load_skill"]
+    assert await names(skill_access(root)) == ["load_skill"]
     make("b", body=LONG)
-    assert await names(make_skill_access(root)) == ["load_skill", "read_skill_section"]
+    assert await names(skill_access(root)) == ["load_skill", "read_skill_section"]
     make("c", **{"scripts/x.py": "1"})
     everything = ["load_skill", "read_skill_section", "read_skill_file", "run_skill_script"]
-    assert await names(make_skill_access(root)) == everything
+    assert await names(skill_access(root)) == everything
     for number in range(30):
         make(f"d{number}", "Does a lot of things, and all of them well.")
-    assert "search_skills" in await names(make_skill_access(root, budget=200))
+    assert "search_skills" in await names(skill_access(root, budget=200))
 
 
 async def test_a_long_body_is_given_section_by_section(make: MakeSkill, root: Path) -> None:
     make("a", body=LONG)
     heard = Heard()
-    access = make_skill_access(root, note=heard)
+    access = skill_access(root, note=heard)
     tools = await access.tool_set()
     text, _ = await call(tools, "load_skill", name="a")
     assert "<skill>\n# Guide\nIn short.\n</skill>" in text
@@ -124,7 +124,7 @@ async def test_a_long_body_is_given_section_by_section(make: MakeSkill, root: Pa
 
 async def test_a_section_that_is_long_itself_is_given_in_parts(make: MakeSkill, root: Path) -> None:
     make("a", body="# Guide\nIn short.\n## All\n" + LONG.replace("## ", "### ").replace("# Guide\n", "", 1))
-    access = make_skill_access(root)
+    access = skill_access(root)
     text = await access.read_skill_section("a", "1")
     assert "Below it are (number, title, tokens):\n1.1 Part 0 (" in text
     assert "word word" not in text
@@ -133,7 +133,7 @@ async def test_a_section_that_is_long_itself_is_given_in_parts(make: MakeSkill, 
 async def test_files_are_read_and_scripts_are_not(make: MakeSkill, root: Path) -> None:
     make("a", **{"references/more.md": "More </file> of it.", "scripts/x.py": "SECRET = 1", "long.md": LONG})
     heard = Heard()
-    tools = await make_skill_access(root, note=heard).tool_set()
+    tools = await skill_access(root, note=heard).tool_set()
     text, _ = await call(tools, "read_skill_file", name="a", path="references/more.md")
     assert text == "<file_1>\nMore </file> of it.\n</file_1>"
     text, is_error = await call(tools, "read_skill_file", name="a", path="scripts/x.py")
@@ -149,7 +149,7 @@ async def test_files_are_read_and_scripts_are_not(make: MakeSkill, root: Path) -
 
 async def test_what_is_not_there_is_said_with_the_nearest_name(make: MakeSkill, root: Path) -> None:
     make("pdf", **{"references/forms.md": "x"})
-    tools = await make_skill_access(root).tool_set()
+    tools = await skill_access(root).tool_set()
     assert await call(tools, "load_skill", name="pdff") == ("there is no skill 'pdff'; did you mean 'pdf'?", True)
     text, is_error = await call(tools, "read_skill_file", name="pdf", path="references/form.md")
     assert is_error
@@ -162,7 +162,7 @@ async def test_a_search_finds_what_the_list_does_not_describe(make: MakeSkill, r
     make("haiku", "Writes poems of three lines.")
     for number in range(30):
         make(f"d{number}", "Does a lot of things, and all of them well.")
-    access = make_skill_access(root, budget=200)
+    access = skill_access(root, budget=200)
     assert "haiku: Writes poems" in (await access.fragments("a poem"))[0].text
     text, _ = await call(await access.tool_set(), "search_skills", query="poems")
     assert text == "Skills that fit best:\n- haiku: Writes poems of three lines."
@@ -172,7 +172,7 @@ async def test_a_search_finds_what_the_list_does_not_describe(make: MakeSkill, r
 async def test_what_ancestors_loaded_comes_along_and_may_be_dropped(make: MakeSkill, root: Path) -> None:
     make("a", body="Body of a.\n")
     make("b")
-    first, second = await make_skill_access(root).fragments("x", loaded=["a", "gone"])
+    first, second = await skill_access(root).fragments("x", loaded=["a", "gone"])
     assert first.pinned
     assert (second.text, second.label, second.pinned) == ("<skill>\nBody of a.\n</skill>", "a", False)
 
@@ -188,7 +188,7 @@ async def test_a_skill_that_is_left_out_is_told_once_a_run(make: MakeSkill, root
     make("a")
     (root / "b" / "SKILL.md").mkdir(parents=True)
     heard = Heard()
-    access = make_skill_access(root, note=heard)
+    access = skill_access(root, note=heard)
     for _ in range(2):
         await access.fragments()
         await access.tool_set()
@@ -200,7 +200,7 @@ async def test_a_skill_that_is_left_out_is_told_once_a_run(make: MakeSkill, root
 
 async def test_a_budget_that_holds_nothing_is_an_error(make: MakeSkill, root: Path) -> None:
     with pytest.raises(DefinitionError, match="at least 100 tokens"):
-        make_skill_access(root, budget=10)
+        skill_access(root, budget=10)
 
 
 # --- scripts --------------------------------------------------------------------------------------
@@ -208,8 +208,8 @@ async def test_a_budget_that_holds_nothing_is_an_error(make: MakeSkill, root: Pa
 
 @pytest.fixture
 def sandboxed() -> None:
-    if not check_sandbox().holds:
-        missing(f"no sandbox: {check_sandbox().reason}")
+    if not verdict().holds:
+        missing(f"no sandbox: {verdict().reason}")
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -217,7 +217,7 @@ async def test_of_a_script_only_its_output_is_given(make: MakeSkill, root: Path)
     script = "import sys\nprint('said </output>', sys.argv[1:], sys.stdin.read())\nprint('hm', file=sys.stderr)\n"
     make("a", **{"scripts/say.py": script})
     heard = Heard()
-    tools = await make_skill_access(root, note=heard).tool_set()
+    tools = await skill_access(root, note=heard).tool_set()
     given = {"name": "a", "path": "scripts/say.py", "arguments": ["x y", "$HOME"], "stdin": "in"}
     text, is_error = await call(tools, "run_skill_script", **given)
     assert not is_error
@@ -232,7 +232,7 @@ async def test_of_a_script_only_its_output_is_given(make: MakeSkill, root: Path)
 @pytest.mark.usefixtures("sandboxed")
 async def test_a_script_without_a_known_program_is_refused(make: MakeSkill, root: Path) -> None:
     make("a", **{"scripts/x.xyz": "hello"})
-    tools = await make_skill_access(root).tool_set()
+    tools = await skill_access(root).tool_set()
     text, is_error = await call(tools, "run_skill_script", name="a", path="scripts/x.xyz")
     assert is_error
     assert "it has no first line '#!…', and its ending '.xyz' is none of .py, .sh" in text
@@ -240,7 +240,7 @@ async def test_a_script_without_a_known_program_is_refused(make: MakeSkill, root
 
 async def test_a_script_outside_of_its_skill_is_refused(make: MakeSkill, root: Path) -> None:
     make("a", **{"scripts/x.xyz": "hello"})
-    tools = await make_skill_access(root).tool_set()
+    tools = await skill_access(root).tool_set()
     text, is_error = await call(tools, "run_skill_script", name="a", path="../x.py")
     assert (text, is_error) == ("the path '../x.py' leads out of the skill's folder", True)
 
@@ -248,7 +248,7 @@ async def test_a_script_outside_of_its_skill_is_refused(make: MakeSkill, root: P
 async def test_an_unconfined_script_is_a_deed_in_the_world(make: MakeSkill, root: Path) -> None:
     make("a", **{"scripts/x.py": "1"})
     for allowed, effect in ((False, "none"), (True, "external")):
-        access = make_skill_access(root, sandbox=Sandbox(allow_unconfined=allowed))
+        access = skill_access(root, sandbox=Sandbox(allow_unconfined=allowed))
         tool = Offer([await access.tool_set()]).find("run_skill_script")
         assert tool is not None
         assert tool.effect == effect
@@ -257,7 +257,7 @@ async def test_an_unconfined_script_is_a_deed_in_the_world(make: MakeSkill, root
 @pytest.mark.parametrize(("locale", "said"), [("ja", "スキル一覧"), ("zh", "技能列表")])
 async def test_models_are_told_in_their_language(make: MakeSkill, root: Path, locale: str, said: str) -> None:
     make("a")
-    access = make_skill_access(root, locale=locale)
+    access = skill_access(root, locale=locale)
     assert said in (await access.fragments())[0].text
     text, is_error = await call(await access.tool_set(), "load_skill", name="zzz")
     assert is_error

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowengine.skills.reading import read_skill
+from flowengine.skills.reading import skill_of
 from flowengine.skills.skill import IRREGULARITIES, MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp
 
 STAMP = SkillStamp(0, 0, 0)
@@ -19,7 +19,7 @@ GOOD = "---\nname: pdf\ndescription: Reads PDFs.\n---\n# Steps\n"
 
 def read(text: str | bytes, folder: str = "pdf", strict: bool = False) -> Skill:
     raw = text.encode() if isinstance(text, str) else text
-    return read_skill(raw, Path(folder, "SKILL.md"), STAMP, strict=strict)
+    return skill_of(raw, Path(folder, "SKILL.md"), STAMP, strict=strict)
 
 
 def codes(text: str | bytes, folder: str = "pdf") -> list[str]:
@@ -225,6 +225,6 @@ def test_whatever_the_bytes_are_a_skill_comes_out(raw: bytes) -> None:
 def test_a_list_beside_an_unquoted_colon_is_the_list_that_it_is_alone(tools: str, tmp_path: Path) -> None:
     def allowed(description: str) -> Any:
         raw = f"---\nname: a\ndescription: {description}\nallowed-tools: {tools}\n---\nBody.\n".encode()
-        return read_skill(raw, tmp_path / "a" / "SKILL.md", SkillStamp(0, 0, 0)).allowed_tools
+        return skill_of(raw, tmp_path / "a" / "SKILL.md", SkillStamp(0, 0, 0)).allowed_tools
 
     assert list(allowed("Use when: always")) == list(allowed("Always")) == ["Read", "Bash"]

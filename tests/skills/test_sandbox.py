@@ -21,7 +21,7 @@ import anyio
 import pytest
 
 from flowengine.skills.sandbox import sandbox as sandbox_module
-from flowengine.skills.sandbox.sandbox import Sandbox, check_sandbox
+from flowengine.skills.sandbox.sandbox import Sandbox, verdict
 from flowengine.skills.sandbox.script import ScriptLimits
 from flowengine.skills.skill_files import RefusedError
 from tests.bench.escapes import ESCAPES, LIMITS, World, attempt, is_running, world
@@ -40,12 +40,12 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
 
 @pytest.fixture(autouse=True)
 def _sandbox() -> None:
-    if not check_sandbox().holds:
-        missing(f"no sandbox: {check_sandbox().reason}")
+    if not verdict().holds:
+        missing(f"no sandbox: {verdict().reason}")
 
 
 def test_the_sandbox_holds_here() -> None:
-    assert check_sandbox() == (True, "")
+    assert verdict() == (True, "")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -91,7 +91,7 @@ async def test_the_same_script_gets_out_where_it_is_not_confined(
     name: str, there: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the scripts above are known to try; those of them that do no harm."""
-    monkeypatch.setattr(sandbox_module, "check_sandbox", lambda root: sandbox_module.Verdict(False, "not tried"))
+    monkeypatch.setattr(sandbox_module, "verdict", lambda root: sandbox_module.Verdict(False, "not tried"))
     problem, _ = await attempt(name, there, Sandbox(LIMITS, allow_unconfined=True))
     assert "ESCAPED" in problem
 
@@ -127,7 +127,7 @@ print(json.dumps({
 def test_the_sandbox_holds_for_a_python_that_was_started_by_a_path_with_dots(tmp_path: Path) -> None:
     program = os.path.relpath(sys.executable, tmp_path)
     assert program.startswith("..")
-    code = "from flowengine.skills.sandbox.sandbox import check_sandbox; print(check_sandbox())"
+    code = "from flowengine.skills.sandbox.sandbox import verdict; print(verdict())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = [program, "-c", code]
     said = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
@@ -145,9 +145,9 @@ RUN = """
 import sys
 from pathlib import Path
 import anyio
-from flowengine.skills.sandbox.sandbox import Sandbox, check_sandbox
+from flowengine.skills.sandbox.sandbox import Sandbox, verdict
 folder, root = map(Path, sys.argv[1:])
-print(*check_sandbox(root), sep="|")
+print(*verdict(root), sep="|")
 print(anyio.run(Sandbox(root=root).run, folder, "scripts/x.py", [str(root)]).stdout)
 """
 
@@ -163,7 +163,7 @@ async def test_a_script_sees_nothing_of_a_project_wherever_it_lies(above: str, m
             (root / file).parent.mkdir(exist_ok=True)
             (root / file).write_text("secret")
         os.chmod(root, 0o755)
-        assert check_sandbox(root) == (True, "")
+        assert verdict(root) == (True, "")
         outcome = await Sandbox(root=root).run(skill, "scripts/x.py", [place])
         assert (outcome.code, json.loads(outcome.stdout)) == (0, []), outcome
 
@@ -187,12 +187,12 @@ def test_a_script_sees_nothing_of_a_project_that_is_its_own_virtual_environment(
 
 @pytest.mark.skipif(not os.access("/usr/share", os.W_OK), reason="/usr/share cannot be written")
 def test_the_trial_finds_a_project_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    hiding = sandbox_module.confine
-    monkeypatch.setattr(sandbox_module, "confine", lambda *given, root, **named: hiding(*given, **named))
+    hiding = sandbox_module.confined
+    monkeypatch.setattr(sandbox_module, "confined", lambda *given, root, **named: hiding(*given, **named))
     with tempfile.TemporaryDirectory(dir="/usr/share") as place:
         Path(place, ".env").write_text("secret")
         Path(place).chmod(0o755)
-        assert check_sandbox.__wrapped__(Path(place)) == (False, "it does not hold: the project's files can be seen")
+        assert verdict.__wrapped__(Path(place)) == (False, "it does not hold: the project's files can be seen")
 
 
 async def test_a_script_sees_nothing_in_its_skill_that_is_kept_from_flows(make: MakeSkill) -> None:
@@ -268,7 +268,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 async def test_without_bubblewrap_scripts_are_refused(make: MakeSkill, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_module.shutil, "which", lambda name, **_: None if name == "bwrap" else f"/bin/{name}")
-    monkeypatch.setattr(sandbox_module, "check_sandbox", check_sandbox.__wrapped__)
+    monkeypatch.setattr(sandbox_module, "verdict", verdict.__wrapped__)
     folder = make("a", **{"scripts/x.py": "print(1)"})
     with pytest.raises(RefusedError) as refused:
         await Sandbox().run(folder, "scripts/x.py")
@@ -278,7 +278,7 @@ async def test_without_bubblewrap_scripts_are_refused(make: MakeSkill, monkeypat
 async def test_where_it_is_allowed_scripts_run_unconfined_within_limits(
     make: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_module, "check_sandbox", lambda root: sandbox_module.Verdict(False, "not tried"))
+    monkeypatch.setattr(sandbox_module, "verdict", lambda root: sandbox_module.Verdict(False, "not tried"))
     monkeypatch.setenv("ESCAPE_CANARY", "secret")
     folder = make(
         "a", **{"x.py": "import os; print(os.environ.get('ESCAPE_CANARY'), os.getcwd())", "y.py": "while 1: 1"}
@@ -293,13 +293,13 @@ async def test_where_it_is_allowed_scripts_run_unconfined_within_limits(
 @pytest.mark.parametrize("machine", ["riscv64"])
 def test_an_unknown_processor_has_no_sandbox(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    assert check_sandbox.__wrapped__() == (False, f"there is no sandbox for linux on {machine}")
+    assert verdict.__wrapped__() == (False, f"there is no sandbox for linux on {machine}")
 
 
 def test_where_namespaces_are_denied_the_trial_says_so() -> None:
     """Inside a sandbox that allows no more of them."""
     outer = ["bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--die-with-parent", "--"]
-    code = "from flowengine.skills.sandbox.sandbox import check_sandbox; print(*check_sandbox(), sep='|')"
+    code = "from flowengine.skills.sandbox.sandbox import verdict; print(*verdict(), sep='|')"
     said = subprocess.run([*outer, sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout.startswith("False|bubblewrap cannot make one here: ")
 
@@ -310,7 +310,7 @@ def test_the_sandbox_holds_without_privileges_too() -> None:
         "import os, sys\nimport flowengine.skills.sandbox.sandbox as s\n"
         "os.setgroups([]); os.setgid(12345); os.setuid(12345); os.chdir('/')\n"
         "sys.prefix = sys.base_prefix = '/usr'; sys.executable = '/usr/bin/python3'\n"
-        "print(*s.check_sandbox(), sep='|')"
+        "print(*s.verdict(), sep='|')"
     )
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (said.stdout, said.stderr) == ("True|\n", "")

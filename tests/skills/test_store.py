@@ -61,10 +61,10 @@ def test_a_file_is_read_once_for_as_long_as_it_stays(
 ) -> None:
     make("a")
     reads: list[str] = []
-    read = store_module.read_skill
+    read = store_module.skill_of
     monkeypatch.setattr(
         store_module,
-        "read_skill",
+        "skill_of",
         lambda raw, file, *more, **named: (reads.append(file.name), read(raw, file, *more, **named))[1],
     )
     store = SkillStore(root)
@@ -86,7 +86,7 @@ def test_bodies_are_kept_and_read_again_when_they_change(make: MakeSkill, root: 
 def test_texts_are_let_go_where_they_grow_too_many(
     make: MakeSkill, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "_MAX_BYTES_KEPT", 50)
+    monkeypatch.setattr(store_module, "_KEPT", 50)
     make("a", body="x" * 40)
     make("b", body="y" * 40)
     store = SkillStore(root)

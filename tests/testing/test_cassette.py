@@ -20,8 +20,8 @@ from flowengine.models.model import Model, Reply, Request, TokenUsage
 from flowengine.models.outbound import check_outbound
 from flowengine.models.scripted import ScriptedModel
 from flowengine.testing.cassette import Cassette, CassetteMismatchError
-from flowengine.testing.cassette_file import Call, CassetteError, format_cassette, read_cassette, write_cassette
-from flowengine.testing.model_overrides import override_models
+from flowengine.testing.cassette_file import Call, CassetteError, cassette_text, read_cassette, write_cassette
+from flowengine.testing.model_overrides import with_models
 from flowengine.testing.scripted_answers import scripted
 
 
@@ -202,7 +202,7 @@ async def test_calls_stand_in_the_order_of_the_flow_whenever_they_came(tmp_path:
         "c": ScriptedModel(["c"]),
         "d": ScriptedModel(["d"]),
     }
-    flow = override_models(Flow.from_text(text, tmp_path / "f.yaml"), lambda seat, settings: models[seat.node])
+    flow = with_models(Flow.from_text(text, tmp_path / "f.yaml"), lambda seat, settings: models[seat.node])
     await Cassette(path, "once").around(flow).run()
     assert [(call.node, call.reply.content) for call in read_cassette(path)] == [(each, each) for each in "abcd"]
     run = await Cassette(path, "none").around(flow).run()
@@ -219,10 +219,10 @@ class Unschooled(ScriptedModel):
 async def test_prompts_are_those_of_the_recorded_model_also_where_it_follows_no_schemas(
     tea: Flow, answers: dict[str, Any], path: Path
 ) -> None:
-    flow = override_models(tea, lambda seat, settings: Unschooled(lambda request: answers[seat.node]))
+    flow = with_models(tea, lambda seat, settings: Unschooled(lambda request: answers[seat.node]))
     first = await Cassette(path, "once").around(flow).run()
     assert '{"type":"object"' in content(path)
-    silent = override_models(tea, lambda seat, settings: ScriptedModel([]))
+    silent = with_models(tea, lambda seat, settings: ScriptedModel([]))
     assert first.outputs == (await Cassette(path, "none").around(silent).run()).outputs
 
 
@@ -256,7 +256,7 @@ async def test_long_texts_are_blocks_and_calls_are_paragraphs(path: Path) -> Non
     text = content(path)
     assert "    content: |-\n      One line.\n      Another line.\n" in text
     assert text.count("\n\n- request:") == 1
-    assert format_cassette(read_cassette(path)) == text
+    assert cassette_text(read_cassette(path)) == text
 
 
 DAMAGED = {

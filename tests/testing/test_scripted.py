@@ -16,7 +16,7 @@ from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.testing.model_overrides import list_slot_names
+from flowengine.testing.model_overrides import seat_names
 from flowengine.testing.scripted_answers import Script, scripted
 
 
@@ -107,7 +107,7 @@ def judged_agent() -> Agent:
 
 async def test_judge_and_router_inside_of_an_agent_have_names_of_their_own() -> None:
     flow = Flow("f", {"draft": AgentNode(judged_agent(), targets={"up": None, "down": None})})
-    assert list(list_slot_names(flow)) == ["draft", "draft.evaluation", "draft.routing"]
+    assert list(seat_names(flow)) == ["draft", "draft.evaluation", "draft.routing"]
     answers = {
         "draft": "Text.",
         "draft.evaluation": {"score": 0.4, "criteria_scores": {"short": 0.4}},
@@ -146,7 +146,7 @@ async def test_evaluation_nodes_of_python_flows_are_scripted() -> None:
     run = await scripted(flow, {"write": "T", "judge": {"score": 0.8, "criteria_scores": scores}}).run({"x": "go"})
     assert run.status == "succeeded", run.error
     assert run.nodes["judge"].output.score == 0.8
-    assert "score" not in list(list_slot_names(flow))
+    assert "score" not in list(seat_names(flow))
 
 
 async def test_records_and_policies_are_those_of_the_flow(tea: Flow, answers: dict[str, Any]) -> None:

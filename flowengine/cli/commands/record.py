@@ -22,12 +22,12 @@ def command(reference: str, output: str | None, store: str | None) -> int:
     Nothing is asked again: every call of a run is in its record. Tests play the cassette back. Keys and
     headers do not get into it; what the prompts say does.
     """
-    from flowengine.testing.cassette_file import format_cassette, recorded_calls, write_cassette
+    from flowengine.testing.cassette_file import cassette_text, recorded_calls, write_cassette
 
     with open_journal(choose_store(store)) as kept:
         calls = recorded_calls(read(kept, kept.find(reference)))
     if output is None:
-        Results().document(format_cassette(calls).rstrip("\n"))
+        Results().document(cassette_text(calls).rstrip("\n"))
         return 0
     write_cassette(Path(output), calls)
     complain(f"{len(calls)} call{'s' * (len(calls) != 1)} in {output}")

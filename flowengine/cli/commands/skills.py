@@ -29,7 +29,7 @@ from flowengine.skills.measure import (
     measure_choices,
     measure_skill,
 )
-from flowengine.skills.sandbox.sandbox import Verdict, check_sandbox
+from flowengine.skills.sandbox.sandbox import Verdict, verdict
 from flowengine.skills.skill import Skill
 from flowengine.skills.skill_store import SkillStore
 
@@ -100,7 +100,7 @@ def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
     errors = sum(each.severity == "error" for each in found)
     complain(f"{len(store.skills())} skills: {errors} errors and {len(found) - errors} warnings")
     project = find_project(paths[0])
-    complain(_describe_script_support(check_sandbox(project.root), project.allow_unconfined_scripts))
+    complain(_describe_script_support(verdict(project.root), project.allow_unconfined_scripts))
     return 2 if errors else 0
 
 

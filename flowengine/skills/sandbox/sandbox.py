@@ -21,13 +21,13 @@ from typing import Any, Final, NamedTuple
 
 from anyio import CancelScope, get_cancelled_exc_class, to_thread
 
-from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confine, limit_arguments, make_readable
+from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confined, limit_arguments, make_readable
 from flowengine.skills.sandbox.process import Command, run_command
 from flowengine.skills.sandbox.script import PATH, Outcome, ScriptLimits, interpreter_of, python_program
 from flowengine.skills.sandbox.seccomp import MACHINES, make_filter
 from flowengine.skills.skill_files import SKILL, VISIBLE, RefusedError
 
-__all__ = ["Sandbox", "Verdict", "check_sandbox"]
+__all__ = ["Sandbox", "Verdict", "verdict"]
 
 _HEAD_BYTES: Final = 200
 """Bytes of a script that are looked at."""
@@ -75,7 +75,7 @@ class Sandbox:
             raise
 
     def _run(self, folder: Path, path: str, arguments: Sequence[str], stdin: bytes, stop: threading.Event) -> Outcome:
-        held = check_sandbox(self.root)
+        held = verdict(self.root)
         if not held.holds and not self.allow_unconfined:
             raise RefusedError("refused", reason=held.reason)
         with open(folder / path, "rb") as file:
@@ -88,7 +88,7 @@ class Sandbox:
 
 
 @cache
-def check_sandbox(root: Path | None = None) -> Verdict:
+def verdict(root: Path | None = None) -> Verdict:
     """Whether the sandbox holds on this machine, for a project at this root; tried out when first asked."""
     missing = [each for each in (*PROGRAMS, *(["setpriv"] if _is_root() else [])) if shutil.which(each) is None]
     if missing:
@@ -132,7 +132,7 @@ def _run_confined(
     try:
         os.write(writing, make_filter(platform.machine()))
         os.close(writing)
-        chain = confine(line, skill, limits, reading, is_root=_is_root(), root=root)
+        chain = confined(line, skill, limits, reading, is_root=_is_root(), root=root)
         # Nothing of our own environment: a process can read that of the one that started its sandbox.
         command = Command(chain, stdin, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, files=[reading], scratch=SCRATCH)
         return run_command(command, limits, stop)
