@@ -1,1 +1,1 @@
-"""Pictures of flows and runs: readings of a graph and of a journal's events. Nothing here runs a node."""
+"""Draws flows and runs: readings of a graph and of a journal's events. Nothing here runs a node."""

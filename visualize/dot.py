@@ -1,4 +1,4 @@
-"""A picture as DOT text. Every label is data: nothing in it is read as DOT, as an escape or as HTML."""
+"""Writes a picture as DOT text. Every label is data: nothing in it is read as DOT, as an escape or as HTML."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Lines:
         yield '  edge [fontname="Helvetica,Arial,sans-serif" fontsize=10 arrowsize=0.7]'
         yield from self._level(None, "  ")
         for edge in self._picture.edges:
-            yield f"  {self._end(edge.source, -1)} -> {self._end(edge.target, 0)} [{_edge(edge)}{self._clip(edge)}]"
+            yield f"  {self._end(edge.source, -1)} -> {self._end(edge.target, 0)} [{_format_edge(edge)}{self._clip(edge)}]"
         yield "}"
 
     def _level(self, parent: str | None, indent: str) -> Iterator[str]:
@@ -66,7 +66,7 @@ class _Lines:
                 yield from self._level(node.id, indent + "  ")
                 yield f"{indent}}}"
             else:
-                yield f"{indent}{self._names[node.id]} [{_node(node)}]"
+                yield f"{indent}{self._names[node.id]} [{_format_node(node)}]"
 
     def _end(self, node: str, which: int) -> str:
         """An edge leads to the first node of a cluster and from its last one, and is cut off at its border."""
@@ -80,25 +80,25 @@ class _Lines:
         return tail + head
 
 
-def _node(node: PictureNode) -> str:
+def _format_node(node: PictureNode) -> str:
     look = look_of(node)
     shape = _SHAPES[traits_of(node.kind).shape]
     dash = "" if look.dash == "solid" else f",{look.dash}"
-    return f'{shape}{dash}" {_words(node)} color="{look.border}" fillcolor="{look.fill}" penwidth={look.width}'
+    return f'{shape}{dash}" {_format_words(node)} color="{look.border}" fillcolor="{look.fill}" penwidth={look.width}'
 
 
 def _cluster(node: PictureNode) -> str:
     look = look_of(node)
     style = "filled" if look.dash == "solid" else f"filled,{look.dash}"
     paint = f'pencolor="{look.border}" fillcolor="{look.fill}80" penwidth={look.width}'  # 80: half transparent.
-    return f'style="{style}" {_words(node)} {paint} fontsize=11 labelloc=t margin=14'
+    return f'style="{style}" {_format_words(node)} {paint} fontsize=11 labelloc=t margin=14'
 
 
-def _words(node: PictureNode) -> str:
+def _format_words(node: PictureNode) -> str:
     return f'label={quoted(lines_of(node))} tooltip={quoted([tooltip_of(node)])} fontcolor="#1f2a33"'
 
 
-def _edge(edge: PictureEdge) -> str:
+def _format_edge(edge: PictureEdge) -> str:
     words = cut(" | ".join(edge.labels), 40)
     label = f" label={quoted([f'  {words}  '])}" if words else ""  # The blanks keep the words off the line.
     return f"{_EDGES[edge.state]}{' penwidth=3' if edge.critical else ''}{label}"

@@ -1,4 +1,7 @@
-"""The rows of a run in the order of its flow: those of a body below their container, by item or by round."""
+"""Decides which edges a run took, which rows decided how long it took, and in which order its rows are listed.
+
+It reads the fold of a run and draws nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from visualize.skeleton import Site, SkeletonLevel
 
 __all__ = ["EdgeState", "critical_path", "edges_of", "in_order"]
 
-# --- Which way a run took
+# --- Edges that a run took
 
 EdgeState = Literal["declared", "taken", "not_taken", "undecided"]
 
-_OPEN: Final = frozenset({"pending", "running", "waiting"})
+_OPEN_STATUSES: Final = frozenset({"pending", "running", "waiting"})
 
 
 class SiteEdge(NamedTuple):
@@ -33,16 +36,16 @@ def edges_of(progress: Progress, critical: frozenset[str]) -> Iterator[SiteEdge]
     for _, level in progress.skeleton.levels():
         for source, target, labels in level.edges:
             ends = level.sites[source], level.sites[target]
-            pairs = list(_pairs(progress, *ends))
-            states: set[EdgeState] = {_state(before, after, labels) for before, after in pairs}
+            pairs = list(_pair_rows(progress, *ends))
+            states: set[EdgeState] = {_decide_state(before, after, labels) for before, after in pairs}
             is_critical = any(
-                before.id in critical and after.id in critical and _state(before, after, labels) == "taken"
+                before.id in critical and after.id in critical and _decide_state(before, after, labels) == "taken"
                 for before, after in pairs
             )
-            yield SiteEdge(ends[0].path, ends[1].path, labels, _of_all(states), is_critical)
+            yield SiteEdge(ends[0].path, ends[1].path, labels, _combine_states(states), is_critical)
 
 
-def _pairs(progress: Progress, source: Site, target: Site) -> Iterator[tuple[NodeRow, NodeRow]]:
+def _pair_rows(progress: Progress, source: Site, target: Site) -> Iterator[tuple[NodeRow, NodeRow]]:
     """The rows at both ends that belong to one item or round."""
     for after in progress.times.get(target.path, ()):
         before = progress.nodes.get(after.spot.unit + source.id)
@@ -50,20 +53,20 @@ def _pairs(progress: Progress, source: Site, target: Site) -> Iterator[tuple[Nod
             yield before, after
 
 
-_TELLING: Final[tuple[EdgeState, ...]] = ("taken", "undecided", "not_taken")
+_STATE_ORDER: Final[tuple[EdgeState, ...]] = ("taken", "undecided", "not_taken")
 """Of the states that an edge had at several times, the first of these is shown."""
 
 
-def _of_all(states: Collection[EdgeState]) -> EdgeState:
-    for each in _TELLING:
+def _combine_states(states: Collection[EdgeState]) -> EdgeState:
+    for each in _STATE_ORDER:
         if each in states:
             return each
     return "undecided"
 
 
-def _state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeState:
+def _decide_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeState:
     """Taken when its source let its target run; undecided while either may still change."""
-    if before.status in _OPEN or after.status == "pending":
+    if before.status in _OPEN_STATUSES or after.status == "pending":
         return "undecided"
     route = None if before.result is None else before.result.route
     opened = before.status == "succeeded" and (not labels or route in labels)
@@ -78,20 +81,20 @@ def critical_path(progress: Progress) -> frozenset[str]:
     containers on it: through every round of a loop, and through the item of a map that ended last.
     """
     found: set[str] = set()
-    units = _by_unit(progress.nodes.values())
+    units = _group_by_unit(progress.nodes.values())
     todo = [("", progress.skeleton.top)]
     while todo:
         unit, level = todo.pop()
-        for name in _chain({each: units.get(unit, {}).get(each) for each in level.sites}, level):
+        for name in _find_chain({each: units.get(unit, {}).get(each) for each in level.sites}, level):
             row = progress.nodes[unit + name]
             found.add(row.id)
             body = level.sites[name].body
             if body is not None:
-                todo += [(each, body) for each in _deciding(row, units)]
+                todo += [(each, body) for each in _find_deciding(row, units)]
     return frozenset(found)
 
 
-def _by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:
+def _group_by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:
     """What the paths begin with → local id → row."""
     units: dict[str, dict[str, NodeRow]] = {}
     for row in rows:
@@ -99,7 +102,7 @@ def _by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:
     return units
 
 
-def _chain(rows: Mapping[str, NodeRow | None], level: SkeletonLevel) -> list[str]:
+def _find_chain(rows: Mapping[str, NodeRow | None], level: SkeletonLevel) -> list[str]:
     """Ids of the one line through a level that ended last."""
     ended = {
         name: row.ended
@@ -111,7 +114,12 @@ def _chain(rows: Mapping[str, NodeRow | None], level: SkeletonLevel) -> list[str
     parents: dict[str, list[str]] = {}
     for source, target, labels in level.edges:
         before, after = rows[source], rows[target]
-        if source in ended and before is not None and after is not None and _state(before, after, labels) == "taken":
+        if (
+            source in ended
+            and before is not None
+            and after is not None
+            and _decide_state(before, after, labels) == "taken"
+        ):
             parents.setdefault(target, []).append(source)
     line = [max(ended, key=ended.__getitem__)]
     while len(line) <= len(rows) and line[-1] in parents:
@@ -127,15 +135,15 @@ def units_of(container: NodeRow) -> list[str]:
     return [f"{container.id}{between}[{index}]." for index in sorted(container.units)]
 
 
-def _deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]]) -> list[str]:
+def _find_deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]]) -> list[str]:
     """Of a container's items or rounds, those that it waited for."""
     own = units_of(container)
     if container.kind != "map" or not own:
         return own
-    return [max(own, key=lambda unit: max((_ran_until(row) for row in units.get(unit, {}).values()), default=0.0))]
+    return [max(own, key=lambda unit: max((_end_of(row) for row in units.get(unit, {}).values()), default=0.0))]
 
 
-def _ran_until(row: NodeRow) -> float:
+def _end_of(row: NodeRow) -> float:
     """When a row ended; the beginning of time for one that did not run."""
     return 0.0 if row.ended is None or not row.has_run else row.ended
 

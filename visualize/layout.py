@@ -1,6 +1,6 @@
-"""Where everything in a picture goes: each container's body is laid out first, and is then a box among boxes.
+"""Places everything in a picture: each container's body is laid out first, and is then a box among boxes.
 
-It knows what is inside what, and sizes. How a level is laid out is the matter of `layered`.
+It knows what is inside what, sizes and shapes. It reads no run and writes no SVG document.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from visualize.picture import Picture, PictureNode
 
 __all__ = ["Arrangement", "Box", "arrange", "layered", "outline", "slack"]
 
-# --- A layered layout in the manner of Sugiyama, in time that grows with nodes and edges alone
+# --- A layered layout after Sugiyama
 
-_ROW: Final = 24
+_MAX_IN_ROW: Final = 24
 """Boxes in one row, at most."""
-_GAP: Final = 24.0
+_GAP_BETWEEN_BOXES: Final = 24.0
 """Between two boxes of a row, in pixels."""
-_LANE: Final = 14.0
+_LANE_WIDTH: Final = 14.0
 """Width that an edge takes where it passes a row."""
-_BETWEEN: Final = 52.0
+_GAP_BETWEEN_ROWS: Final = 52.0
 """Between two rows."""
-_SWEEPS: Final = 4
-_BENDS: Final = 40_000
+_SWEEP_COUNT: Final = 4
+_MAX_BENDS: Final = 40_000
 """Bends in all edges together; beyond it long edges are straight."""
 
 Point = tuple[float, float]
@@ -55,15 +55,15 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
     >>> layout.boxes[0].y < layout.boxes[1].y
     True
     """
-    rows_of = _rows(_ranks(len(sizes), edges))
+    rows_of = _assign_rows(_assign_ranks(len(sizes), edges))
     grid = _Grid(sizes, rows_of, edges)
-    for sweep in range(_SWEEPS):
+    for sweep in range(_SWEEP_COUNT):
         grid.order(downwards=sweep % 2 == 0)
     grid.place()
     return grid.layout()
 
 
-def _ranks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+def _assign_ranks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
     """Longest-path ranks; a node on a cycle keeps the rank that it has when nothing else is left."""
     children: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count
@@ -82,7 +82,7 @@ def _ranks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
     return ranks
 
 
-def _rows(ranks: Sequence[int]) -> list[int]:
+def _assign_rows(ranks: Sequence[int]) -> list[int]:
     """Node → row; a rank of many nodes takes several rows."""
     members: dict[int, list[int]] = {}
     for node, rank in enumerate(ranks):
@@ -91,8 +91,8 @@ def _rows(ranks: Sequence[int]) -> list[int]:
     row = 0
     for rank in sorted(members):
         for at, node in enumerate(members[rank]):
-            rows[node] = row + at // _ROW
-        row += (len(members[rank]) - 1) // _ROW + 1
+            rows[node] = row + at // _MAX_IN_ROW
+        row += (len(members[rank]) - 1) // _MAX_IN_ROW + 1
     return rows
 
 
@@ -117,7 +117,7 @@ class _Grid:
     def _led(self, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
         """Each edge as the items that it passes, bends included."""
         spans = [self._row_of[target] - self._row_of[source] - 1 for source, target in edges]
-        bent = sum(span for span in spans if span > 0) <= _BENDS
+        bent = sum(span for span in spans if span > 0) <= _MAX_BENDS
         chains: list[list[int]] = []
         for (source, target), span in zip(edges, spans, strict=True):
             chain = [source]
@@ -132,7 +132,7 @@ class _Grid:
 
     def _bend(self, row: int) -> int:
         self._row_of.append(row)
-        self._widths.append(_LANE)
+        self._widths.append(_LANE_WIDTH)
         self._above.append([])
         self._below.append([])
         return len(self._row_of) - 1
@@ -154,7 +154,7 @@ class _Grid:
         """Rows packed and centred, then moved towards the boxes above and below."""
         for row in self._rows:
             self._spread(row, [0.0] * len(row))
-        for _ in range(_SWEEPS):
+        for _ in range(_SWEEP_COUNT):
             for row in self._rows:
                 self._spread(row, [self._wish(item, self._above) for item in row])
             for row in reversed(self._rows):
@@ -169,30 +169,32 @@ class _Grid:
         widths = [self._widths[item] for item in row]
         right, left = wishes[:], wishes[:]
         for at in range(1, len(row)):
-            right[at] = max(right[at], right[at - 1] + (widths[at - 1] + widths[at]) / 2 + _GAP)
+            right[at] = max(right[at], right[at - 1] + (widths[at - 1] + widths[at]) / 2 + _GAP_BETWEEN_BOXES)
         for at in range(len(row) - 2, -1, -1):
-            left[at] = min(left[at], left[at + 1] - (widths[at] + widths[at + 1]) / 2 - _GAP)
+            left[at] = min(left[at], left[at + 1] - (widths[at] + widths[at + 1]) / 2 - _GAP_BETWEEN_BOXES)
         for item, low, high in zip(row, left, right, strict=True):
             self._x[item] = (low + high) / 2
 
     def layout(self) -> Layout:
         count = len(self._sizes)
-        shift = _GAP - min((x - width / 2 for x, width in zip(self._x, self._widths, strict=True)), default=0.0)
+        shift = _GAP_BETWEEN_BOXES - min(
+            (x - width / 2 for x, width in zip(self._x, self._widths, strict=True)), default=0.0
+        )
         tops: list[float] = []
         heights: list[float] = []
-        top = _GAP
+        top = _GAP_BETWEEN_BOXES
         for row in self._rows:
             height = max((self._sizes[item][1] for item in row if item < count), default=0.0)
             tops.append(top)
             heights.append(height)
-            top += height + _BETWEEN
+            top += height + _GAP_BETWEEN_ROWS
         boxes = [
             Box(self._x[item] + shift, tops[row] + heights[row] / 2, *self._sizes[item])
             for item, row in enumerate(self._row_of[:count])
         ]
         paths = [self._path(chain, boxes, tops, heights, shift) for chain in self._chains]
         widest = max((x + width / 2 for x, width in zip(self._x, self._widths, strict=True)), default=0.0)
-        return Layout(boxes, paths, widest + shift + _GAP, top - _BETWEEN + _GAP)
+        return Layout(boxes, paths, widest + shift + _GAP_BETWEEN_BOXES, top - _GAP_BETWEEN_ROWS + _GAP_BETWEEN_BOXES)
 
     def _path(
         self, chain: list[int], boxes: list[Box], tops: list[float], heights: list[float], shift: float
@@ -205,7 +207,7 @@ class _Grid:
         return [*points, (last.x, last.y - last.height / 2)]
 
 
-# --- The shape of each kind of node as an SVG path round a box
+# --- Outlines of nodes
 
 _CORNERS: Final = {"hexagon": (12.0, 1 / 3), "diamond": (20.0, 1 / 2), "octagon": (8.0, 1 / 6)}
 """How far a corner is cut: pixels of its width, and the share of its height (a half meets in a point)."""
@@ -218,7 +220,7 @@ def outline(kind: str, box: Box) -> str:
     top, bottom = box.y - box.height / 2, box.y + box.height / 2
     edge = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}Z"
     if shape == "rounded":
-        return _rounded(left, top, right, bottom, 9.0)
+        return _round_corners(left, top, right, bottom, 9.0)
     if shape in _CORNERS:
         inset, share = _CORNERS[shape]
         return _cut_corners(left, top, right, bottom, inset, box.height * share)
@@ -236,7 +238,7 @@ def slack(kind: str) -> float:
     return 18.0 if traits_of(kind).shape in ("hexagon", "diamond") else 0.0
 
 
-def _rounded(left: float, top: float, right: float, bottom: float, r: float) -> str:
+def _round_corners(left: float, top: float, right: float, bottom: float, r: float) -> str:
     return (
         f"M{left + r:.1f} {top:.1f}H{right - r:.1f}q{r} 0 {r} {r}V{bottom - r:.1f}q0 {r} -{r} {r}"
         f"H{left + r:.1f}q-{r} 0 -{r} -{r}V{top + r:.1f}q0 -{r} {r} -{r}Z"
@@ -276,7 +278,7 @@ class _Level(NamedTuple):
 
 def arrange(picture: Picture, size_of: Callable[[PictureNode], tuple[float, float]]) -> Arrangement:
     """Places the nodes; `size_of` says what a node's own words take."""
-    levels = _levels(picture, size_of)
+    levels = _lay_out_levels(picture, size_of)
     boxes: dict[str, Box] = {}
     paths: list[list[Point]] = [[] for _ in picture.edges]
     frames: dict[str, float] = {}
@@ -296,7 +298,9 @@ def arrange(picture: Picture, size_of: Callable[[PictureNode], tuple[float, floa
     return Arrangement(boxes, paths, frames, whole.width, whole.height)
 
 
-def _levels(picture: Picture, size_of: Callable[[PictureNode], tuple[float, float]]) -> dict[str | None, _Level]:
+def _lay_out_levels(
+    picture: Picture, size_of: Callable[[PictureNode], tuple[float, float]]
+) -> dict[str | None, _Level]:
     """Container (None: the top) → its laid out body."""
     members: dict[str | None, list[PictureNode]] = {None: []}
     for node in picture.nodes:

@@ -1,4 +1,4 @@
-"""A picture as Mermaid text; containers are subgraphs.
+"""Writes a picture as Mermaid text; containers are subgraphs.
 
 Ids are ours (n0, n1, …); whatever in a label could mean something is an entity.
 """
@@ -43,18 +43,18 @@ def to_mermaid(picture: Picture) -> str:
         n0("end<br/>agent")
     <BLANKLINE>
     """
-    return "\n".join(_lines(picture)) + "\n"
+    return "\n".join(_format_lines(picture)) + "\n"
 
 
-def _lines(picture: Picture) -> Iterator[str]:
+def _format_lines(picture: Picture) -> Iterator[str]:
     names = {node.id: f"n{number}" for number, node in enumerate(picture.nodes)}
-    yield from ("---", f'title: "{_title(" — ".join(heading(picture)))}"', "---", "flowchart TD")
+    yield from ("---", f'title: "{_escape_title(" — ".join(heading(picture)))}"', "---", "flowchart TD")
     members: dict[str | None, list[PictureNode]] = {None: []}
     for node in picture.nodes:
         members.setdefault(node.parent, []).append(node)
-    yield from _level(members, names, None, "    ")
+    yield from _format_level(members, names, None, "    ")
     for edge in picture.edges:
-        yield f"    {names[edge.source]} {_arrow(edge)} {names[edge.target]}"
+        yield f"    {names[edge.source]} {_format_arrow(edge)} {names[edge.target]}"
     for status in sorted({node.status for node in picture.nodes if node.status}):
         look = LOOKS[status]
         style = f"fill:{look.fill},stroke:{look.border},stroke-width:{look.width}px,color:#1f2a33{_DASHES[look.dash]}"
@@ -63,23 +63,23 @@ def _lines(picture: Picture) -> Iterator[str]:
         yield f"    class {marked} {status}"
 
 
-def _level(
+def _format_level(
     members: Mapping[str | None, list[PictureNode]], names: Mapping[str, str], parent: str | None, indent: str
 ) -> Iterator[str]:
     for node in members[parent]:
         if node.id in members:
-            yield f"{indent}subgraph {names[node.id]}[{_words(node)}]"
-            yield from _level(members, names, node.id, indent + "    ")
+            yield f"{indent}subgraph {names[node.id]}[{_format_words(node)}]"
+            yield from _format_level(members, names, node.id, indent + "    ")
             yield f"{indent}end"
         else:
             opening, closing = _SHAPES[traits_of(node.kind).shape]
-            yield f"{indent}{names[node.id]}{opening}{_words(node)}{closing}"
+            yield f"{indent}{names[node.id]}{opening}{_format_words(node)}{closing}"
 
 
-def _title(text: str) -> str:
+def _escape_title(text: str) -> str:
     r"""Inside of YAML's double quotes, where entities are not read.
 
-    >>> _title('a-b: "x" <b>')
+    >>> _escape_title('a-b: "x" <b>')
     'a-b: \\U00000022x\\U00000022 \\U0000003cb\\U0000003e'
     """
     return "".join(
@@ -87,11 +87,11 @@ def _title(text: str) -> str:
     )
 
 
-def _words(node: PictureNode) -> str:
+def _format_words(node: PictureNode) -> str:
     return f'"{"<br/>".join(escaped(line) for line in lines_of(node))}"'
 
 
-def _arrow(edge: PictureEdge) -> str:
+def _format_arrow(edge: PictureEdge) -> str:
     label = f'|"{escaped(cut(" | ".join(edge.labels), 40))}"|' if edge.labels else ""
     return f"{_ARROWS[edge.state]}{label}"
 

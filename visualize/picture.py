@@ -1,4 +1,4 @@
-"""What a picture shows, as data: a flow's graph, or a run folded from its events.
+"""Makes the data of a picture: of a flow's graph, or of a run folded from its events.
 
 It knows nothing of DOT, Mermaid or SVG. A run is drawn from its events alone: the first one holds
 the skeleton of the graph. Events that make no sense (of unknown nodes, out of order) are left out.
@@ -130,7 +130,7 @@ def picture_of_skeleton(name: str, graph: Mapping[str, Any]) -> Picture:
         for _, level in skeleton.levels()
         for source, target, labels in level.edges
     ]
-    return Picture(name, tuple(_plain(site) for site in skeleton.sites.values()), tuple(edges))
+    return Picture(name, tuple(_make_unrun_node(site) for site in skeleton.sites.values()), tuple(edges))
 
 
 def picture_of_run(events: Sequence[Event]) -> Picture:
@@ -143,11 +143,11 @@ def picture_of_progress(progress: Progress) -> Picture:
     critical = critical_path(progress)
     nodes: dict[str, PictureNode] = {}
     for site in progress.skeleton.sites.values():  # Each container before its body.
-        node = _node(site, progress.times.get(site.path, ()), critical)
+        node = _make_node(site, progress.times.get(site.path, ()), critical)
         around = None if site.parent is None else nodes[site.parent].status
         nodes[site.path] = node._replace(status="skipped") if node.status == "pending" and around in SETTLED else node
     edges = tuple(PictureEdge(*each) for each in edges_of(progress, critical))
-    return Picture(progress.flow or "run", tuple(nodes.values()), edges, _head(progress))
+    return Picture(progress.flow or "run", tuple(nodes.values()), edges, _make_head(progress))
 
 
 def closed(picture: Picture, most: int) -> Picture:
@@ -174,21 +174,21 @@ def closed(picture: Picture, most: int) -> Picture:
     return picture._replace(nodes=nodes, edges=edges)
 
 
-def _plain(site: Site) -> PictureNode:
-    return PictureNode(site.path, site.kind, parent=site.parent, label=_label(site))
+def _make_unrun_node(site: Site) -> PictureNode:
+    return PictureNode(site.path, site.kind, parent=site.parent, label=_make_label(site))
 
 
-def _label(site: Site) -> str:
+def _make_label(site: Site) -> str:
     return "" if site.parent is None else site.id
 
 
-def _node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) -> PictureNode:
-    usage = _together(rows)
+def _make_node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) -> PictureNode:
+    usage = _sum_usage(rows)
     last = rows[-1] if rows else NodeRow(site.path, site.kind)
     spent = [max(0.0, each) for each in (row.seconds() for row in rows) if each is not None]  # Whatever a clock did.
     failed = next((row.error for row in reversed(rows) if row.error is not None), None)
-    return _plain(site)._replace(
-        status=_status(rows),
+    return _make_unrun_node(site)._replace(
+        status=_combine_statuses(rows),
         cause=last.cause,
         seconds=sum(spent) if spent else None,
         tokens=usage.known_tokens,
@@ -205,28 +205,28 @@ def _node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) -> Pict
     )
 
 
-def _together(rows: Iterable[NodeRow]) -> UsageTotals:
+def _sum_usage(rows: Iterable[NodeRow]) -> UsageTotals:
     total = UsageTotals()
     for row in rows:
         total.join(row.usage)
     return total
 
 
-_TELLING: Final[tuple[NodeStatus, ...]] = (
+_STATUS_ORDER: Final[tuple[NodeStatus, ...]] = (
     *("running", "waiting", "failed", "succeeded", "cancelled", "skipped", "pending"),
 )
 """Of the statuses that the times of one node have, the first of these is shown."""
 
 
-def _status(rows: Sequence[NodeRow]) -> NodeStatus:
+def _combine_statuses(rows: Sequence[NodeRow]) -> NodeStatus:
     found = {row.status for row in rows}
-    for each in _TELLING:
+    for each in _STATUS_ORDER:
         if each in found:
             return each
     return "pending"
 
 
-def _head(progress: Progress) -> RunHead:
+def _make_head(progress: Progress) -> RunHead:
     usage, finished = progress.usage, progress.finished
     seconds = progress.seconds(progress.last_at)
     return RunHead(

@@ -1,4 +1,4 @@
-"""Values as people read them: JSON's types, text, and the beginnings of what is long."""
+"""Formats values for people: JSON's types, text, and the beginnings of what is long. It loses nothing silently."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def jsonable(value: Any) -> Any:
     {'a': [1, 'inf']}
     """
     try:
-        return _plain(value)
+        return _to_plain(value)
     except (ValueError, RecursionError):  # A value that holds itself, or that is nested too deep.
         return repr(value)[:1000]
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): _to_plain(each) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (list, tuple, Set)):
-        return [_plain(each) for each in cast("Sequence[Any]", value)]
+        return [_to_plain(each) for each in cast("Sequence[Any]", value)]
     if isinstance(value, BaseModel):
-        return {name: _plain(each) for name, each in value}
+        return {name: _to_plain(each) for name, each in value}
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    return _plain(to_jsonable_python(value, bytes_mode="base64", fallback=str))
+        return {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
+    return _to_plain(to_jsonable_python(value, bytes_mode="base64", fallback=str))
 
 
 def shown(value: Any) -> str:
@@ -57,19 +57,19 @@ def brief(value: Any, length: int) -> Any:
     >>> brief({"a": "x" * 50, "b": list(range(9))}, 5)
     {'a': 'xxxxx… (50 characters)', 'b': [0, 1, 2, 3, 4, '… (9 items)']}
     """
-    return _cut(jsonable(value), length)
+    return _shorten(jsonable(value), length)
 
 
-def _cut(value: Any, length: int) -> Any:
+def _shorten(value: Any, length: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= length else f"{value[:length]}… ({len(value):,} characters)"
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        kept = [_cut(each, length) for each in items[:length]]
+        kept = [_shorten(each, length) for each in items[:length]]
         return kept if len(items) <= length else [*kept, f"… ({len(items):,} items)"]
     if isinstance(value, Mapping):
         pairs = list(cast("Mapping[str, Any]", value).items())
-        kept_pairs = {key: _cut(each, length) for key, each in pairs[:length]}
+        kept_pairs = {key: _shorten(each, length) for key, each in pairs[:length]}
         return kept_pairs if len(pairs) <= length else {**kept_pairs, "…": f"({len(pairs):,} entries)"}
     return value
 

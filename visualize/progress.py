@@ -1,4 +1,4 @@
-"""Where a run stands, folded from its events: what pictures, the live tree, `runs show` and `--json` are drawn from.
+"""Folds a run's events into where it stands: what pictures, the live tree, `runs show` and `--json` are drawn from.
 
 Pure: events in, rows out. It needs neither the flow nor the store. A row is one time that a node ran, so
 the body of a loop has rows for each round; what a body costs counts for its container too.

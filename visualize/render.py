@@ -1,4 +1,4 @@
-"""From a picture to bytes: through `dot` where that is there and quick enough, else by ourselves."""
+"""Renders a picture to bytes: through `dot` where that is installed and quick enough, else by our own layout."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def render(picture: Picture, form: str = "svg", timeout: float = 10.0) -> bytes:
     return _FORMATS[form](picture if form == "json" else closed(picture, DOT_NODES), timeout)
 
 
-def _svg(picture: Picture, timeout: float) -> bytes:
+def _render_svg(picture: Picture, timeout: float) -> bytes:
     if len(picture.nodes) <= DOT_NODES:
         try:
-            return _through_dot(picture, "svg", timeout)
+            return _run_dot(picture, "svg", timeout)
         except PictureError:
             pass  # Drawn by ourselves, below: that needs nothing and always ends.
     return to_svg(picture).encode()
 
 
-def _png(picture: Picture, timeout: float) -> bytes:
+def _render_png(picture: Picture, timeout: float) -> bytes:
     if len(picture.nodes) > DOT_NODES:
         raise PictureError(
             f"{len(picture.nodes):,} nodes are too many for a PNG; ask for svg, which is drawn without dot"
         )
-    return _through_dot(picture, "png", timeout)
+    return _run_dot(picture, "png", timeout)
 
 
-def _through_dot(picture: Picture, form: str, timeout: float) -> bytes:
+def _run_dot(picture: Picture, form: str, timeout: float) -> bytes:
     dot = shutil.which("dot")
     if dot is None:
         raise PictureError("a PNG is drawn by Graphviz, and `dot` is not installed (Debian: apt-get install graphviz)")
@@ -77,16 +77,16 @@ def _through_dot(picture: Picture, form: str, timeout: float) -> bytes:
     return drawn
 
 
-def _json(picture: Picture, timeout: float) -> bytes:
+def _render_json(picture: Picture, timeout: float) -> bytes:
     run = None if picture.run is None else picture.run._asdict()
     nodes, edges = [each._asdict() for each in picture.nodes], [each._asdict() for each in picture.edges]
     return (json.dumps({"name": picture.name, "run": run, "nodes": nodes, "edges": edges}, indent=1) + "\n").encode()
 
 
 _FORMATS: Final[dict[str, Callable[[Picture, float], bytes]]] = {
-    "svg": _svg,
-    "png": _png,
+    "svg": _render_svg,
+    "png": _render_png,
     "dot": lambda picture, timeout: to_dot(picture).encode(),
     "mermaid": lambda picture, timeout: to_mermaid(picture).encode(),
-    "json": _json,
+    "json": _render_json,
 }

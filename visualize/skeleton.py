@@ -1,4 +1,4 @@
-"""The shape of a run as its first event holds it: levels of nodes and edges, and which of them a path means.
+"""Reads the shape of a run from its first event: levels of nodes and edges, and which of them a path means.
 
 A path names one time that a node ran (`polish.round[2].judge`); a site is the node itself, as it is drawn
 (`polish.judge`). Whatever in a journal's graph makes no sense is left out; a path that leads nowhere is a
@@ -54,14 +54,14 @@ class SkeletonLevel:
         """How often it runs at most; None where that is not known."""
         self.sites: dict[str, Site] = {}
         """By their ids."""
-        for name, kind, *more in _rows(graph.get("nodes")):
+        for name, kind, *more in _read_rows(graph.get("nodes")):
             path = name if parent is None else f"{parent}.{name}"
             has_body = bool(more) and kind in _UNITS and isinstance(more[0], Mapping)
             body = SkeletonLevel(cast("Mapping[str, Any]", more[0]), path) if has_body else None
             self.sites[name] = Site(path, name, kind, parent, body)
         self.edges: list[tuple[str, str, tuple[str, ...]]] = [
             (source, target, tuple(map(str, labels[0])) if labels and _is_list(labels[0]) else ())
-            for source, target, *labels in _rows(graph.get("edges"))
+            for source, target, *labels in _read_rows(graph.get("edges"))
             if source in self.sites and target in self.sites
         ]
         """Source, target and the labels that open the edge; by ids."""
@@ -123,7 +123,7 @@ class Skeleton:
                 yield site, site.body
 
 
-def _rows(value: object) -> list[Sequence[Any]]:
+def _read_rows(value: object) -> list[Sequence[Any]]:
     """The lists in a value of unknown content that begin with two texts."""
     if not _is_list(value):
         return []

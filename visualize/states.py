@@ -1,4 +1,4 @@
-"""Shared state as each node of a run saw it, and as it left it: the engine's own merge rules over the run's events.
+"""Computes shared state as each node of a run saw it and left it, by the engine's own merge rules.
 
 The rules come from the skeleton in the run's first event; a key that it does not declare is taken as one that
 the last writer decides. It knows rows and writes, and nothing of pages.
@@ -87,7 +87,7 @@ class States:
     def final(self) -> dict[str, Any]:
         """Key → value where the states that all nodes left behind meet."""
         places = self._enter(None, "") if self.keys else {}
-        return self._read(*_meeting(places)) if places else {}
+        return self._read(*_merge_places(places)) if places else {}
 
     def _rule(self, key: str) -> str:
         return self._rules[key].merge if key in self._rules else ""
@@ -137,7 +137,7 @@ class States:
         """What the rounds up to this one wrote."""
         if not places:
             return wrote
-        store, left = _meeting(places)
+        store, left = _merge_places(places)
         try:
             return store.following(wrote, store.contribution(left))
         except TypeError:  # As in `_read`.
@@ -159,7 +159,7 @@ class States:
         return places
 
 
-def _meeting(places: Mapping[str, _Place]) -> tuple[StateStore, Layer]:
+def _merge_places(places: Mapping[str, _Place]) -> tuple[StateStore, Layer]:
     """Where the states meet that all nodes of a level left behind, in the level's store."""
     left = [each.left for each in places.values()]
     store = next(iter(places.values())).store

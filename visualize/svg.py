@@ -1,4 +1,4 @@
-"""A picture as SVG, drawn by ourselves: where `dot` is missing or too slow, and for large graphs.
+"""Draws a picture as SVG without Graphviz: where `dot` is missing or too slow, and for large graphs.
 
 Self-contained: no script, no font and no request. Every text is escaped. Follows the reader's dark theme.
 """
@@ -47,11 +47,11 @@ marker path {{ fill: context-stroke; }}
 def to_svg(picture: Picture) -> str:
     """The picture as one SVG document."""
     texts = {node.id: lines_of(node) for node in picture.nodes}
-    placed = arrange(picture, lambda node: _size(node, texts[node.id]))
-    return "\n".join(_document(picture, texts, placed)) + "\n"
+    placed = arrange(picture, lambda node: _measure_node(node, texts[node.id]))
+    return "\n".join(_write_document(picture, texts, placed)) + "\n"
 
 
-def _document(picture: Picture, texts: dict[str, list[str]], placed: Arrangement) -> Iterator[str]:
+def _write_document(picture: Picture, texts: dict[str, list[str]], placed: Arrangement) -> Iterator[str]:
     title = heading(picture)
     above = _TITLE * len(title) + 12
     width = max(placed.width, 40 + max(width_of(line) for line in title) * 1.4)
@@ -60,32 +60,32 @@ def _document(picture: Picture, texts: dict[str, list[str]], placed: Arrangement
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
     )
-    yield f"<title>{_escaped(title[0])}</title><style>{_CSS}</style>"
+    yield f"<title>{_escape(title[0])}</title><style>{_CSS}</style>"
     yield (
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z"/></marker></defs>'
     )
     yield f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>'
     for number, line in enumerate(title):
-        yield f'<text class="title" x="20" y="{_TITLE * (number + 1):.0f}">{_escaped(line)}</text>'
+        yield f'<text class="title" x="20" y="{_TITLE * (number + 1):.0f}">{_escape(line)}</text>'
     yield f'<g transform="translate({(width - placed.width) / 2:.1f} {above:.1f})">'
     for node in picture.nodes:  # Frames lie below the edges; a container's comes before those inside it.
         if node.id in placed.frames:
-            yield from _frame(node, texts[node.id], placed.boxes[node.id])
+            yield from _draw_frame(node, texts[node.id], placed.boxes[node.id])
     for edge, points in zip(picture.edges, placed.paths, strict=True):
-        yield from _edge(edge, points)
+        yield from _draw_edge(edge, points)
     for node in picture.nodes:
         if node.id not in placed.frames:
-            yield from _node(node, texts[node.id], placed.boxes[node.id])
+            yield from _draw_node(node, texts[node.id], placed.boxes[node.id])
     yield "</g></svg>"
 
 
-def _edge(edge: PictureEdge, points: list[Point]) -> Iterator[str]:
+def _draw_edge(edge: PictureEdge, points: list[Point]) -> Iterator[str]:
     classes = f"edge {edge.state}{' critical' if edge.critical else ''}"
     yield f'<path class="{classes}" d="{curve(points)}" marker-end="url(#arrow)"/>'
     if edge.labels:
         (x1, y1), (x2, y2) = points[-2:]
-        text = _escaped(cut(" | ".join(edge.labels), 40))
+        text = _escape(cut(" | ".join(edge.labels), 40))
         yield f'<text class="label" x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 3:.1f}">{text}</text>'
 
 
@@ -101,33 +101,33 @@ def curve(points: list[Point]) -> str:
     return " ".join(parts)
 
 
-def _node(node: PictureNode, lines: list[str], box: Box) -> Iterator[str]:
-    yield f"<g><title>{_escaped(tooltip_of(node))}</title>"
-    yield f'<path d="{outline(node.kind, box)}" {_paint(node)}/>'
-    yield from _words(lines, box.x, box.y - _LINE * len(lines) / 2 + 11)
+def _draw_node(node: PictureNode, lines: list[str], box: Box) -> Iterator[str]:
+    yield f"<g><title>{_escape(tooltip_of(node))}</title>"
+    yield f'<path d="{outline(node.kind, box)}" {_paint_attributes(node)}/>'
+    yield from _write_words(lines, box.x, box.y - _LINE * len(lines) / 2 + 11)
     yield "</g>"
 
 
-def _frame(node: PictureNode, lines: list[str], box: Box) -> Iterator[str]:
+def _draw_frame(node: PictureNode, lines: list[str], box: Box) -> Iterator[str]:
     """A container that is drawn open: its words above its body."""
-    yield f"<g><title>{_escaped(tooltip_of(node))}</title>"
-    yield f'<path class="frame" d="{outline(node.kind, box)}" {_paint(node)}/>'
-    yield from _words(lines, box.x, box.y - box.height / 2 + 19)
+    yield f"<g><title>{_escape(tooltip_of(node))}</title>"
+    yield f'<path class="frame" d="{outline(node.kind, box)}" {_paint_attributes(node)}/>'
+    yield from _write_words(lines, box.x, box.y - box.height / 2 + 19)
     yield "</g>"
 
 
-def _words(lines: list[str], x: float, top: float) -> Iterator[str]:
+def _write_words(lines: list[str], x: float, top: float) -> Iterator[str]:
     for number, line in enumerate(lines):
         style = ' class="name"' if number == 0 else ""
-        yield f'<text{style} x="{x:.1f}" y="{top + _LINE * number:.1f}">{_escaped(line)}</text>'
+        yield f'<text{style} x="{x:.1f}" y="{top + _LINE * number:.1f}">{_escape(line)}</text>'
 
 
-def _paint(node: PictureNode) -> str:
+def _paint_attributes(node: PictureNode) -> str:
     look = look_of(node)
     return f'fill="{look.fill}" stroke="{look.border}" stroke-width="{look.width}"{_DASHES[look.dash]}'
 
 
-def _size(node: PictureNode, lines: list[str]) -> tuple[float, float]:
+def _measure_node(node: PictureNode, lines: list[str]) -> tuple[float, float]:
     width = max(width_of(line) for line in lines) + 26 + slack(node.kind)
     return max(84.0, width), _LINE * len(lines) + 16
 
@@ -137,5 +137,5 @@ def width_of(text: str) -> float:
     return sum(12.5 if east_asian_width(each) in "WF" else 6.8 for each in text)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(text, {'"': "&quot;"})

@@ -1,1 +1,1 @@
-"""Context providers: where the text of the `Context:` part of a prompt comes from."""
+"""Provides the text of the `Context:` part of a prompt."""

@@ -1,4 +1,4 @@
-"""Which context providers are FlowEngine's own, by name. Names only: nothing is imported."""
+"""Lists FlowEngine's own context providers by name. Names only: nothing is imported."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The providers of an agent, one after the other: their fragments, and what the transforms did to them.
+"""Asks the providers of an agent one after the other, and records what they brought.
 
-It knows the order, and that none of them may stop the others: one that fails, hangs or floods is logged and
-told, and the chain goes on without it. It knows no prompt and no budget.
-
-Source of the rules: rows C2, C3 and C6 of the requirements.
+None of them may stop the others: one that fails, hangs or floods is logged and recorded, and the chain goes on without
+it. Memories that a run held back are kept here once it has succeeded. It knows no prompt and no budget.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ __all__ = [
     "told",
 ]
 
-# --- What providers brought, as a record, and back
+# --- Fragments as a record, and back
 
 _DEFAULTS: Final = Fragment("", "")._asdict()
 
@@ -52,31 +50,31 @@ def brought_of(entries: Iterable[PackedEntry]) -> Brought:
     >>> brought_of([PackedEntry(Fragment("Refunds.", "fixed_file"))]).fragments
     [{'text': 'Refunds.', 'source': 'fixed_file'}]
     """
-    return Brought([_row(each) for each in entries])
+    return Brought([_to_row(each) for each in entries])
 
 
 def entries_of(record: Brought) -> list[PackedEntry]:
     """What the record was made of."""
-    return [_entry(each) for each in record.fragments]
+    return [_to_entry(each) for each in record.fragments]
 
 
-def _row(entry: PackedEntry) -> dict[str, Any]:
+def _to_row(entry: PackedEntry) -> dict[str, Any]:
     fragment = {name: value for name, value in entry.fragment._asdict().items() if value != _DEFAULTS[name]}
     state = {} if entry.state == "kept" else {"state": entry.state, "why": entry.why}
     return fragment | state
 
 
-def _entry(row: Mapping[str, Any]) -> PackedEntry:
+def _to_entry(row: Mapping[str, Any]) -> PackedEntry:
     fragment = Fragment(**{name: row.get(name, default) for name, default in _DEFAULTS.items()})
     return PackedEntry(fragment, row.get("state", "kept"), row.get("why", ""))
 
 
-# --- Memories that a run held back, kept for good once it has succeeded
+# --- Memories kept after success
 
 MEMORY: Final = "memory"
 """The name under which memories are kept: a list, to which each node adds."""
 
-_PLACE: Final = "store"
+_STORE_KEY: Final = "store"
 """The setting that says where a provider keeps its memories."""
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -84,13 +82,13 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 def remembered(provider: ContextProvider, kept: Mapping[str, Any]) -> list[Any]:
     """What a provider's ancestors added to its memory."""
-    owner = _owner(provider)
+    owner = _describe_owner(provider)
     return [each["item"] for each in kept.get(MEMORY, ()) if {**each, "item": None} == {**owner, "item": None}]
 
 
 def added(provider: ContextProvider, items: Sequence[Any]) -> list[dict[str, Any]]:
     """Items as they are kept."""
-    owner = _owner(provider)
+    owner = _describe_owner(provider)
     return [{**owner, "item": each} for each in items]
 
 
@@ -101,8 +99,8 @@ async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProv
     chooses no files.
     """
     own = [(each.provider_name, each.settings()) for each in providers if each.adds]
-    for provider, settings, items in _by_owner(kept.get(MEMORY, ())):
-        home = _home(provider, settings, own)
+    for provider, settings, items in _group_by_owner(kept.get(MEMORY, ())):
+        home = _find_home(provider, settings, own)
         if home is None:
             _LOGGER.warning("memories of '%s' cannot be kept: no agent of the flow has such a memory", provider)
             continue
@@ -114,29 +112,33 @@ async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProv
             _LOGGER.warning("memories of '%s' cannot be kept: %s: %s", provider, type(error).__name__, error)
 
 
-def _home(
+def _find_home(
     provider: str, settings: Mapping[str, Any], own: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Mapping[str, Any] | None:
     """The settings with the place that the flow's own provider of this sort has here; None: it has no such provider.
 
     Where it has several, the record says which of their places is meant. Whose memories they are depends on the run.
     """
-    alike = [each for name, each in own if name == provider and _sort(each) == _sort(settings)]
-    places = [each.get(_PLACE) for each in alike]
-    if settings.get(_PLACE) in places:
+    alike = [
+        each
+        for name, each in own
+        if name == provider and _settings_without_place(each) == _settings_without_place(settings)
+    ]
+    places = [each.get(_STORE_KEY) for each in alike]
+    if settings.get(_STORE_KEY) in places:
         return settings
-    return {**settings, _PLACE: places[0]} if len(set(places)) == 1 else None
+    return {**settings, _STORE_KEY: places[0]} if len(set(places)) == 1 else None
 
 
-def _sort(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: each for name, each in settings.items() if name not in (_PLACE, "scope_id")}
+def _settings_without_place(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: each for name, each in settings.items() if name not in (_STORE_KEY, "scope_id")}
 
 
-def _owner(provider: ContextProvider) -> dict[str, Any]:
+def _describe_owner(provider: ContextProvider) -> dict[str, Any]:
     return {"provider": provider.provider_name, "settings": dict(provider.settings())}
 
 
-def _by_owner(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any], list[Any]]]:
+def _group_by_owner(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any], list[Any]]]:
     owners: dict[str, tuple[str, dict[str, Any], list[Any]]] = {}
     for each in entries:
         key = json.dumps([each["provider"], each["settings"]], sort_keys=True)
@@ -172,16 +174,16 @@ async def gather(
         found = await guarded(provider, fragments_of, provider, query, previous, note=note, **facts)
         if found is FAILED:
             continue
-        fragments = await _sound(provider, found, note)
+        fragments = await _check_fragments(provider, found, note)
         if fragments is None:
             continue
         if secrets:
             fragments = [each._replace(text=secrets.hide(each.text)) for each in fragments]
         if provider.transforms:
-            present, lost = _transformed(provider, present, fragments)
+            present, lost = _compare_transform(provider, present, fragments)
             gone += lost
         else:
-            present += _capped(provider, fragments)
+            present += _cap_fragments(provider, fragments)
     return [*present, *gone]
 
 
@@ -210,27 +212,29 @@ async def guarded(
         problem = str(error) or f"it did not answer within {provider.timeout:g} s"
     except (Exception, SystemExit) as error:  # Foreign code: whatever it raises is its own failure.
         problem = describe_error(error)
-    await _tell(provider, problem, note)
+    await _report_problem(provider, problem, note)
     return FAILED
 
 
-async def _tell(provider: ContextProvider, problem: str, note: Note) -> None:
+async def _report_problem(provider: ContextProvider, problem: str, note: Note) -> None:
     name = provider.provider_name or type(provider).__name__
     _logger.warning("context provider '%s' failed: %s", name, problem)
     await note(ProviderFailed(name, problem))
 
 
-async def _sound(provider: ContextProvider, found: Any, note: Note) -> list[Fragment] | None:
+async def _check_fragments(provider: ContextProvider, found: Any, note: Note) -> list[Fragment] | None:
     """The fragments that say anything, as text that can be written down; None where other things came."""
     given: list[Any] = [*found] if isinstance(found, list | tuple) and not isinstance(found, Fragment) else [found]
     wrong = [each for each in given if not (isinstance(each, Fragment) and isinstance(cast(Any, each.text), str))]
     if wrong:
-        await _tell(provider, f"fragments must return a list of Fragment, not {describe_value(wrong[0])}", note)
+        await _report_problem(
+            provider, f"fragments must return a list of Fragment, not {describe_value(wrong[0])}", note
+        )
         return None
-    return [_plain(each) for each in given if each.text.strip()]
+    return [_drop_surrogates(each) for each in given if each.text.strip()]
 
 
-def _plain(fragment: Fragment) -> Fragment:
+def _drop_surrogates(fragment: Fragment) -> Fragment:
     """Without halves of surrogate pairs, which are no text."""
     try:
         fragment.text.encode()
@@ -239,7 +243,7 @@ def _plain(fragment: Fragment) -> Fragment:
     return fragment
 
 
-def _capped(provider: ContextProvider, fragments: Iterable[Fragment]) -> list[PackedEntry]:
+def _cap_fragments(provider: ContextProvider, fragments: Iterable[Fragment]) -> list[PackedEntry]:
     """A source's fragments, up to so many characters."""
     left, entries = LONGEST, list[PackedEntry]()
     for each in fragments:
@@ -256,7 +260,7 @@ def _capped(provider: ContextProvider, fragments: Iterable[Fragment]) -> list[Pa
     return entries
 
 
-def _transformed(
+def _compare_transform(
     provider: ContextProvider, before: Sequence[PackedEntry], after: Sequence[Fragment]
 ) -> tuple[list[PackedEntry], list[PackedEntry]]:
     """The entries after a transform, and those that it left out."""

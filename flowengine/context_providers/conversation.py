@@ -1,7 +1,7 @@
-"""What was said so far, as a source: the newest exchanges, each a fragment of its own.
+"""Provides what was said so far: the newest exchanges, each a fragment of its own.
 
-It knows interactions as it is told of them. Whose they are (an agent's that stands alone, a run's, a session's)
-is decided by who loads them.
+It knows the interactions that it is given. Whose they are (an agent's that stands alone, a run's, a session's)
+is decided by the caller that loads them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data of the user's own as a source: a mapping as it stands, or what a function says about the query."""
+"""Provides the user's own data: a mapping as it stands, or what a function returns for the query."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class CustomDataProvider(ContextProvider):
             data = await called(data, query, **self.config)
         if isinstance(data, Mapping):
             entries = cast("Mapping[Any, Any]", data).items()
-            return [self._fragment(f"{name}: {_text(value)}", str(name)) for name, value in entries]
-        return [] if data is None else [self._fragment(_text(data))]
+            return [self._fragment(f"{name}: {_to_text(value)}", str(name)) for name, value in entries]
+        return [] if data is None else [self._fragment(_to_text(data))]
 
     def _fragment(self, text: str, label: str = "") -> Fragment:
         return Fragment(text, self.provider_name, label=label)
@@ -82,5 +82,5 @@ class CustomDataProvider(ContextProvider):
         return self  # It remembers nothing.
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""A cut by characters: a transform for prompts whose length is bounded in characters, without counting tokens.
+"""Cuts what was gathered to a number of characters, without counting tokens.
 
 It knows texts and their lengths. What is about the query is the filter's matter, and tokens are the compressor's.
 """
@@ -16,7 +16,7 @@ from flowengine.errors import did_you_mean
 
 __all__ = ["CutProvider"]
 
-_PLACES: Final = ("start", "middle", "end")
+_CUT_PLACES: Final = ("start", "middle", "end")
 
 
 class CutProvider(ContextProvider):
@@ -36,8 +36,8 @@ class CutProvider(ContextProvider):
     def __init__(self, max_chars: int = 3000, at: str = "end") -> None:
         if max_chars < 1:
             raise ParameterError(f"max_chars must be at least 1, not {max_chars}", "max_chars")
-        if at not in _PLACES:
-            near = did_you_mean(at, _PLACES) or f"; it is one of {', '.join(_PLACES)}"
+        if at not in _CUT_PLACES:
+            near = did_you_mean(at, _CUT_PLACES) or f"; it is one of {', '.join(_CUT_PLACES)}"
             raise ParameterError(f"at: there is no place '{at}'{near}", "at")
         self.max_chars = max_chars
         self.at = at
@@ -74,7 +74,7 @@ class CutProvider(ContextProvider):
         if sum(len(each.text) for each in previous if not each.pinned) <= room:
             return previous
         numbers = [number for number, each in enumerate(previous) if not each.pinned]
-        left = _taken(previous, numbers, room, self.at)
+        left = _take_fragments(previous, numbers, room, self.at)
         kept = {number: each.text for number, each in enumerate(previous) if each.pinned} | left
         return [of_pieces(previous[number], [kept[number]]) for number in sorted(kept)]
 
@@ -82,15 +82,15 @@ class CutProvider(ContextProvider):
         return self  # It remembers nothing.
 
 
-def _taken(fragments: Sequence[Fragment], numbers: Sequence[int], room: int, at: str) -> dict[int, str]:
+def _take_fragments(fragments: Sequence[Fragment], numbers: Sequence[int], room: int, at: str) -> dict[int, str]:
     """Number → what is left of a fragment; nothing of those that are cut off whole."""
     if at == "middle":
-        head = _taken(fragments, numbers, (room + 1) // 2, "end")
-        tail = _taken(fragments, numbers, room // 2, "start")
-        return {number: _both(head.get(number, ""), tail.get(number, "")) for number in {**head, **tail}}
+        head = _take_fragments(fragments, numbers, (room + 1) // 2, "end")
+        tail = _take_fragments(fragments, numbers, room // 2, "start")
+        return {number: _join_ends(head.get(number, ""), tail.get(number, "")) for number in {**head, **tail}}
     left: dict[int, str] = {}
     for number in numbers if at == "end" else reversed(numbers):
-        text = _beginning(fragments[number].text, room) if at == "end" else _end(fragments[number].text, room)
+        text = _cut_end(fragments[number].text, room) if at == "end" else _cut_beginning(fragments[number].text, room)
         if not text:
             break
         left[number] = text
@@ -100,18 +100,18 @@ def _taken(fragments: Sequence[Fragment], numbers: Sequence[int], room: int, at:
     return left
 
 
-def _both(head: str, tail: str) -> str:
+def _join_ends(head: str, tail: str) -> str:
     """What is left of the fragment in which the middle is cut, with one mark."""
     if not head or not tail:
         return head or tail
     return f"{head.removesuffix(MARK).rstrip()} {MARK} {tail.removeprefix(MARK).lstrip()}"
 
 
-def _beginning(text: str, room: int) -> str:
+def _cut_end(text: str, room: int) -> str:
     return shortened(text, room, len)
 
 
-def _end(text: str, room: int) -> str:
+def _cut_beginning(text: str, room: int) -> str:
     """The end of a text behind the mark, from the beginning of a word on."""
     if len(text) <= room:
         return text

@@ -1,4 +1,4 @@
-"""Documents on disk: a folder of texts in pieces, or a file of JSON lines; and what of them changed since last time.
+"""Reads documents from disk in pieces, and finds what changed since last time: a folder of texts, or JSON lines.
 
 It knows files and pieces. Where documents are kept and how they are found is the retriever's matter.
 """
@@ -19,11 +19,11 @@ from flowengine.retrieval.retriever import Document
 
 __all__ = ["Changes", "DocumentSource"]
 
-_ENOUGH: Final = 150
+_MIN_PIECE: Final = 150
 """Tokens of a piece from which on it ends where its writer began anew."""
 _MOST: Final = 400
 """Tokens of a piece at which it ends anyway."""
-_LONGEST_LINE: Final = 1600
+_MAX_LINE_LENGTH: Final = 1600
 """Characters; longer lines are cut."""
 
 
@@ -82,22 +82,22 @@ class DocumentSource:
 
     def _documents(self, name: str) -> list[Document]:
         if self._tree is None:
-            return list(_of_json_lines(self._path))
-        found = _pieces(lines_of(self._path / name) or ())
+            return list(_read_json_lines(self._path))
+        found = _split_pieces(lines_of(self._path / name) or ())
         return [
             Document(f"{name}#{number}", text, {"path": name, "line": line})
             for number, (line, text) in enumerate(found, 1)
         ]
 
 
-def _of_json_lines(path: Path) -> Iterator[Document]:
+def _read_json_lines(path: Path) -> Iterator[Document]:
     with TextIOWrapper(open_regular(path), encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield _of_json(line, number, f"{path.name}, line {number}")
+                yield _read_json_line(line, number, f"{path.name}, line {number}")
 
 
-def _of_json(line: str, number: int, place: str) -> Document:
+def _read_json_line(line: str, number: int, place: str) -> Document:
     try:
         value: Any = json.loads(line)
     except ValueError as error:
@@ -109,14 +109,14 @@ def _of_json(line: str, number: int, place: str) -> Document:
     return Document(str(entry.get("id", number)), text, cast("dict[str, Any]", metadata))
 
 
-def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _split_pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """(number of its first line, text): pieces end at headings and blank lines once they say enough, else later."""
     piece: list[str] = []
     start = size = 0
-    for number, line in _short_lines(lines):
+    for number, line in _split_long_lines(lines):
         tokens = estimate_tokens(line)
         begins = line.startswith("#") or not line.strip()
-        if piece and (size + tokens > _MOST or (begins and size >= _ENOUGH)):
+        if piece and (size + tokens > _MOST or (begins and size >= _MIN_PIECE)):
             yield start, "\n".join(piece).rstrip()
             piece, size = [], 0
         if piece or line.strip():
@@ -127,8 +127,8 @@ def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         yield start, "\n".join(piece).rstrip()
 
 
-def _short_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+def _split_long_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """The lines with their numbers, long ones cut into parts of the same number."""
     for number, line in enumerate(lines, 1):
-        for at in range(0, max(len(line), 1), _LONGEST_LINE):
-            yield number, line[at : at + _LONGEST_LINE]
+        for at in range(0, max(len(line), 1), _MAX_LINE_LENGTH):
+            yield number, line[at : at + _MAX_LINE_LENGTH]

@@ -1,8 +1,6 @@
-"""From configuration to providers: YAML or plain data in, checked and made providers out.
+"""Makes providers from configuration: YAML or plain data in, checked and made providers out.
 
 It knows both notations and asks each class for its schema. Which classes there are is the registry's matter.
-
-Source of the rules: row C4 of the requirements.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from flowengine.errors import DefinitionError
 
 __all__ = ["Configured", "ContextProviderFactory", "configured", "made"]
 
-_LONGEST: Final = 100_000
+_MAX_YAML_LENGTH: Final = 100_000
 """Characters of a configuration in YAML."""
 
 Load = Callable[[str], Any]
@@ -60,7 +58,7 @@ class ContextProviderFactory:
     @staticmethod
     def create_from_yaml(text: str, *, root: Path | None = None, load: Load = object_of) -> list[ContextProvider]:
         """The providers of a YAML list. `root` and `load` as in `create_from_config`."""
-        return ContextProviderFactory.create_from_config(_parsed(text), root=root, load=load)
+        return ContextProviderFactory.create_from_config(_parse_yaml(text), root=root, load=load)
 
     @staticmethod
     def create_from_config(config: Any, *, root: Path | None = None, load: Load = object_of) -> list[ContextProvider]:
@@ -139,7 +137,7 @@ def made(entry: Configured, root: Path | None, load: Load) -> ContextProvider:
         raise ParameterError(f"context provider '{entry.name}' cannot be made: {problem}") from error
 
 
-# --- YAML -------------------------------------------------------------------------------------------
+# --- YAML
 
 
 class _Loader(yaml.SafeLoader):
@@ -153,9 +151,9 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _parsed(text: str) -> Any:
-    if len(text) > _LONGEST:
-        raise DefinitionError(f"the configuration of context providers has more than {_LONGEST:,} characters")
+def _parse_yaml(text: str) -> Any:
+    if len(text) > _MAX_YAML_LENGTH:
+        raise DefinitionError(f"the configuration of context providers has more than {_MAX_YAML_LENGTH:,} characters")
     try:
         return yaml.load(text, _Loader)  # Of the safe loader's kind.
     except yaml.MarkedYAMLError as error:

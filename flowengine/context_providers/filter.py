@@ -1,4 +1,4 @@
-"""What of all that was gathered is about the query: a transform that ranks, and leaves the order as it was.
+"""Keeps of all that was gathered the sections that are about the query, in the order in which they were.
 
 It knows sections and terms. No model is asked, and nothing is shortened.
 
@@ -96,7 +96,7 @@ class ContextFilterProvider(ContextProvider):
 
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         """The fragments that stay, or the parts of them that do. What is pinned stays, and counts for nothing."""
-        chosen = self._chosen(query, _different(_sections(previous)))
+        chosen = self._chosen(query, _drop_repeated(_split_sections(previous)))
         kept: dict[int, list[str]] = {}
         for number, _, text in sorted(part for section in chosen for part in section.parts):
             kept.setdefault(number, []).append(text)
@@ -120,7 +120,7 @@ class ContextFilterProvider(ContextProvider):
         return [*pinned, *(section for _, _, section in best)]
 
 
-def _sections(fragments: Sequence[Fragment]) -> list[_Section]:
+def _split_sections(fragments: Sequence[Fragment]) -> list[_Section]:
     """The sections of all fragments; those that are pinned first, so that others repeat them and not they others."""
     groups: dict[str, list[_Part]] = {}
     found: list[_Section] = []
@@ -136,7 +136,7 @@ def _sections(fragments: Sequence[Fragment]) -> list[_Section]:
     return sorted(found, key=lambda each: (not each.is_pinned, each.parts))
 
 
-def _different(found: Sequence[_Section]) -> list[_Section]:
+def _drop_repeated(found: Sequence[_Section]) -> list[_Section]:
     """Without those that repeat an earlier one; spaces and case make no difference."""
     first: dict[str, _Section] = {}
     for each in found:

@@ -1,4 +1,4 @@
-"""One text file as a source, read again whenever it has changed."""
+"""Provides one text file, read again whenever it has changed. It writes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST: Final = 4 * LONGEST + 4
 """Bytes that are read: no character of UTF-8 has more than four."""
 
 
-class _Read(NamedTuple):
+class _FileText(NamedTuple):
     """A file's text, and what the file looked like when it was read."""
 
     seen: tuple[int, ...]
@@ -78,7 +78,7 @@ class FixedFileProvider(ContextProvider):
     def fresh(self) -> FixedFileProvider:
         return self  # It remembers nothing but what the file says.
 
-    def _text(self, known: _Read | None = None) -> _Read:
+    def _text(self, known: _FileText | None = None) -> _FileText:
         try:
             found = os.stat(self._path)
             seen = (found.st_mtime_ns, found.st_size, found.st_ino)
@@ -90,7 +90,7 @@ class FixedFileProvider(ContextProvider):
             raise MissingFileError(
                 f"the file '{self.file_path}' cannot be read: {error.strerror}", "file_path"
             ) from error
-        return _Read(seen, self._decoded(content))
+        return _FileText(seen, self._decoded(content))
 
     def _decoded(self, content: bytes) -> str:
         if b"\0" in content[:8192]:

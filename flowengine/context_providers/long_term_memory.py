@@ -1,10 +1,10 @@
-"""Long-term memory as a source: what was said before and is near to the query, kept for good in a file.
+"""Provides what was said before and is near to the query, kept for good in a file.
 
 It knows what an interaction leaves behind and how it is shown again. How items are kept and found is
 `flowengine.memory`'s.
 
 An agent that stands alone keeps an interaction at once. In a run each node works with a `fresh` source: what it
-remembers is held back and handed on to the nodes after it, so that no other run and no parallel node sees it.
+adds is held back and handed on to the nodes after it, so that no other run and no parallel node sees it.
 `commit` keeps it, once the run has succeeded.
 """
 
@@ -35,7 +35,7 @@ __all__ = ["LongTermMemoryProvider", "LongTermMemorySettings", "memory_source"]
 
 
 DEFAULT_STORE: Final = ".flowengine/memory.db"
-_AS_NEAR: Final = 0.8
+_NEARNESS: Final = 0.8
 """Share of the best score from which on an item counts as about as near, where none reaches the threshold."""
 _WITH_NEIGHBOURS: Final = 5
 """Items, the nearest ones, whose neighbours enter too."""
@@ -83,7 +83,7 @@ class LongTermMemoryProvider(ContextProvider):
     ) -> None:
         given = {"scope": scope, "scope_id": scope_id, "limit": limit, "threshold": threshold, "max_tokens": max_tokens}
         more = {"budget": budget, "neighbours": neighbours, "store": os.fspath(store)}
-        self._settings = _checked({**given, **more})
+        self._settings = _check_settings({**given, **more})
         self._items = SQLiteMemoryItems(MemoryDatabase(self._settings.store))
         self._held: list[MemoryItem] | None = None
         """What is not kept yet; None where everything is kept at once."""
@@ -107,8 +107,8 @@ class LongTermMemoryProvider(ContextProvider):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None) -> Self:
-        settings = _checked(config)
-        given: dict[str, Any] = {**dict(settings), "store": _place(settings.store, root)}
+        settings = _check_settings(config)
+        given: dict[str, Any] = {**dict(settings), "store": _locate_store(settings.store, root)}
         return cls(**given)
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
@@ -120,7 +120,7 @@ class LongTermMemoryProvider(ContextProvider):
             limit=settings.limit,
             also=held,
         )
-        near = [each.item for each in found if each.score >= _least(found, settings.threshold)]
+        near = [each.item for each in found if each.score >= _least_score(found, settings.threshold)]
         if settings.neighbours:
             near = list({each.id: each for each in [*near, *await self._neighbours(near[:_WITH_NEIGHBOURS])]}.values())
         return self._within_budget(near[: settings.limit], kwargs.get("locale", "en"))
@@ -136,7 +136,7 @@ class LongTermMemoryProvider(ContextProvider):
             text = self._shown(item, locale)
             tokens = count_tokens(text)
             if tokens <= left or not fragments:
-                fragments.append(Fragment(text, self.provider_name, tokens, priority=-rank, label=_day(item)))
+                fragments.append(Fragment(text, self.provider_name, tokens, priority=-rank, label=_format_day(item)))
                 left -= tokens
         return fragments
 
@@ -178,7 +178,7 @@ class LongTermMemoryProvider(ContextProvider):
 
     @at_once
     def dump(self) -> Any:
-        return [_plain(each) for each in self._held] if self._held else None
+        return [_to_json_value(each) for each in self._held] if self._held else None
 
     @at_once
     def load(self, value: Any) -> None:
@@ -190,7 +190,7 @@ class LongTermMemoryProvider(ContextProvider):
             return None
         metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
         subject = metadata.get("subject")
-        return self._made(asked, answered, _time(interaction.get("timestamp")), str(subject) if subject else None)
+        return self._made(asked, answered, _time_of(interaction.get("timestamp")), str(subject) if subject else None)
 
     def _made(self, asked: str, answered: str, at: datetime, subject: str | None) -> MemoryItem:
         said = {"user_input": asked, "result": answered}
@@ -198,23 +198,23 @@ class LongTermMemoryProvider(ContextProvider):
         return MemoryItem(self._settings.scope, self._settings.scope_id, text, at, subject, metadata=said)
 
     def _loaded(self, value: Mapping[str, Any]) -> MemoryItem:
-        return self._made(value["user_input"], value["result"], _time(value["at"]), value["subject"])
+        return self._made(value["user_input"], value["result"], _time_of(value["at"]), value["subject"])
 
     def _shown(self, item: MemoryItem, locale: str) -> str:
         words = load_messages(locale)
         asked, answered = item.metadata.get("user_input"), item.metadata.get("result")
         said = words("generation.exchange", question=asked, answer=answered) if asked and answered else item.text
         kept = shortened(said, self._settings.max_tokens, words("memory.shortened"))
-        return f"{_day(item)}\n{kept}"
+        return f"{_format_day(item)}\n{kept}"
 
 
-def _least(found: Sequence[Recalled], threshold: float) -> float:
+def _least_score(found: Sequence[Recalled], threshold: float) -> float:
     """The least score that counts: the threshold, or where nothing reaches it most of the best one's."""
     best = found[0].score if found else 0.0
-    return threshold if best >= threshold else best * _AS_NEAR
+    return threshold if best >= threshold else best * _NEARNESS
 
 
-def _place(store: str, root: Path | None) -> Path:
+def _locate_store(store: str, root: Path | None) -> Path:
     """Where a memory is. The place that it has where nobody names one is hidden, and flows may name it all the same."""
     if root is not None and store == DEFAULT_STORE:
         return root / store
@@ -241,7 +241,7 @@ _TYPES: Final = {
 }
 
 
-def _checked(config: Mapping[str, Any]) -> LongTermMemorySettings:
+def _check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:
     try:
         settings = LongTermMemorySettings.model_validate(dict(config))
     except ValidationError as error:
@@ -250,7 +250,7 @@ def _checked(config: Mapping[str, Any]) -> LongTermMemorySettings:
         if first["type"] == "extra_forbidden":
             raise ParameterError(f"memory has no setting '{name}'{did_you_mean(name, _TYPES)}", name) from error
         problem = f"memory: '{name}': {first['msg']}, found {first['input']!r:.60}"
-        raise ParameterError(problem + _percent(name, first["input"]), name) from error
+        raise ParameterError(problem + _explain_percent(name, first["input"]), name) from error
     if settings.scope is MemoryScope.THREAD:
         try:
             parse_thread_scope_id(settings.scope_id)
@@ -259,19 +259,19 @@ def _checked(config: Mapping[str, Any]) -> LongTermMemorySettings:
     return settings
 
 
-def _percent(name: str, given: object) -> str:
+def _explain_percent(name: str, given: object) -> str:
     """Percentages are a common slip where a share is asked for."""
     if name == "threshold" and isinstance(given, int | float) and 1 < given <= 100:
         return f"; did you mean {given / 100:g}?"
     return ""
 
 
-def _plain(item: MemoryItem) -> dict[str, Any]:
+def _to_json_value(item: MemoryItem) -> dict[str, Any]:
     """A held item as a JSON value; its scope is the source's."""
     return {**item.metadata, "at": item.valid_from.isoformat(), "subject": item.subject}
 
 
-def _time(given: Any) -> datetime:
+def _time_of(given: Any) -> datetime:
     """When it was said; a time without a zone is taken as UTC, and the present where there is none."""
     if isinstance(given, str) and given:
         given = datetime.fromisoformat(given)
@@ -280,5 +280,5 @@ def _time(given: Any) -> datetime:
     return given if given.utcoffset() is not None else given.replace(tzinfo=UTC)
 
 
-def _day(item: MemoryItem) -> str:
+def _format_day(item: MemoryItem) -> str:
     return f"{item.valid_from:%Y-%m-%d}"

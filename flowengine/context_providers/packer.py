@@ -1,4 +1,4 @@
-"""What of all fragments enters a prompt: a token budget, kept by real counts. Decides, never waits.
+"""Chooses which fragments enter a prompt: a token budget, kept by real counts. It never waits.
 
 It knows fragments, their ranks and how many tokens they have. It knows no provider, no message and no model:
 how many tokens the whole has is measured by a function that it is given.
@@ -25,9 +25,9 @@ from flowengine.models.tokens import count_tokens
 
 __all__ = ["BudgetError", "Packed", "PackedEntry", "pack", "receipt_of"]
 
-_JOINT: Final = 2
+_JOINT_TOKENS: Final = 2
 """Tokens that a fragment may cost beside its own: what stands between it and the next one."""
-_SMALLEST: Final = 16
+_MIN_TOKENS: Final = 16
 """Tokens below which a beginning tells nobody anything."""
 
 
@@ -85,23 +85,23 @@ def pack(
     >>> [each.text for each in pack(turns, 20).kept]
     ['Turn 7 was said.', 'Turn 8 was said.']
     """
-    measured: Measure = measure or partial(_joined_tokens, count)
-    counted = [_counted(each, count) for each in entries]
+    measured: Measure = measure or partial(_count_joined, count)
+    counted = [_count_entry(each, count) for each in entries]
     whole = measured(counted)
     if budget is None or whole <= budget:
         return Packed(tuple(counted), whole, budget)
-    units = _units(counted)
+    units = _group_units(counted)
     least = measured(
         [each._replace(state="dropped") if number in units.loose else each for number, each in enumerate(counted)]
     )
     if least > budget:
         raise BudgetError(
-            _too_small(budget, least, [each for n, each in enumerate(counted) if n not in units.loose]), least
+            _explain_too_small(budget, least, [each for n, each in enumerate(counted) if n not in units.loose]), least
         )
     room = budget - least
     while True:
         # Joined texts may have more tokens than their parts, so the whole is measured, and room taken away.
-        chosen = _filled(counted, units, room, count)
+        chosen = _fill_room(counted, units, room, count)
         tokens = measured(chosen)
         if tokens <= budget:
             return Packed(tuple(chosen), tokens, budget)
@@ -110,17 +110,17 @@ def pack(
 
 def receipt_of(packed: Packed) -> Receipt:
     """The record of what entered a prompt."""
-    return Receipt([_row(each) for each in packed.entries], packed.budget)
+    return Receipt([_to_row(each) for each in packed.entries], packed.budget)
 
 
-def _row(entry: PackedEntry) -> dict[str, Any]:
+def _to_row(entry: PackedEntry) -> dict[str, Any]:
     fragment = entry.fragment
     row: dict[str, Any] = {"source": fragment.source, "tokens": fragment.tokens, "state": entry.state}
     further = {"label": fragment.label, "why": entry.why, "was": entry.was, "pinned": fragment.pinned}
     return row | {name: value for name, value in further.items() if value}
 
 
-# --- the choice -------------------------------------------------------------------------------------
+# --- The choice
 
 
 class _Units(NamedTuple):
@@ -130,35 +130,41 @@ class _Units(NamedTuple):
     """Those that may go."""
 
 
-def _units(entries: Sequence[PackedEntry]) -> _Units:
+def _group_units(entries: Sequence[PackedEntry]) -> _Units:
     groups: dict[str | int, list[int]] = {}
     for number, (fragment, state, _, _) in enumerate(entries):
         if state != "dropped":
             groups.setdefault(fragment.group or number, []).append(number)
     loose = [unit for unit in groups.values() if not any(entries[each].fragment.pinned for each in unit)]
-    ranked = sorted(loose, key=lambda unit: -_rank(entries, unit))
+    ranked = sorted(loose, key=lambda unit: -_rank_unit(entries, unit))
     return _Units(ranked, frozenset(number for unit in loose for number in unit))
 
 
-def _rank(entries: Sequence[PackedEntry], unit: Iterable[int]) -> int:
+def _rank_unit(entries: Sequence[PackedEntry], unit: Iterable[int]) -> int:
     return max(entries[each].fragment.priority for each in unit)
 
 
-def _filled(entries: Sequence[PackedEntry], units: _Units, room: int, count: Callable[[str], int]) -> list[PackedEntry]:
+def _fill_room(
+    entries: Sequence[PackedEntry], units: _Units, room: int, count: Callable[[str], int]
+) -> list[PackedEntry]:
     """The entries once the room is taken up."""
     chosen, closed = list(entries), dict[str, int]()
     for unit in units.ranked:
-        rank, sources = _rank(entries, unit), {entries[each].fragment.source for each in unit}
+        rank, sources = _rank_unit(entries, unit), {entries[each].fragment.source for each in unit}
         over = next((source for source in sources if closed.get(source, rank) > rank), None)
-        cost = sum(_tokens(entries[each]) + _JOINT for each in unit)
+        cost = sum(_tokens_of(entries[each]) + _JOINT_TOKENS for each in unit)
         if over is None and cost <= room:
             room -= cost
             continue
-        why = f"{cost - _JOINT:,} tokens, and room for {max(room - _JOINT, 0):,}"
-        cut = None if over is not None or len(unit) > 1 else _cut(entries[unit[0]], room - _JOINT, count, why)
+        why = f"{cost - _JOINT_TOKENS:,} tokens, and room for {max(room - _JOINT_TOKENS, 0):,}"
+        cut = (
+            None
+            if over is not None or len(unit) > 1
+            else _shorten_entry(entries[unit[0]], room - _JOINT_TOKENS, count, why)
+        )
         if cut is not None:
             chosen[unit[0]] = cut
-            room -= _tokens(cut) + _JOINT
+            room -= _tokens_of(cut) + _JOINT_TOKENS
         else:
             reason = why if over is None else f"it ranks below what had no room of '{over}'"
             for each in unit:
@@ -167,34 +173,36 @@ def _filled(entries: Sequence[PackedEntry], units: _Units, room: int, count: Cal
     return chosen
 
 
-def _cut(entry: PackedEntry, room: int, count: Callable[[str], int], why: str) -> PackedEntry | None:
+def _shorten_entry(entry: PackedEntry, room: int, count: Callable[[str], int], why: str) -> PackedEntry | None:
     """The entry with the beginning of its text; None where that is not worth the room."""
-    text = shortened(entry.fragment.text, room, count) if room >= _SMALLEST else ""
+    text = shortened(entry.fragment.text, room, count) if room >= _MIN_TOKENS else ""
     if not text:
         return None
     was = entry.was or entry.fragment.tokens
     return PackedEntry(entry.fragment._replace(text=text, tokens=count(text)), "shortened", why, was)
 
 
-def _counted(each: PackedEntry | Fragment, count: Callable[[str], int]) -> PackedEntry:
+def _count_entry(each: PackedEntry | Fragment, count: Callable[[str], int]) -> PackedEntry:
     entry = each if isinstance(each, PackedEntry) else PackedEntry(each)
     return entry._replace(fragment=entry.fragment._replace(tokens=count(entry.fragment.text)))
 
 
-def _tokens(entry: PackedEntry) -> int:
+def _tokens_of(entry: PackedEntry) -> int:
     return entry.fragment.tokens or 0
 
 
-def _joined_tokens(count: Callable[[str], int], entries: Sequence[PackedEntry]) -> int:
-    return count(joined(_present(entries)))
+def _count_joined(count: Callable[[str], int], entries: Sequence[PackedEntry]) -> int:
+    return count(joined(_list_present(entries)))
 
 
-def _present(entries: Iterable[PackedEntry]) -> list[Fragment]:
+def _list_present(entries: Iterable[PackedEntry]) -> list[Fragment]:
     return sorted((each.fragment for each in entries if each.state != "dropped"), key=lambda each: each.order)
 
 
-def _too_small(budget: int, least: int, pinned: Iterable[PackedEntry]) -> str:
+def _explain_too_small(budget: int, least: int, pinned: Iterable[PackedEntry]) -> str:
     parts = ", ".join(
-        f"{each.fragment.label or each.fragment.source} {_tokens(each):,}" for each in pinned if each.state != "dropped"
+        f"{each.fragment.label or each.fragment.source} {_tokens_of(each):,}"
+        for each in pinned
+        if each.state != "dropped"
     )
     return f"a context budget of {budget:,} tokens is too small: what must stay has {least:,} ({parts})"

@@ -1,6 +1,6 @@
-"""Parameters of providers as their schemas declare them: read off a constructor, and checked.
+"""Reads the parameters of providers off their constructors, checks them, and resolves the paths among them.
 
-It knows names, types and defaults. It knows no provider and makes none.
+It knows names, types, defaults and paths. It knows no provider and makes none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UnknownParameterError(ParameterError):
     """A provider has no parameter of that name."""
 
 
-_NAMES: Final[Mapping[str, str]] = {
+_JSON_TYPES: Final[Mapping[str, str]] = {
     "str": "string",
     "int": "integer",
     "float": "number",
@@ -59,28 +59,28 @@ def schema_of_constructor(provider: type[Any], name: str) -> dict[str, Any]:
     parameters: dict[str, dict[str, Any]] = {}
     for each in list(signature(provider.__init__).parameters.values())[1:]:
         if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-            parameters[each.name] = _parameter(each)
-    return {"description": described, "parameters": parameters, "example": _example(name, parameters)}
+            parameters[each.name] = _describe_parameter(each)
+    return {"description": described, "parameters": parameters, "example": _format_example(name, parameters)}
 
 
-def _parameter(given: Parameter) -> dict[str, Any]:
+def _describe_parameter(given: Parameter) -> dict[str, Any]:
     required = given.default is Parameter.empty
     return {
-        "type": _type_name(given.annotation),
+        "type": _name_type(given.annotation),
         "default": None if required else given.default,
         "required": required,
         "description": "",
     }
 
 
-def _type_name(annotation: Any) -> str:
+def _name_type(annotation: Any) -> str:
     """The JSON type of an annotation, `any` where it says nothing that JSON has a word for."""
     written = annotation if isinstance(annotation, str) else cast(str, getattr(annotation, "__name__", ""))
     first = written.removesuffix(" | None").partition("[")[0]
-    return _NAMES.get(first, "any")
+    return _JSON_TYPES.get(first, "any")
 
 
-def _example(name: str, parameters: Mapping[str, Mapping[str, Any]]) -> str:
+def _format_example(name: str, parameters: Mapping[str, Mapping[str, Any]]) -> str:
     needed = ", ".join(f"{key}: …" for key, each in parameters.items() if each["required"])
     return f"- {name}: {{{needed}}}"
 
@@ -103,7 +103,7 @@ def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, A
         _check_type(name, key, parameters[key], value)
     for key, parameter in parameters.items():
         if parameter.get("required") and key not in given:
-            raise ParameterError(f"context provider '{name}' needs '{key}'{_why(parameter)}")
+            raise ParameterError(f"context provider '{name}' needs '{key}'{_explain_parameter(parameter)}")
     return dict(given)
 
 
@@ -111,8 +111,8 @@ def _check_type(name: str, key: str, parameter: Mapping[str, Any], value: Any) -
     kinds = kinds_of(parameter)
     if value is None and not parameter.get("required") and parameter.get("default") is None:
         return
-    if kinds and not any(_fits(value, each) for each in kinds):
-        expected = " or ".join(_SHOWN.get(each, each) for each in kinds)
+    if kinds and not any(_fits_type(value, each) for each in kinds):
+        expected = " or ".join(_TYPE_WORDS.get(each, each) for each in kinds)
         raise ParameterError(
             f"context provider '{name}': '{key}' must be {expected}, found {describe_value(value)}", key
         )
@@ -125,25 +125,25 @@ def kinds_of(parameter: Mapping[str, Any]) -> list[str]:
     (['object', 'code'], [])
     """
     kinds = str(parameter.get("type", "any")).split("|")
-    return kinds if all(each in _KNOWN for each in kinds) else []
+    return kinds if all(each in _KNOWN_TYPES for each in kinds) else []
 
 
-_SHOWN: Final[Mapping[str, str]] = {"code": "module:name"}
-_KNOWN: Final = frozenset({*_NAMES.values(), "code"})
-_CODE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_TYPE_WORDS: Final[Mapping[str, str]] = {"code": "module:name"}
+_KNOWN_TYPES: Final = frozenset({*_JSON_TYPES.values(), "code"})
+_CODE_REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def _fits(value: Any, kind: str) -> bool:
+def _fits_type(value: Any, kind: str) -> bool:
     if kind == "code":
-        return isinstance(value, str) and _CODE.fullmatch(value) is not None
+        return isinstance(value, str) and _CODE_REFERENCE.fullmatch(value) is not None
     return is_json_type(value, kind)
 
 
-def _why(parameter: Mapping[str, Any]) -> str:
+def _explain_parameter(parameter: Mapping[str, Any]) -> str:
     return f": {parameter['description']}" if parameter.get("description") else ""
 
 
-# --- Files, folders and stores that a provider's configuration names
+# --- Paths in a provider's configuration
 
 
 class MissingFileError(ParameterError):
@@ -164,15 +164,15 @@ def located(path: str | os.PathLike[str], root: Path | None, *, parameter: str) 
     ...
     flowengine.context_providers.parameters.OutsideError: the path '../secrets.txt' leaves the project's root /srv/flows
     """
-    return _judged(resolve_path, path, root, parameter)
+    return _resolve_checked(resolve_path, path, root, parameter)
 
 
 def located_store(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
     """As `located`, of a file that is made and written to."""
-    return _judged(resolve_store, path, root, parameter)
+    return _resolve_checked(resolve_store, path, root, parameter)
 
 
-def _judged(
+def _resolve_checked(
     resolve: Callable[[str | os.PathLike[str], Path], Path],
     path: str | os.PathLike[str],
     root: Path | None,

@@ -1,4 +1,4 @@
-"""What a context provider is: the class that users subclass, with defaults for everything but its text.
+"""Declares the context provider: the class that users subclass, with defaults for everything but its text.
 
 It knows fragments and nothing else: no prompt, no budget, no order of providers and no configuration file.
 """
@@ -22,7 +22,7 @@ __all__ = ["ContextProvider", "at_once", "called", "fragments_of", "joined", "se
 T = TypeVar("T")
 M = TypeVar("M", bound=Callable[..., Any])
 
-_AT_ONCE: Final = "__flowengine_at_once__"
+_RUNS_INLINE: Final = "__flowengine_at_once__"
 
 
 async def settled(value: T | Awaitable[T]) -> T:
@@ -32,7 +32,7 @@ async def settled(value: T | Awaitable[T]) -> T:
 
 def at_once(method: M) -> M:
     """Marks a plain method that never waits: it is called where it stands, and not in a thread."""
-    setattr(method, _AT_ONCE, True)
+    setattr(method, _RUNS_INLINE, True)
     return method
 
 
@@ -40,7 +40,7 @@ async def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> A
     """What a user's method gives; one that is not async runs in a thread, so that it keeps nobody waiting."""
     if iscoroutinefunction(method):
         return await method(*arguments, **named)
-    if getattr(method, _AT_ONCE, False):
+    if getattr(method, _RUNS_INLINE, False):
         return method(*arguments, **named)
     call = partial(method, *arguments, **named)
     return await settled(await call_in_thread(call))

@@ -1,6 +1,6 @@
-"""Name → class of every provider: our own, those that users register, and those that packages bring.
+"""Finds the class of a provider by name: our own, those that users register, and those that packages bring.
 
-Nothing is imported before it is asked for by name.
+It imports nothing before its name is asked for, and makes no provider.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def register(name: str, provider: type[ContextProvider]) -> None:
     """Make a class known under a name; a class without one of its own is named so as well."""
     if name in OURS or name in ALIASES:
         raise DefinitionError(f"'{name}' is a context provider of FlowEngine's own; choose another name")
-    _registered[name] = _checked(name, provider)
+    _registered[name] = _check_class(name, provider)
     if not provider.provider_name:
         provider.provider_name = name
 
 
 def known_names() -> list[str]:
     """Every name that there is, aliases left out."""
-    return [*dict.fromkeys((*OURS, *_registered, *_of_packages()))]
+    return [*dict.fromkeys((*OURS, *_registered, *_find_in_packages()))]
 
 
 def provider_class(name: str) -> type[ContextProvider]:
@@ -43,11 +43,11 @@ def provider_class(name: str) -> type[ContextProvider]:
         return found
     if canonical in OURS:
         return cast("type[ContextProvider]", object_of(OURS[canonical]))
-    packaged = _of_packages()
+    packaged = _find_in_packages()
     if canonical in packaged:
-        return _loaded(canonical, packaged[canonical])
+        return _load(canonical, packaged[canonical])
     known = (*known_names(), *ALIASES)
-    raise ParameterError(f"there is no context provider '{name}'{did_you_mean(name, known) or _listed(known)}")
+    raise ParameterError(f"there is no context provider '{name}'{did_you_mean(name, known) or _join_names(known)}")
 
 
 def object_of(target: str) -> Any:
@@ -59,21 +59,21 @@ def object_of(target: str) -> Any:
         raise DefinitionError(f"'{target}' cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def _loaded(name: str, point: EntryPoint) -> type[ContextProvider]:
+def _load(name: str, point: EntryPoint) -> type[ContextProvider]:
     found = load_entry_point(point, f"the context provider '{name}'")
     register(name, found)
     return found
 
 
-def _checked(name: str, provider: object) -> type[ContextProvider]:
+def _check_class(name: str, provider: object) -> type[ContextProvider]:
     if isinstance(provider, type) and issubclass(provider, ContextProvider):
         return provider
     raise DefinitionError(f"'{name}' must be a subclass of ContextProvider, not {provider!r:.80}")
 
 
-def _of_packages() -> Mapping[str, EntryPoint]:
+def _find_in_packages() -> Mapping[str, EntryPoint]:
     return find_entry_points(GROUP)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return f"; there are {', '.join(names)}"

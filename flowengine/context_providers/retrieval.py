@@ -1,6 +1,7 @@
-"""Retrieval as a source: what a retriever finds for the query, from its own store or from documents on disk.
+"""Provides what a retriever finds for the query, from its own store or from documents on disk.
 
-It knows what is asked for and how hits are shown. How they are found is the retriever's matter.
+It decides what is asked for, how hits are shown, and which embedder a shared retriever uses. How hits are found is the
+retriever's matter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from flowengine.retrieval.retrievers import open_retriever
 
 __all__ = ["RetrievalProvider"]
 
-# --- The embedder of a retriever that several runs share
+# --- The embedder of a shared retriever
 
 
 class NamedEmbedder:
@@ -63,15 +64,15 @@ class NamedEmbedder:
     def _opened(self, models: Models, gateway: Gateway | None) -> Embedder:
         model = models.embedding(self.written)
         if model is None:
-            return _Nobody()
-        return ModelEmbedder(model, None if gateway is None else partial(_through, gateway))
+            return _NoEmbedder()
+        return ModelEmbedder(model, None if gateway is None else partial(_embed_through, gateway))
 
 
-async def _through(gateway: Gateway, model: Model, request: Request) -> Reply:
+async def _embed_through(gateway: Gateway, model: Model, request: Request) -> Reply:
     return await gateway.complete(model, request, purpose="embedding")
 
 
-class _Nobody:
+class _NoEmbedder:
     """Where no model is asked at all."""
 
     name = "offline"
@@ -80,7 +81,7 @@ class _Nobody:
         raise PermanentModelError("the offline stand-in makes no embeddings")
 
 
-_EMBEDDING: Final = 600.0
+_EMBEDDING_TIMEOUT: Final = 600.0
 """Seconds that a search may take where vectors are to be made: at first those of all documents, at the pace that a
 vendor allows."""
 
@@ -111,13 +112,13 @@ class RetrievalProvider(ContextProvider):
             raise ParameterError("context provider 'retrieval' needs 'documents', 'store' or 'retriever'", "documents")
         self.max_results = max_results
         if embedding is not None:
-            self.timeout = _EMBEDDING
+            self.timeout = _EMBEDDING_TIMEOUT
         self._where = where
-        self._source = None if documents is None else _source_at(Path(documents).expanduser(), os.fspath(documents))
+        self._source = None if documents is None else _open_source(Path(documents).expanduser(), os.fspath(documents))
         self._embedder = None if embedding is None else NamedEmbedder(embedding)
         named = isinstance(retriever, str)
-        self._retriever = _made(retriever, store, settings, self._embedder) if named else retriever
-        self._place = "" if documents is None else _place_of(documents, store)
+        self._retriever = _make_retriever(retriever, store, settings, self._embedder) if named else retriever
+        self._place = "" if documents is None else _name_source(documents, store)
         self._turn = CallSlots(1)
 
     @classmethod
@@ -188,7 +189,7 @@ class RetrievalProvider(ContextProvider):
         else:
             with self._embedder.asked_by(kwargs.get("models", PROCESS_MODELS), kwargs.get("gateway")):
                 hits = await self._found(query)
-        return [_shown(hit)._replace(source=self.provider_name, priority=-rank) for rank, hit in enumerate(hits)]
+        return [_to_fragment(hit)._replace(source=self.provider_name, priority=-rank) for rank, hit in enumerate(hits)]
 
     def prepare_models(self, models: Models) -> None:
         if self._embedder is not None:
@@ -221,26 +222,26 @@ class RetrievalProvider(ContextProvider):
                 raise
 
 
-def _shown(hit: Hit) -> Fragment:
+def _to_fragment(hit: Hit) -> Fragment:
     """A hit under the name of its place, so that the model can say where it has it from."""
     path, line = hit.metadata.get("path"), hit.metadata.get("line")
     label = hit.id if path is None else str(path) if line is None else f"{path}:{line}"
     return Fragment(f"{label}\n{hit.text}", "", label=label)
 
 
-def _source_at(path: Path, given: str) -> DocumentSource:
+def _open_source(path: Path, given: str) -> DocumentSource:
     if not path.exists():
         raise MissingFileError(f"the documents '{given}' are not there", "documents")
     return DocumentSource(path)
 
 
-def _place_of(documents: str | os.PathLike[str], store: str | os.PathLike[str] | None) -> str:
+def _name_source(documents: str | os.PathLike[str], store: str | os.PathLike[str] | None) -> str:
     """What a store knows documents by: their way from the store, so that both may move together."""
     place = Path(documents).expanduser().absolute()
     return str(place) if store is None else os.path.relpath(place, Path(store).expanduser().absolute().parent)
 
 
-def _made(
+def _make_retriever(
     name: str, store: str | os.PathLike[str] | None, settings: Mapping[str, Any] | None, embed: Embedder | None
 ) -> Retriever:
     further: dict[str, Any] = {} if store is None else {"path": os.fspath(store)}

@@ -1,6 +1,7 @@
-"""Texts cut into sections where their writers cut them: at headings, turns of a conversation, and blank lines.
+"""Cuts texts: into sections where their writers cut them, and down to a number of tokens.
 
-It knows lines, and which fragments are sections already. What becomes of a section is for those who rank or shorten.
+It knows lines, and which fragments are sections already. What becomes of a section is for the modules that rank or
+shorten.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flowengine.core.context import Fragment
 
 __all__ = ["MARK", "of_pieces", "pieces_of", "sections", "shortened"]
 
-# --- A text cut down to a number of tokens, where a reader would cut it, with a mark that says so
+# --- A text cut to a number of tokens
 
 MARK: Final = "[…]"
 """Stands where the rest was; it needs no translation."""
@@ -24,7 +25,7 @@ MARK: Final = "[…]"
 _LINE_ENDS: Final = re.compile(r"\n+")
 _SENTENCE_ENDS: Final = re.compile(r"[.!?…]['\")\]’”»]*(?=\s)|[。！？][」』）”’]*")
 _WORD_ENDS: Final = re.compile(r"\s+")
-_WINDOW: Final = 4000
+_MAX_LOOKBACK: Final = 4000
 """Characters before the cut in which it looks for the end of a sentence, a word or a character."""
 
 
@@ -43,9 +44,9 @@ def shortened(text: str, most: int, count: Callable[[str], int]) -> str:
     """
     if count(text) <= most:
         return text
-    end = _longest(text, most, count)
+    end = _estimate_length(text, most, count)
     while end > 0:
-        end = _boundary(text, end)
+        end = _find_boundary(text, end)
         kept = text[:end].rstrip()
         if not kept:
             break
@@ -56,7 +57,7 @@ def shortened(text: str, most: int, count: Callable[[str], int]) -> str:
     return ""
 
 
-def _longest(text: str, most: int, count: Callable[[str], int]) -> int:
+def _estimate_length(text: str, most: int, count: Callable[[str], int]) -> int:
     """About how many characters fit beside the mark. Tokens of a beginning hardly ever shrink as it grows."""
     room = most - count(f" {MARK}")
     if room <= 0:
@@ -66,9 +67,9 @@ def _longest(text: str, most: int, count: Callable[[str], int]) -> int:
     return bisect_right(range(high + 1), room, key=lambda length: count(text[:length])) - 1
 
 
-def _boundary(text: str, end: int) -> int:
+def _find_boundary(text: str, end: int) -> int:
     """The best place to cut at or before `end`."""
-    start = max(0, end - _WINDOW)
+    start = max(0, end - _MAX_LOOKBACK)
     window = text[start:end]
     seen = window + text[end : end + 1]
     ends = (start + found.end() for pattern in (_LINE_ENDS, _SENTENCE_ENDS) for found in pattern.finditer(seen))
@@ -76,7 +77,7 @@ def _boundary(text: str, end: int) -> int:
     if best * 2 >= end:
         return best
     word = max((start + found.start() for found in _WORD_ENDS.finditer(window)), default=0)
-    return word if word * 10 >= end * 9 else _character(text, start, end)
+    return word if word * 10 >= end * 9 else _find_character_end(text, start, end)
 
 
 def _is_extended(text: str, end: int) -> bool:
@@ -85,7 +86,7 @@ def _is_extended(text: str, end: int) -> bool:
     return following == "\u200d" or (following != "" and category(following).startswith("M"))
 
 
-def _character(text: str, start: int, end: int) -> int:
+def _find_character_end(text: str, start: int, end: int) -> int:
     """The last place at or before `end` that is not inside of a character as readers see it."""
     # Imported here: it is slow to import, and only long words are cut inside.
     regex: Any = import_module("regex")
@@ -124,9 +125,9 @@ def sections(text: str) -> list[str]:
     """
     lines = text.splitlines()
     for begins in (_SPEAKER, _HEADING):
-        if any(begins.match(line) for line in _outside_of_code(lines)):
-            return _joined(_begun(lines, begins))
-    return _joined(_paragraphs(lines))
+        if any(begins.match(line) for line in _skip_code(lines)):
+            return _join_groups(_group_lines(lines, begins))
+    return _join_groups(_split_paragraphs(lines))
 
 
 def pieces_of(fragment: Fragment) -> list[str]:
@@ -141,10 +142,10 @@ def of_pieces(fragment: Fragment, texts: Sequence[str]) -> Fragment:
     return fragment._replace(text="\n\n".join(texts), tokens=None)
 
 
-def _begun(lines: list[str], begins: re.Pattern[str]) -> Iterator[list[str]]:
+def _group_lines(lines: list[str], begins: re.Pattern[str]) -> Iterator[list[str]]:
     """Groups of lines, each of which begins with a line of its kind; and what stands before the first."""
     group: list[str] = []
-    for line, is_code in _marked(lines):
+    for line, is_code in _mark_fences(lines):
         if not is_code and begins.match(line):
             yield group
             group = []
@@ -152,9 +153,9 @@ def _begun(lines: list[str], begins: re.Pattern[str]) -> Iterator[list[str]]:
     yield group
 
 
-def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
+def _split_paragraphs(lines: list[str]) -> Iterator[list[str]]:
     group: list[str] = []
-    for line, is_code in _marked(lines):
+    for line, is_code in _mark_fences(lines):
         if line.strip() or is_code:
             group.append(line)
         else:
@@ -163,9 +164,9 @@ def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
     yield group
 
 
-def _marked(lines: list[str]) -> Iterator[tuple[str, bool]]:
+def _mark_fences(lines: list[str]) -> Iterator[tuple[str, bool]]:
     """(line, whether it is inside of fences, the fences included). One that nobody closes is none."""
-    closing = _closing_fences(lines)
+    closing = _find_closing_fences(lines)
     until = -1
     for number, line in enumerate(lines):
         if number > until and number in closing:
@@ -173,7 +174,7 @@ def _marked(lines: list[str]) -> Iterator[tuple[str, bool]]:
         yield line, number <= until
 
 
-def _closing_fences(lines: list[str]) -> dict[int, int]:
+def _find_closing_fences(lines: list[str]) -> dict[int, int]:
     """Line of a fence → line of the one that closes it."""
     found: dict[int, int] = {}
     opened: tuple[int, str] | None = None
@@ -189,10 +190,10 @@ def _closing_fences(lines: list[str]) -> dict[int, int]:
     return found
 
 
-def _outside_of_code(lines: list[str]) -> Iterator[str]:
-    return (line for line, is_code in _marked(lines) if not is_code)
+def _skip_code(lines: list[str]) -> Iterator[str]:
+    return (line for line, is_code in _mark_fences(lines) if not is_code)
 
 
-def _joined(groups: Iterator[list[str]]) -> list[str]:
+def _join_groups(groups: Iterator[list[str]]) -> list[str]:
     texts = ("\n".join(group).strip("\n") for group in groups)
     return [text for text in texts if text.strip()]

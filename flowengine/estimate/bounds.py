@@ -1,6 +1,6 @@
-"""What a flow may take at most, worked out from its file before anything runs: model calls, tokens, cost.
+"""Computes what a flow may take at most, from its file before anything runs: model calls, tokens, cost.
 
-Nothing is run and nobody is asked. Of ways through the flow that exclude each other, because one node's
+Nothing is run and no model is asked. Of ways through the flow that exclude each other, because one node's
 routes lead into them, the dearest counts; where it is not so plain, all of them do. Functions of the
 project are not looked into: models that they ask themselves are not in the numbers.
 """
@@ -64,10 +64,12 @@ def bound_of(
     2
     """
     given = {name: each.default for name, each in spec.inputs.items() if not each.required} | dict(inputs or {})
-    flow = _File(spec, facts or ModelFacts(), given, model, _caps(spec.limits))
-    nodes = flow.level((), is_capped=_caps(spec.limits))
+    flow = _File(spec, facts or ModelFacts(), given, model, _bounds_answers(spec.limits))
+    nodes = flow.level((), is_capped=_bounds_answers(spec.limits))
     unlimited = flow.together((), nodes)
-    return FlowBound(list(_rows(nodes, "", 1, 0)), unlimited, unlimited.within(spec.limits), _longest(spec))
+    return FlowBound(
+        list(_list_rows(nodes, "", 1, 0)), unlimited, unlimited.within(spec.limits), _find_longest_path(spec)
+    )
 
 
 class _Node(NamedTuple):
@@ -102,11 +104,11 @@ class _File:
     def together(self, level: NodePath, nodes: Sequence[_Node]) -> Most:
         """What one run of a level takes."""
         most = {each.name: each.most for each in nodes}
-        return dearest_way(most, edges_of(self._spec, level), _whatever_happens(level_of(self._spec, level)))
+        return dearest_way(most, edges_of(self._spec, level), _find_always_run(level_of(self._spec, level)))
 
     def _node(self, path: NodePath, node: NodeSpec, is_capped: bool) -> _Node:
         limits = node.limits if isinstance(node, BoundedKeys) else None
-        is_capped = is_capped or _caps(limits)
+        is_capped = is_capped or _bounds_answers(limits)
         times, inside, most = 1, list[_Node](), NONE
         if isinstance(node, MapNodeSpec | LoopNodeSpec):
             times = node.max_iterations if isinstance(node, LoopNodeSpec) else self.sizes.over(path).items
@@ -114,7 +116,7 @@ class _File:
             most = self.together(path, inside).times(times)
         elif isinstance(node, SubflowNodeSpec):
             inner = self._file(path, node)
-            inside = inner.level((), is_capped=is_capped or _caps(inner._spec.limits))
+            inside = inner.level((), is_capped=is_capped or _bounds_answers(inner._spec.limits))
             most = inner.together((), inside).within(inner._spec.limits)
         else:
             most = self._asking[is_capped].most(path, node, self.sizes)
@@ -130,7 +132,7 @@ class _File:
                 known = foreseen_value(value, self._inputs)
                 if known is not None:
                     inputs[name] = known.value
-            self._inner[path] = _File(spec, self._facts, inputs, self._model, _caps(spec.limits))
+            self._inner[path] = _File(spec, self._facts, inputs, self._model, _bounds_answers(spec.limits))
         return self._inner[path]
 
     def _sizes_inside(self, path: NodePath) -> OutputSizes:
@@ -139,21 +141,21 @@ class _File:
         return self._file(path, node).sizes
 
 
-def _caps(limits: NodeLimitsSpec | None) -> bool:
+def _bounds_answers(limits: NodeLimitsSpec | None) -> bool:
     """Whether these limits make calls have a bound on their answers."""
     return limits is not None and (limits.cost_usd is not None or limits.tokens is not None)
 
 
-def _whatever_happens(nodes: Mapping[str, NodeSpec]) -> frozenset[str]:
+def _find_always_run(nodes: Mapping[str, NodeSpec]) -> frozenset[str]:
     return frozenset(name for name, node in nodes.items() if node.join == "always")
 
 
-def _rows(nodes: Sequence[_Node], prefix: str, runs: int | None, depth: int) -> Iterator[NodeBound]:
+def _list_rows(nodes: Sequence[_Node], prefix: str, runs: int | None, depth: int) -> Iterator[NodeBound]:
     for each in nodes:
         yield NodeBound(f"{prefix}{each.name}", each.kind, runs, each.most.times(runs), depth)
         inside = None if runs is None or each.times is None else runs * each.times
-        yield from _rows(each.inside, f"{prefix}{each.name}.", inside, depth + 1)
+        yield from _list_rows(each.inside, f"{prefix}{each.name}.", inside, depth + 1)
 
 
-def _longest(spec: FlowSpec) -> list[str]:
+def _find_longest_path(spec: FlowSpec) -> list[str]:
     return longest_way(list(level_of(spec)), edges_of(spec))

@@ -1,11 +1,12 @@
-"""Ways through a graph: the longest; and what the nodes take together, where of ways that exclude each other
-only the dearest counts.
+"""Adds up what model calls can take at most, and finds the longest and the dearest way through a graph.
 
 Theory of operation: a node runs only if one of its parents ran; a route's target only if the route was
 taken, whatever else comes before it. Where every such way to a node leads through another one, that one
 *dominates* it, and it runs only if the other does. So of the targets of one node, which takes one route,
 only the dearest counts, with all that it dominates. All else adds up: the end for failures (`on_error`)
 comes on top of what failed, and what runs whatever happens is never left out.
+
+It reads no file and knows no kind of node.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from flowengine.models.worst_case import KnownModel
 
 __all__ = ["NONE", "Most", "dearest_way", "longest_way", "most_of_calls"]
 
-# --- The most that some model calls can take together, and how such bounds add up
+# --- Upper bounds and their sums
 
 N = TypeVar("N", int, float)
 
@@ -42,17 +43,17 @@ class Most(NamedTuple):
 
     def and_(self, other: Most) -> Most:
         """Both."""
-        calls, tokens = _sum(self.calls, other.calls), _sum(self.tokens, other.tokens)
-        return self._with(other, calls, tokens, _sum(self.cost_usd, other.cost_usd))
+        calls, tokens = _add(self.calls, other.calls), _add(self.tokens, other.tokens)
+        return self._with(other, calls, tokens, _add(self.cost_usd, other.cost_usd))
 
     def or_(self, other: Most) -> Most:
         """One of both, whichever takes more."""
-        calls, tokens = _greater(self.calls, other.calls), _greater(self.tokens, other.tokens)
-        return self._with(other, calls, tokens, _greater(self.cost_usd, other.cost_usd))
+        calls, tokens = _take_greater(self.calls, other.calls), _take_greater(self.tokens, other.tokens)
+        return self._with(other, calls, tokens, _take_greater(self.cost_usd, other.cost_usd))
 
     def _with(self, other: Most, calls: int | None, tokens: int | None, cost: float | None) -> Most:
-        largest = _greater(self.call_tokens, other.call_tokens)
-        dearest = _greater(self.call_cost, other.call_cost)
+        largest = _take_greater(self.call_tokens, other.call_tokens)
+        dearest = _take_greater(self.call_cost, other.call_cost)
         return Most(calls, tokens, cost, self.unpriced | other.unpriced, largest, dearest)
 
     def times(self, number: int | None) -> Most:
@@ -61,20 +62,20 @@ class Most(NamedTuple):
         >>> Most(2, 100, None).times(3)[:3], Most(0, 0, 0.0).times(None)[:3]
         ((6, 300, None), (0, 0, 0.0))
         """
-        calls, tokens = _product(self.calls, number), _product(self.tokens, number)
+        calls, tokens = _multiply(self.calls, number), _multiply(self.tokens, number)
         factor = None if number is None else float(number)
-        return self._replace(calls=calls, tokens=tokens, cost_usd=_product(self.cost_usd, factor))
+        return self._replace(calls=calls, tokens=tokens, cost_usd=_multiply(self.cost_usd, factor))
 
     def within(self, limits: NodeLimitsSpec | None) -> Most:
         """What of it limits allow: a bound on the calls bounds tokens and cost, too."""
         if limits is None:
             return self
-        calls = _least(self.calls, limits.model_calls)
-        tokens = _least(self.tokens, limits.tokens, _product(self.call_tokens, calls))
+        calls = _take_least(self.calls, limits.model_calls)
+        tokens = _take_least(self.tokens, limits.tokens, _multiply(self.call_tokens, calls))
         if self.unpriced:
             return self._replace(calls=calls, tokens=tokens)  # Their cost is not kept by any limit.
         factor = None if calls is None else float(calls)
-        cost = _least(self.cost_usd, limits.cost_usd, _product(self.call_cost, factor))
+        cost = _take_least(self.cost_usd, limits.cost_usd, _multiply(self.call_cost, factor))
         return self._replace(calls=calls, tokens=tokens, cost_usd=cost)
 
 
@@ -87,29 +88,29 @@ def most_of_calls(number: int, question: int | None, answer: int | None, models:
     longest = max(asked, key=lambda tokens: float("inf") if tokens is None else tokens)
     prices = [(each, each.price(longest or 0)) for each in models]
     unpriced = frozenset(str(model) for model, price in prices if price is None)
-    tokens, cost = _sum(longest, answer), None
+    tokens, cost = _add(longest, answer), None
     if not unpriced:
-        costs = [_cost(price, longest, answer) for _, price in prices if price is not None]
+        costs = [_cost_of_call(price, longest, answer) for _, price in prices if price is not None]
         cost = None if None in costs else max(each for each in costs if each is not None)
     return Most(1, tokens, cost, unpriced, tokens, cost).times(number)
 
 
-def _cost(price: Price, question: int | None, answer: int | None) -> float | None:
+def _cost_of_call(price: Price, question: int | None, answer: int | None) -> float | None:
     """Of one call; what costs nothing has a bound however long it is."""
     if (question is None and price.input) or (answer is None and price.output):
         return None
     return price.of(question or 0, answer or 0)
 
 
-def _sum(one: N | None, other: N | None) -> N | None:
+def _add(one: N | None, other: N | None) -> N | None:
     return None if one is None or other is None else one + other
 
 
-def _greater(one: N | None, other: N | None) -> N | None:
+def _take_greater(one: N | None, other: N | None) -> N | None:
     return None if one is None or other is None else max(one, other)
 
 
-def _product(one: N | None, other: N | None) -> N | None:
+def _multiply(one: N | None, other: N | None) -> N | None:
     """Nothing, however often, is nothing."""
     for nothing in (one, other):
         if nothing == 0:
@@ -117,7 +118,7 @@ def _product(one: N | None, other: N | None) -> N | None:
     return None if one is None or other is None else one * other
 
 
-def _least(*bounds: N | None) -> N | None:
+def _take_least(*bounds: N | None) -> N | None:
     return min((each for each in bounds if each is not None), default=None)
 
 
@@ -141,12 +142,12 @@ def longest_way(nodes: Sequence[str], edges: Iterable[Edge]) -> list[str]:
 
 def dearest_way(most: Mapping[str, Most], edges: Collection[Edge], always: Collection[str]) -> Most:
     """What the nodes take together, at most. `always`: those that run whatever happens."""
-    parents = _needed(most, edges)
-    above = _dominators(parents)
+    parents = _find_needed_parents(most, edges)
+    above = _find_dominators(parents)
     below: dict[str | None, list[str]] = {node: [] for node in (None, *most)}
     for node, dominator in above.items():
         below[dominator].append(node)
-    chosen = _chosen(edges)
+    chosen = _find_choosers(edges)
     whole: dict[str, Most] = {}
     unconditional = set[str]()
     for node in reversed(above):
@@ -154,26 +155,26 @@ def dearest_way(most: Mapping[str, Most], edges: Collection[Edge], always: Colle
         if node in always or not unconditional.isdisjoint(inside):
             unconditional.add(node)
         either = [each for each in inside if chosen.get(each) == node and each not in unconditional]
-        whole[node] = most[node].and_(_together(whole[each] for each in inside if each not in either))
-        whole[node] = whole[node].and_(_dearest(whole[each] for each in either))
-    return _together(whole[each] for each in below[None])
+        whole[node] = most[node].and_(_add_up(whole[each] for each in inside if each not in either))
+        whole[node] = whole[node].and_(_take_dearest(whole[each] for each in either))
+    return _add_up(whole[each] for each in below[None])
 
 
-def _together(parts: Iterable[Most]) -> Most:
+def _add_up(parts: Iterable[Most]) -> Most:
     total = NONE
     for each in parts:
         total = total.and_(each)
     return total
 
 
-def _dearest(parts: Iterable[Most]) -> Most:
+def _take_dearest(parts: Iterable[Most]) -> Most:
     total = NONE
     for each in parts:
         total = total.or_(each)
     return total
 
 
-def _needed(nodes: Iterable[str], edges: Iterable[Edge]) -> _Parents:
+def _find_needed_parents(nodes: Iterable[str], edges: Iterable[Edge]) -> _Parents:
     """Node → those of which one has to have run: with routes to it, only these count."""
     routes: dict[str, dict[str, None]] = {}
     plain: dict[str, dict[str, None]] = {}
@@ -182,7 +183,7 @@ def _needed(nodes: Iterable[str], edges: Iterable[Edge]) -> _Parents:
     return {node: tuple(routes.get(node) or plain.get(node, ())) for node in nodes}
 
 
-def _chosen(edges: Collection[Edge]) -> dict[str, str]:
+def _find_choosers(edges: Collection[Edge]) -> dict[str, str]:
     """Route's target → the one node that chooses it, and with it no other target; nor is it for a failure."""
     choosers: dict[str, set[str]] = {}
     led_to: dict[tuple[str, str], set[str]] = {}
@@ -197,20 +198,20 @@ def _chosen(edges: Collection[Edge]) -> dict[str, str]:
     return {target: min(each) for target, each in choosers.items() if len(each) == 1 and target not in shared}
 
 
-def _dominators(parents: _Parents) -> dict[str, str | None]:
+def _find_dominators(parents: _Parents) -> dict[str, str | None]:
     """Node → the nearest one that dominates it, or None; in an order in which that one comes first."""
     depth: dict[str | None, int] = {None: 0}
     above: dict[str | None, str | None] = {}
     for node in TopologicalSorter(parents).static_order():
         nearest: str | None = None
         for number, parent in enumerate(parents[node]):
-            nearest = parent if number == 0 else _common(nearest, parent, above, depth)
+            nearest = parent if number == 0 else _find_common(nearest, parent, above, depth)
         above[node] = nearest
         depth[node] = depth[nearest] + 1
     return {node: dominator for node, dominator in above.items() if node is not None}
 
 
-def _common(
+def _find_common(
     one: str | None, other: str | None, above: Mapping[str | None, str | None], depth: Mapping[str | None, int]
 ) -> str | None:
     while one != other:

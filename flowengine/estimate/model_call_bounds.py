@@ -1,4 +1,4 @@
-"""How often a node asks a model in one run of it, and how long its questions and answers can become.
+"""Computes how often a node asks a model in one run of it, and how long its questions and answers can become.
 
 It reads the file alone. The defaults of agents are theirs, and so are the texts that they add of their own.
 What a prompt may hold that the file does not show (results of tools, files, memories, earlier exchanges)
@@ -30,19 +30,19 @@ from flowengine.models.worst_case import LONGEST_ANSWER, KnownModel, ModelFacts
 
 __all__ = ["Asking"]
 
-_RETRIES: Final = CallSettings().max_retries
-_ROUNDS: Final = Tooling().max_rounds
-_IMPROVEMENTS: Final = Improvement().max_iterations
-_REMARKS: Final = 800
+_DEFAULT_RETRIES: Final = CallSettings().max_retries
+_DEFAULT_ROUNDS: Final = Tooling().max_rounds
+_DEFAULT_IMPROVEMENTS: Final = Improvement().max_iterations
+_REMARK_TOKENS: Final = 800
 """Tokens of what is told to a model about an answer that does not fit its shape."""
-_JUDGEMENT: Final = 400
+_JUDGEMENT_TOKENS: Final = 400
 """Tokens of the schemas that judges and routers answer in."""
 _WITH_TOOLS: Final = ("tools", "mcp_servers", "contexts", "skills")
 """Settings that may offer tools."""
-_OPEN: Final = (*_WITH_TOOLS, "context", "memory", "history_size")
+_UNBOUNDED_KEYS: Final = (*_WITH_TOOLS, "context", "memory", "history_size")
 """Settings that bring into a prompt what the file does not show."""
 
-_Asking = AgentNodeSpec | EvaluationNodeSpec | RoutingNodeSpec
+_AskingSpec = AgentNodeSpec | EvaluationNodeSpec | RoutingNodeSpec
 
 
 class Asking:
@@ -61,7 +61,7 @@ class Asking:
     def answer(self, path: NodePath) -> int | None:
         """How long what the model of a node answers can become."""
         node = level_of(self._spec, path[:-1])[path[-1]]
-        if not isinstance(node, _Asking):
+        if not isinstance(node, _AskingSpec):
             return None
         settings = settings_of(self._spec, node)
         return self._longest(self._models(settings), settings.max_tokens)
@@ -87,36 +87,36 @@ class Asking:
         if judging is not None:
             models = self._models(settings, judging.model)
             judgement = Size(self._longest(models, None))
-            drafts += _improvements(judging)
+            drafts += _count_improvements(judging)
             texts = (judging.instructions or "", *judging.criteria, *judging.criteria.values())
             asked = self._sized(texts, path, sizes).and_(prompt).and_(answer)
-            total = total.and_(_structured(drafts, asked, judgement, models, settings))
+            total = total.and_(_bound_structured(drafts, asked, judgement, models, settings))
             added = answer.and_(judgement) if drafts > 1 else NOTHING
         if (routing := settings.routing) is not None:
             models = self._models(settings)
-            texts = (routing.instruction, *_described(routing.routes))
+            texts = (routing.instruction, *_list_descriptions(routing.routes))
             asked = self._sized(texts, path, sizes).and_(prompt).and_(answer)
-            total = total.and_(_structured(1, asked, Size(self._longest(models, None)), models, settings))
+            total = total.and_(_bound_structured(1, asked, Size(self._longest(models, None)), models, settings))
         return total.and_(self._drafting(drafts, prompt.and_(added), answer, settings))
 
     def _drafting(self, drafts: int, asked: Size, answer: Size, settings: AgentSpec) -> Most:
         """All generations: each may be corrected, and each may have its rounds of tools."""
-        rounds = (settings.max_tool_rounds or _ROUNDS) if _has(settings, _WITH_TOOLS) else 0
-        calls = min(2, 1 + _retries(settings))
+        rounds = (settings.max_tool_rounds or _DEFAULT_ROUNDS) if _has_any(settings, _WITH_TOOLS) else 0
+        calls = min(2, 1 + _count_retries(settings))
         if settings.output is not None:
-            calls = 1 + _retries(settings)
-            asked = asked.and_(answer).and_(Size(_REMARKS))
-        return most_of_calls(drafts * (calls + rounds), _slack(asked), answer.tokens, self._models(settings))
+            calls = 1 + _count_retries(settings)
+            asked = asked.and_(answer).and_(Size(_REMARK_TOKENS))
+        return most_of_calls(drafts * (calls + rounds), _add_slack(asked), answer.tokens, self._models(settings))
 
     def _sources(self, settings: AgentSpec) -> Most:
         """Context providers that have a model of their own ask it once in a run of the node; those with embeddings
         as often as there are batches of documents, which nobody knows."""
         total = NONE
         for entry in settings.context or ():
-            for model in _named_in(entry, "model"):
+            for model in _list_named_models(entry, "model"):
                 known = [self._facts.of(self._model or model)]
                 total = total.and_(most_of_calls(1, None, self._longest(known, None), known))
-            for model in () if self._is_offline else _named_in(entry, "embedding"):
+            for model in () if self._is_offline else _list_named_models(entry, "embedding"):
                 total = total.and_(most_of_calls(1, None, 0, [self._facts.of(model)]).times(None))
         return total
 
@@ -127,12 +127,16 @@ class Asking:
     def _prompt(self, path: NodePath, node: AgentNodeSpec, sizes: OutputSizes) -> Size:
         """The first prompt of an agent node."""
         settings = settings_of(self._spec, node)
-        if settings.context_budget is not None and not _has(settings, _WITH_TOOLS):
-            return Size(settings.context_budget).and_(_schema_size(settings.output))
-        if _has(settings, _OPEN):
+        if settings.context_budget is not None and not _has_any(settings, _WITH_TOOLS):
+            return Size(settings.context_budget).and_(_measure_schema(settings.output))
+        if _has_any(settings, _UNBOUNDED_KEYS):
             return UNKNOWN
         texts = (settings.system_message or "", settings.instructions or "", node.prompt or "")
-        size = self._sized(texts, path, sizes).and_(_fixed(settings.locale)).and_(_schema_size(settings.output))
+        size = (
+            self._sized(texts, path, sizes)
+            .and_(_measure_fixed_texts(settings.locale))
+            .and_(_measure_schema(settings.output))
+        )
         return size if node.prompt is not None else size.and_(sizes.received(path[:-1], path[-1]))
 
     # --- judges and routers -----------------------------------------------------------------------
@@ -141,11 +145,15 @@ class Asking:
         settings = settings_of(self._spec, node)
         models = self._models(settings)
         if isinstance(node, RoutingNodeSpec):
-            texts = (node.instruction, *_described(node.routes))
+            texts = (node.instruction, *_list_descriptions(node.routes))
         else:
             texts = (node.instructions or "", *node.criteria, *node.criteria.values())
-        asked = self._sized(texts, path, sizes).and_(_fixed(settings.locale)).and_(self._subject(path, node, sizes))
-        return _structured(1, asked, Size(self.answer(path)), models, settings)
+        asked = (
+            self._sized(texts, path, sizes)
+            .and_(_measure_fixed_texts(settings.locale))
+            .and_(self._subject(path, node, sizes))
+        )
+        return _bound_structured(1, asked, Size(self.answer(path)), models, settings)
 
     def _subject(self, path: NodePath, node: EvaluationNodeSpec | RoutingNodeSpec, sizes: OutputSizes) -> Size:
         """What is judged: the target, or what an agent before it wrote, with the prompt for it."""
@@ -166,7 +174,7 @@ class Asking:
         before: set[NodePath] = set()
         for depth in range(len(path), 0, -1):
             level = path[: depth - 1]
-            before |= {(*level, name) for name in _ancestors(self._spec, level, path[depth - 1])}
+            before |= {(*level, name) for name in _find_ancestors(self._spec, level, path[depth - 1])}
         for each, node in nodes_of(self._spec):
             if isinstance(node, AgentNodeSpec) and any(each[: len(one)] == one for one in before):
                 yield each, node
@@ -192,21 +200,23 @@ class Asking:
         return total
 
 
-def _structured(answers: int, asked: Size, answer: Size, models: Sequence[KnownModel], settings: AgentSpec) -> Most:
+def _bound_structured(
+    answers: int, asked: Size, answer: Size, models: Sequence[KnownModel], settings: AgentSpec
+) -> Most:
     """So many answers of a judge's or a router's shape, each corrected as often as that is allowed."""
-    asked = asked.and_(answer).and_(Size(_REMARKS + _JUDGEMENT))
-    return most_of_calls(answers * (1 + _retries(settings)), _slack(asked), answer.tokens, models)
+    asked = asked.and_(answer).and_(Size(_REMARK_TOKENS + _JUDGEMENT_TOKENS))
+    return most_of_calls(answers * (1 + _count_retries(settings)), _add_slack(asked), answer.tokens, models)
 
 
-def _has(settings: AgentSpec, names: Iterable[str]) -> bool:
+def _has_any(settings: AgentSpec, names: Iterable[str]) -> bool:
     return any(getattr(settings, name, None) for name in names)
 
 
-def _named_in(entry: Any, parameter: str) -> Iterator[str]:
+def _list_named_models(entry: Any, parameter: str) -> Iterator[str]:
     """The models that an entry of `context` names in a parameter, in either of its notations.
 
     >>> entries = {"compressor": {"model": "m"}}, {"type": "compressor", "model": "n"}
-    >>> [model for entry in entries for model in _named_in(entry, "model")]
+    >>> [model for entry in entries for model in _list_named_models(entry, "model")]
     ['m', 'n']
     """
     if is_map(entry):
@@ -216,42 +226,42 @@ def _named_in(entry: Any, parameter: str) -> Iterator[str]:
                 yield model
 
 
-def _slack(size: Size) -> int | None:
+def _add_slack(size: Size) -> int | None:
     """Texts put together may have a few tokens more than each for itself."""
     return None if size.tokens is None else size.tokens * 21 // 20 + 16
 
 
-def _retries(settings: AgentSpec) -> int:
-    return _RETRIES if settings.max_retries is None else settings.max_retries
+def _count_retries(settings: AgentSpec) -> int:
+    return _DEFAULT_RETRIES if settings.max_retries is None else settings.max_retries
 
 
-def _improvements(judging: Evaluate) -> int:
+def _count_improvements(judging: Evaluate) -> int:
     if not isinstance(judging, Improve):
         return 0
-    return _IMPROVEMENTS if judging.max_iterations is None else judging.max_iterations
+    return _DEFAULT_IMPROVEMENTS if judging.max_iterations is None else judging.max_iterations
 
 
-def _described(routes: Any) -> Iterator[str]:
+def _list_descriptions(routes: Any) -> Iterator[str]:
     for label, route in routes.items():
         yield f"{label} {route.description}"
 
 
 @cache
-def _fixed(locale: str | None) -> Size:
+def _measure_fixed_texts(locale: str | None) -> Size:
     """All that agents add of their own."""
     texts = load_messages(locale or "en").texts
     sections = ("generation", "improvement", "evaluation", "criteria", "routing", "structured", "tools")
     return Size(sum(count_tokens(text) for key, text in texts.items() if key.startswith(sections)))
 
 
-def _schema_size(output: Any) -> Size:
+def _measure_schema(output: Any) -> Size:
     """A schema goes with the request, and where the vendor does not enforce it, in the prompt as well."""
     if output is None:
         return NOTHING
     return Size(2 * count_tokens(json.dumps(output, ensure_ascii=False))) if is_map(output) else UNKNOWN
 
 
-def _ancestors(spec: FlowSpec, level: NodePath, name: str) -> set[str]:
+def _find_ancestors(spec: FlowSpec, level: NodePath, name: str) -> set[str]:
     parents: dict[str, list[str]] = {}
     for source, target, _ in edges_of(spec, level):
         parents.setdefault(target, []).append(source)

@@ -1,4 +1,4 @@
-"""How long what the nodes of one flow give can become at most: in tokens, and for lists in items.
+"""Computes how long what the nodes of one flow give can become at most: in tokens, and for lists in items.
 
 An answer is as long as its model may write; what is put together of answers, inputs and the file's own texts
 is as long as these. What a function gives, and what state holds, has no bound.
@@ -34,7 +34,7 @@ from flowengine.templating.parse import Reference, parse_expression, parse_templ
 
 __all__ = ["OutputSizes", "foreseen_value"]
 
-# --- Values that can be told before a run
+# --- Values known before a run
 
 
 class Foreseen(NamedTuple):
@@ -50,7 +50,9 @@ def foreseen_value(tree: Any, inputs: Mapping[str, Any]) -> Foreseen | None:
     (Foreseen(value={'n': 3}), None)
     """
     try:
-        if not all(_is_known(each, inputs) for text in _strings(tree) for each in parse_template(text).references):
+        if not all(
+            _is_known_read(each, inputs) for text in _list_strings(tree) for each in parse_template(text).references
+        ):
             return None
         return Foreseen(values(tree)(Context(inputs=inputs)))
     except FlowEngineError:
@@ -60,31 +62,31 @@ def foreseen_value(tree: Any, inputs: Mapping[str, Any]) -> Foreseen | None:
 def foreseen_expression(source: str, inputs: Mapping[str, Any]) -> Foreseen | None:
     """What a bare expression gives; None where it is not known before."""
     try:
-        if not all(_is_known(each, inputs) for each in parse_expression(source).references):
+        if not all(_is_known_read(each, inputs) for each in parse_expression(source).references):
             return None
         return Foreseen(expression(source)(Context(inputs=inputs)))
     except FlowEngineError:
         return None
 
 
-def _is_known(read: Reference, inputs: Mapping[str, Any]) -> bool:
+def _is_known_read(read: Reference, inputs: Mapping[str, Any]) -> bool:
     return len(read.path) > 1 and read.path[0] == "inputs" and read.path[1] in inputs
 
 
-def _strings(tree: Any) -> Iterator[str]:
+def _list_strings(tree: Any) -> Iterator[str]:
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, dict):
         for each in cast("dict[str, Any]", tree).values():
-            yield from _strings(each)
+            yield from _list_strings(each)
     elif isinstance(tree, list | tuple):
         for each in cast("list[Any]", tree):
-            yield from _strings(each)
+            yield from _list_strings(each)
 
 
 Names = tuple[str, ...]
 
-_WORD: Final = Size(16)
+_WORD_SIZE: Final = Size(16)
 _WORDS_OF_JUDGES: Final = frozenset({"score", "passed", "confidence"})
 _TEXTS_OF_JUDGES: Final = frozenset({"feedback", "suggestions", "criteria_scores", "reasoning", "next_route"})
 
@@ -171,11 +173,11 @@ class OutputSizes:
         if root == "result" and node is not None:
             return self.received(level, node)
         if root in ("each", "run"):
-            return _WORD
+            return _WORD_SIZE
         if root == "round":
             return self._round(level, fields)
         if root in ("evaluation_result", "routing_result"):
-            return _WORD if fields and fields[0] in _WORDS_OF_JUDGES else UNKNOWN
+            return _WORD_SIZE if fields and fields[0] in _WORDS_OF_JUDGES else UNKNOWN
         return self._item(level, root)
 
     def _input(self, fields: list[str]) -> Size:
@@ -198,7 +200,7 @@ class OutputSizes:
             return UNKNOWN
         node = level_of(self._spec, home)[name]
         if field == "status":
-            return _WORD
+            return _WORD_SIZE
         if isinstance(node, EvaluationNodeSpec | RoutingNodeSpec):
             return self._judged((*home, name), field, fields)
         if field == "result" and not isinstance(node, AgentNodeSpec):
@@ -212,7 +214,7 @@ class OutputSizes:
 
     def _judged(self, path: NodePath, field: str, fields: list[str]) -> Size:
         if field == "output" and fields and fields[0] in _WORDS_OF_JUDGES:
-            return _WORD
+            return _WORD_SIZE
         return Size(self._answers(path)) if field == "output" and fields and fields[0] in _TEXTS_OF_JUDGES else UNKNOWN
 
     def _round(self, level: NodePath, fields: list[str]) -> Size:
@@ -221,7 +223,7 @@ class OutputSizes:
         if path is None or not fields:
             return UNKNOWN
         if fields[0] in ("index", "last"):
-            return _WORD
+            return _WORD_SIZE
         return self._variable(path, fields[0])
 
     def _variable(self, path: NodePath, name: str) -> Size:
@@ -262,7 +264,7 @@ class OutputSizes:
         if isinstance(node, AgentNodeSpec):
             return Size(self._answers(path))
         if isinstance(node, ConditionNodeSpec):
-            return _WORD
+            return _WORD_SIZE
         if isinstance(node, MapNodeSpec):
             return self._mapped(path, node)
         if isinstance(node, LoopNodeSpec):

@@ -1,4 +1,4 @@
-"""How long a template's text can become at most, in tokens, where that can be told without rendering it.
+"""Computes how long a template's text can become at most, in tokens, without rendering it.
 
 It walks the syntax tree and asks for the size of each name that is read; what it does not understand (a
 filter that may lengthen its text, arithmetic on lists) has no bound. Sizes are counts of our own.
@@ -30,16 +30,16 @@ class Size(NamedTuple):
 
     def either(self, other: Size) -> Size:
         """The bound of a value that is one or the other."""
-        return Size(_most(self.tokens, other.tokens), _most(self.items, other.items))
+        return Size(_take_larger(self.tokens, other.tokens), _take_larger(self.items, other.items))
 
     def and_(self, other: Size) -> Size:
         """The bound of both, one after the other."""
-        return Size(_sum(self.tokens, other.tokens))
+        return Size(_add(self.tokens, other.tokens))
 
 
 UNKNOWN: Final = Size(None)
 NOTHING: Final = Size(0, 0)
-_WORD: Final = Size(16)
+_WORD_SIZE: Final = Size(16)
 """A number, a boolean, a position."""
 
 Lookup = Callable[[tuple[str, ...]], Size]
@@ -63,15 +63,15 @@ def size_of_template(source: str, lookup: Lookup) -> Size:
     >>> size_of_template("{{ inputs.word }}!", lambda path: Size(10)).tokens
     11
     """
-    return _sized(parse_template, source, lookup)
+    return _measure_source(parse_template, source, lookup)
 
 
 def size_of_expression(source: str, lookup: Lookup) -> Size:
     """Of what a bare expression gives."""
-    return _sized(parse_expression, source, lookup)
+    return _measure_source(parse_expression, source, lookup)
 
 
-def _sized(parse: Callable[[str], Any], source: str, lookup: Lookup) -> Size:
+def _measure_source(parse: Callable[[str], Any], source: str, lookup: Lookup) -> Size:
     try:
         tree = parse(source).tree
     except TemplateSyntaxError:
@@ -114,15 +114,15 @@ class _Measure:
         if over.items is None or over.tokens is None or not isinstance(part.target, nodes.Name):
             return UNKNOWN
         name = part.target.name
-        rest = _Measure(self.lookup, {**self.local, name: NOTHING, "loop": _WORD}).body(part.body)
-        whole = _Measure(self.lookup, {**self.local, name: Size(over.tokens), "loop": _WORD}).body(part.body)
+        rest = _Measure(self.lookup, {**self.local, name: NOTHING, "loop": _WORD_SIZE}).body(part.body)
+        whole = _Measure(self.lookup, {**self.local, name: Size(over.tokens), "loop": _WORD_SIZE}).body(part.body)
         if rest.tokens is None or whole.tokens is None:
             return UNKNOWN
         each = rest.tokens * over.items + (whole.tokens - rest.tokens)
         return Size(each).either(self.body(part.else_))
 
     def expression(self, part: nodes.Node) -> Size:
-        path = _path(part)
+        path = _read_path(part)
         if path is not None:
             size = self.local[path[0]] if path[0] in self.local else self.lookup(path)
             return size if isinstance(part, nodes.Name | nodes.Getattr) else Size(size.tokens)
@@ -149,16 +149,16 @@ class _Measure:
             return UNKNOWN
         size, arguments = self.expression(part.node), [self.expression(each) for each in part.args]
         if part.name in _WORDS:
-            return _WORD
+            return _WORD_SIZE
         if part.name in _ALTERNATIVE:
             return size.either(arguments[0]) if arguments else size
         if part.name == "join" and arguments and size.items is not None:
-            return Size(_sum(size.tokens, _times(size.items, arguments[0].tokens)))
+            return Size(_add(size.tokens, _multiply(size.items, arguments[0].tokens)))
         if part.name in _REORDERING:
             return UNKNOWN if size.items is None else size
-        if part.name in _NO_LONGER or (part.name == "join" and not arguments):
+        if part.name in _KEEPS_SIZE or (part.name == "join" and not arguments):
             return Size(size.tokens)
-        return Size(_times(3, size.tokens)) if part.name == "tojson" and not arguments else UNKNOWN
+        return Size(_multiply(3, size.tokens)) if part.name == "tojson" and not arguments else UNKNOWN
 
     def listed(self, part: nodes.List) -> Size:
         total = Size(len(part.items) * 2 + 2)
@@ -176,38 +176,38 @@ _MEASURES: Final[Mapping[type[nodes.Node], Callable[[_Measure, Any], Size]]] = {
     nodes.Concat: _Measure.joined,
     nodes.Filter: _Measure.filtered,
     nodes.List: _Measure.listed,
-    nodes.Not: lambda measure, part: _WORD,
-    nodes.Compare: lambda measure, part: _WORD,
-    nodes.Test: lambda measure, part: _WORD,
+    nodes.Not: lambda measure, part: _WORD_SIZE,
+    nodes.Compare: lambda measure, part: _WORD_SIZE,
+    nodes.Test: lambda measure, part: _WORD_SIZE,
 }
 
 _REORDERING: Final = frozenset({"list", "reverse", "sort", "unique"})
-_NO_LONGER: Final = frozenset({"trim", "first", "last", "string"})
+_KEEPS_SIZE: Final = frozenset({"trim", "first", "last", "string"})
 _ALTERNATIVE: Final = frozenset({"default", "d"})
 _WORDS: Final = frozenset({"length", "count", "int", "float", "round"})
 
 
-def _path(part: nodes.Node) -> tuple[str, ...] | None:
+def _read_path(part: nodes.Node) -> tuple[str, ...] | None:
     """`nodes.plan.output` and `inputs['x'][0]`, as far as it is one; a position in a list is left out."""
     if isinstance(part, nodes.Name):
         return (part.name,)
     if isinstance(part, nodes.Getattr):
-        above = _path(part.node)
+        above = _read_path(part.node)
         return None if above is None else (*above, part.attr)
     if isinstance(part, nodes.Getitem) and isinstance(part.arg, nodes.Const):
-        above = _path(part.node)
+        above = _read_path(part.node)
         key = part.arg.value
         return None if above is None else (*above, key) if isinstance(key, str) else above
     return None
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
+def _add(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
 
 
-def _most(one: int | None, other: int | None) -> int | None:
+def _take_larger(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else max(one, other)
 
 
-def _times(number: int, size: int | None) -> int | None:
+def _multiply(number: int, size: int | None) -> int | None:
     return None if size is None else number * size

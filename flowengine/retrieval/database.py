@@ -1,4 +1,4 @@
-"""The SQLite file of an index: opened, checked, brought to this version, and used by one thread at a time.
+"""Opens the SQLite file of an index, checks it and brings it to this version; one thread at a time uses it.
 
 It knows tables and transactions. What is searched for, and how, is known in `fts`.
 """
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for another process that writes."""
-_APPLICATION: Final = 0x466C5269
+_APPLICATION_ID: Final = 0x466C5269
 """Says whose file it is (SQLite's `application_id`)."""
 
 _DOCUMENTS: Final = """
@@ -97,10 +97,10 @@ class IndexDatabase:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application == 0 and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            identity = f"PRAGMA application_id = {_APPLICATION}"
+            identity = f"PRAGMA application_id = {_APPLICATION_ID}"
             for statement in (_DOCUMENTS, _BY_HASH, vectors.SCHEMA, _WORDS, identity):
                 connection.execute(statement)
-        elif application != _APPLICATION:
+        elif application != _APPLICATION_ID:
             raise DefinitionError(f"'{self.path}' is an SQLite file of something else, so it is no index")
         else:
             _bring_up(connection, version)

@@ -1,7 +1,7 @@
-"""The retriever that needs nothing but SQLite: by words, and by meaning as well where an embedder is given.
+"""Retrieves with nothing but SQLite: by words, and by meaning as well where an embedder is given.
 
 It decides what is stored and how rankings become hits. Files and transactions are `database`'s, terms and their
-quoting `matching`'s.
+quoting `terms`'.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from flowengine.retrieval.terms import indexed, match_any
 
 __all__ = ["FtsRetriever"]
 
-_POOL: Final = 50
+_POOL_SIZE: Final = 50
 """Documents of each ranking that take part in a fusion, at least."""
-_BATCH: Final = 64
+_BATCH_SIZE: Final = 64
 """Texts that are embedded at once."""
 
 _logger: Final = logging.getLogger(__name__)
@@ -51,15 +51,15 @@ class FtsRetriever:
         self._embed = embed
 
     async def add(self, documents: Sequence[Document]) -> None:
-        await self._change(_Change(_rows(documents, None)))
+        await self._change(_Change(_to_rows(documents, None)))
 
     async def remove(self, ids: Sequence[str]) -> None:
-        await self._database.write(partial(_changed, change=_Change([], list(ids))))
+        await self._database.write(partial(_apply_change, change=_Change([], list(ids))))
 
     async def synchronise(
         self, source: str, added: Sequence[Document], removed: Sequence[str] = (), *, is_all: bool = False
     ) -> None:
-        await self._change(_Change(_rows(added, source), list(removed), source if is_all else None))
+        await self._change(_Change(_to_rows(added, source), list(removed), source if is_all else None))
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
         match = match_any(query)
@@ -68,7 +68,9 @@ class FtsRetriever:
         vector = await self._vector(query)
         if vector is None and not match:
             return []
-        asked = _Asked(match, vector, "" if self._embed is None else self._embed.name, limit, *_condition(where or {}))
+        asked = _Search(
+            match, vector, "" if self._embed is None else self._embed.name, limit, *_make_condition(where or {})
+        )
         return await self._database.read(partial(_search, asked=asked))
 
     def close(self) -> None:
@@ -76,7 +78,7 @@ class FtsRetriever:
         self._database.close()
 
     async def _change(self, change: _Change) -> None:
-        await self._database.write(partial(_changed, change=change))
+        await self._database.write(partial(_apply_change, change=change))
         if self._embed is not None:
             await self._embed_missing(self._embed)
 
@@ -92,21 +94,21 @@ class FtsRetriever:
             return None
 
     async def _embed_missing(self, embed: Embedder) -> None:
-        while pending := await self._database.read(partial(vectors.missing, model=embed.name, most=_BATCH)):
+        while pending := await self._database.read(partial(vectors.missing, model=embed.name, most=_BATCH_SIZE)):
             try:
                 made = await embed.embed([text for _, text in pending])
             except (ModelError, OSError) as error:
                 _logger.warning("documents wait for vectors, for the embedder '%s' failed: %s", embed.name, error)
                 return
-            await self._database.write(partial(_store, model=embed.name, pending=pending, made=made))
+            await self._database.write(partial(_store_vectors, model=embed.name, pending=pending, made=made))
 
 
-def _plain(text: str) -> str:
+def _drop_surrogates(text: str) -> str:
     """Without halves of surrogate pairs, which are no text."""
     return text.encode(errors="replace").decode()
 
 
-# --- in a transaction ---------------------------------------------------------------------------
+# --- Inside a transaction
 
 
 class _Row(NamedTuple):
@@ -117,8 +119,8 @@ class _Row(NamedTuple):
     hash: bytes
 
 
-def _rows(documents: Sequence[Document], source: str | None) -> list[_Row]:
-    texts = [_plain(each.text) for each in documents]
+def _to_rows(documents: Sequence[Document], source: str | None) -> list[_Row]:
+    texts = [_drop_surrogates(each.text) for each in documents]
     return [
         _Row(each.id, text, json.dumps(dict(each.metadata)), source, vectors.digest(text))
         for each, text in zip(documents, texts, strict=True)
@@ -134,7 +136,7 @@ class _Change(NamedTuple):
     """A source of which there are these rows and no others."""
 
 
-class _Asked(NamedTuple):
+class _Search(NamedTuple):
     """A search, ready for SQL."""
 
     match: str
@@ -145,31 +147,31 @@ class _Asked(NamedTuple):
     values: Sequence[object]
 
 
-def _changed(connection: sqlite3.Connection, change: _Change) -> None:
+def _apply_change(connection: sqlite3.Connection, change: _Change) -> None:
     """Texts that only moved keep their vectors: these are looked through at the end."""
-    left = {hash for row in change.rows for hash in _put(connection, row)}
+    left = {hash for row in change.rows for hash in _put_document(connection, row)}
     removed = set(change.removed)
     if change.all_of is not None:
         known = connection.execute("SELECT id FROM documents WHERE source = ?", (change.all_of,)).fetchall()
         removed |= {id for (id,) in known} - {row.id for row in change.rows}
-    left.update(hash for id in removed for hash in _remove(connection, id))
+    left.update(hash for id in removed for hash in _remove_document(connection, id))
     vectors.forget(connection, left)
 
 
-def _put(connection: sqlite3.Connection, row: _Row) -> list[bytes]:
+def _put_document(connection: sqlite3.Connection, row: _Row) -> list[bytes]:
     """Have a document be so; the digest of the text that it had, if that was another."""
     found = connection.execute("SELECT hash FROM documents WHERE id = ?", (row.id,)).fetchone()
     if found is not None and found[0] == row.hash:
         values = (row.metadata, row.source, row.id)
         connection.execute("UPDATE documents SET metadata = ?, source = ? WHERE id = ?", values)
         return []
-    left = _remove(connection, row.id)
+    left = _remove_document(connection, row.id)
     added = connection.execute("INSERT INTO documents (id, text, metadata, source, hash) VALUES (?, ?, ?, ?, ?)", row)
     connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (added.lastrowid, indexed(row.text)))
     return left
 
 
-def _remove(connection: sqlite3.Connection, id: str) -> list[bytes]:
+def _remove_document(connection: sqlite3.Connection, id: str) -> list[bytes]:
     """Take a document out; the digest of its text, if there was one."""
     found = connection.execute("SELECT row, text, hash FROM documents WHERE id = ?", (id,)).fetchone()
     if found is None:
@@ -180,41 +182,41 @@ def _remove(connection: sqlite3.Connection, id: str) -> list[bytes]:
     return [hash]
 
 
-def _store(
+def _store_vectors(
     connection: sqlite3.Connection, model: str, pending: Sequence[tuple[bytes, str]], made: Sequence[Sequence[float]]
 ) -> None:
     for (hash, _), vector in zip(pending, made, strict=True):
         vectors.store(connection, model, hash, vector)
 
 
-def _search(connection: sqlite3.Connection, asked: _Asked) -> list[Hit]:
-    words = _by_words(connection, asked)
+def _search(connection: sqlite3.Connection, asked: _Search) -> list[Hit]:
+    words = _search_words(connection, asked)
     scores = words
     if asked.vector is not None:
-        pool = max(_POOL, asked.limit)
+        pool = max(_POOL_SIZE, asked.limit)
         near = vectors.nearest(connection, asked.model, asked.vector, pool, asked.condition, asked.values)
         scores = fused([Ranking(list(words)), Ranking(near)])
-    return [_hit(connection, row, score) for row, score in list(scores.items())[: asked.limit]]
+    return [_read_hit(connection, row, score) for row, score in list(scores.items())[: asked.limit]]
 
 
-def _by_words(connection: sqlite3.Connection, asked: _Asked) -> dict[int, float]:
+def _search_words(connection: sqlite3.Connection, asked: _Search) -> dict[int, float]:
     """Row → score by BM25, best first, the best being 1.0."""
     if not asked.match:
         return {}
     found = connection.execute(
         "SELECT documents.row, -bm25(words) AS score FROM words JOIN documents ON documents.row = words.rowid "
         f"WHERE words MATCH ? AND {asked.condition} ORDER BY score DESC, documents.row LIMIT ?",
-        (asked.match, *asked.values, max(_POOL, asked.limit)),
+        (asked.match, *asked.values, max(_POOL_SIZE, asked.limit)),
     ).fetchall()
     return {row: score / found[0][1] for row, score in found}
 
 
-def _hit(connection: sqlite3.Connection, row: int, score: float) -> Hit:
+def _read_hit(connection: sqlite3.Connection, row: int, score: float) -> Hit:
     id, text, metadata = connection.execute("SELECT id, text, metadata FROM documents WHERE row = ?", (row,)).fetchone()
     return Hit(id, text, score, json.loads(metadata))
 
 
-def _condition(where: Mapping[str, Any]) -> tuple[str, list[object]]:
+def _make_condition(where: Mapping[str, Any]) -> tuple[str, list[object]]:
     """The documents whose metadata have certain values, as SQL and its values. No name or value is part of the SQL."""
     conditions, values = ["1"], list[object]()
     for name, wanted in where.items():

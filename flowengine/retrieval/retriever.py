@@ -1,6 +1,6 @@
-"""What retrieval is: documents in, hits out. The protocol that every engine behind it implements.
+"""Declares what retrieval is: documents in, hits out. The protocol that every engine behind it implements.
 
-It knows no index and no storage. Engines of other packages are found by their entry points (`registry`).
+It knows no index and no storage. Engines of other packages are found by their entry points (`retrievers`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Embedder(Protocol):
         ...
 
 
-# --- Several rankings made into one, by reciprocal rank
+# --- Rankings fused by reciprocal rank
 
 K = TypeVar("K", bound=Hashable)
 

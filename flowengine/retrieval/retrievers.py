@@ -1,6 +1,6 @@
-"""Retrievers by name: our own, and those that installed packages bring.
+"""Opens a retriever by name: our own, or one that an installed package brings.
 
-Nothing is imported before it is asked for.
+It imports nothing before its name is asked for.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["GROUP", "known_retrievers", "open_retriever"]
 GROUP: Final = "flowengine.retrievers"
 """Entry points under which installed packages bring theirs: name → what makes a `Retriever` from its settings."""
 
-_OURS: Final[Mapping[str, Callable[..., Retriever]]] = {"sqlite": FtsRetriever}
+_BUILTIN: Final[Mapping[str, Callable[..., Retriever]]] = {"sqlite": FtsRetriever}
 
 
 def known_retrievers() -> list[str]:
-    return list(dict.fromkeys((*_OURS, *find_entry_points(GROUP))))
+    return list(dict.fromkeys((*_BUILTIN, *find_entry_points(GROUP))))
 
 
 def open_retriever(name: str = "sqlite", **settings: Any) -> Retriever:
@@ -33,7 +33,7 @@ def open_retriever(name: str = "sqlite", **settings: Any) -> Retriever:
     ...
     flowengine.errors.DefinitionError: there is no retriever 'sqlit'; did you mean 'sqlite'?
     """
-    make = _OURS.get(name) or _of_package(name)
+    make = _BUILTIN.get(name) or _find_in_packages(name)
     try:
         made = make(**settings)
     except TypeError as error:
@@ -43,7 +43,7 @@ def open_retriever(name: str = "sqlite", **settings: Any) -> Retriever:
     return made
 
 
-def _of_package(name: str) -> Callable[..., Any]:
+def _find_in_packages(name: str) -> Callable[..., Any]:
     point = find_entry_points(GROUP).get(name)
     if point is None:
         known = known_retrievers()

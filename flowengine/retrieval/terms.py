@@ -1,8 +1,8 @@
-"""Texts as the terms by which they are found, in any script: pure functions, the same for indexing and asking.
+"""Splits texts into the terms by which they are found, in any script. Pure; the same for indexing and asking.
 
 Words of scripts that write without spaces (and of Korean, whose particles stick to its words) count by pairs of
-characters. Identifiers count by their parts and as a whole. It knows no index and no language's grammar but a few
-endings of English.
+characters. Identifiers count by their parts and as a whole. It also writes terms as SQLite's FTS5 takes them. It knows
+no index and no language's grammar but a few endings of English.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def terms(text: str) -> list[str]:
     found: list[str] = []
     if text.isascii():
         for word in _ASCII_WORD.findall(text):
-            found += _of_word(word)
+            found += _split_word(word)
         return found
     for match in _WORD.finditer(unicodedata.normalize("NFKC", text)):
         word = match[0]
-        found += _of_word(word) if match[1] is None else _pairs(word)
+        found += _split_word(word) if match[1] is None else _split_pairs(word)
     return found
 
 
@@ -118,18 +118,18 @@ def stem(term: str) -> str:
     """
     if len(term) < 4 or not (term.isascii() and term.isalpha()):
         return term
-    word = _singular(term)
+    word = _to_singular(term)
     for ending in ("ing", "ed"):
         base = word.removesuffix(ending)
         if base != word and len(base) >= 3 and _VOWEL.search(base):
-            return _undoubled(base)
+            return _undouble(base)
     return word[:-1] if word.endswith("e") and len(word) > 4 else word
 
 
 _VOWEL: Final = re.compile("[aeiouy]")
 
 
-def _singular(word: str) -> str:
+def _to_singular(word: str) -> str:
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("ches", "shes", "sses", "xes")):
@@ -139,7 +139,7 @@ def _singular(word: str) -> str:
     return word
 
 
-def _undoubled(base: str) -> str:
+def _undouble(base: str) -> str:
     """`stopp` is `stop` and `queri` is `query`; an `e` at the end goes, as it went with the ending of the others."""
     if base.endswith("i"):
         return base[:-1] + "y"
@@ -149,7 +149,7 @@ def _undoubled(base: str) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def _of_word(word: str) -> tuple[str, ...]:
+def _split_word(word: str) -> tuple[str, ...]:
     """A word, or the parts of an identifier and the whole of it without underscores."""
     if word.islower() and word.isalpha():
         return (word.casefold(),)
@@ -158,11 +158,11 @@ def _of_word(word: str) -> tuple[str, ...]:
     return (*parts, "".join(parts)) if len(parts) > 1 else tuple(parts)
 
 
-def _pairs(run: str) -> list[str]:
+def _split_pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] if len(run) > 1 else [run]
 
 
-# --- What a question is about
+# --- The subject of a question
 
 _HIRAGANA: Final = re.compile(r"[\u3041-\u3096\u309d-\u309f]+")
 _KANA: Final = re.compile(r"[\u3041-\u3096\u30a1-\u30fa]")
@@ -222,7 +222,7 @@ class Holding:
         return unicodedata.normalize("NFKC", self._text)
 
 
-# --- Terms as SQLite's FTS5 takes them
+# --- Terms for FTS5
 
 TOKENIZER: Final = "unicode61 remove_diacritics 0 categories 'L* N* M* Co'"
 """Leaves our terms whole."""

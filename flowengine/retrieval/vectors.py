@@ -1,11 +1,11 @@
-"""Vectors in SQLite and the nearest of them, without an extension and without numpy.
+"""Stores vectors in SQLite and finds the nearest of them, without an extension and without numpy.
 
 A vector belongs to a text and a model, not to a document: a text that moved, or that stands in several places, has
 been paid for. It is kept for as long as a document has the text.
 
 Few vectors are compared one by one. Of many, those are compared whose signs agree with the query's the most: an
-exclusive-or of two integers tells, at a thousandth of the price. It knows rows and numbers; who made the vectors
-is not known here.
+exclusive-or of two integers tells, at a thousandth of the price. It knows rows and numbers; which model made the
+vectors is not known here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CREATE TABLE vectors (
 ) WITHOUT ROWID
 """
 
-_EXACT: Final = 500
+_MAX_EXACT: Final = 500
 """Vectors up to which all are compared, and candidates that are taken of more by their signs."""
 
 
@@ -51,10 +51,10 @@ def missing(connection: sqlite3.Connection, model: str, most: int) -> list[tuple
 
 def store(connection: sqlite3.Connection, model: str, hash: bytes, vector: Sequence[float]) -> None:
     """Keep the vector of a text, unless no document has it any more. One without a direction finds nothing."""
-    unit = _unit(vector) or array("f")
+    unit = _normalize(vector) or array("f")
     connection.execute(
         "INSERT OR REPLACE INTO vectors SELECT hash, ?, ?, ? FROM documents WHERE hash = ? LIMIT 1",
-        (model, _signs(unit), unit.tobytes(), hash),
+        (model, _pack_signs(unit), unit.tobytes(), hash),
     )
 
 
@@ -73,36 +73,36 @@ def nearest(
     values: Sequence[object],
 ) -> list[int]:
     """Rows of the documents nearest to a vector by cosine, nearest first, of those that satisfy a condition."""
-    unit = _unit(vector)
+    unit = _normalize(vector)
     if unit is None:
         return []
-    signs, size = _signs(unit), 4 * len(unit)
+    signs, size = _pack_signs(unit), 4 * len(unit)
     asked = int.from_bytes(signs, "little")
     of_model = f"vectors JOIN documents USING (hash) WHERE model = ? AND length(vector) = {size} AND {condition}"
     rows = connection.execute(f"SELECT row, signs FROM {of_model} ORDER BY row", (model, *values)).fetchall()
-    if len(rows) > _EXACT:
+    if len(rows) > _MAX_EXACT:
         differing = ((int.from_bytes(each, "little") ^ asked).bit_count() for _, each in rows)
-        rows = [row for _, row in nsmallest(_EXACT, zip(differing, rows, strict=True), key=itemgetter(0))]
-    closeness = [(_cosine(unit, _vector_of(connection, model, row)), row) for row, _ in rows]
+        rows = [row for _, row in nsmallest(_MAX_EXACT, zip(differing, rows, strict=True), key=itemgetter(0))]
+    closeness = [(_cosine_of(unit, _read_vector(connection, model, row)), row) for row, _ in rows]
     return [row for _, row in nlargest(limit, closeness, key=itemgetter(0))]
 
 
-def _vector_of(connection: sqlite3.Connection, model: str, row: int) -> array[float]:
+def _read_vector(connection: sqlite3.Connection, model: str, row: int) -> array[float]:
     query = "SELECT vector FROM documents JOIN vectors USING (hash) WHERE row = ? AND model = ?"
     (blob,) = connection.execute(query, (row, model)).fetchone()
     return array("f", blob)
 
 
-def _unit(vector: Sequence[float]) -> array[float] | None:
+def _normalize(vector: Sequence[float]) -> array[float] | None:
     """The vector of length 1 in its direction; None where it has none."""
     length = math.sqrt(sum(map(mul, vector, vector)))
     return array("f", [each / length for each in vector]) if math.isfinite(length) and length > 0 else None
 
 
-def _signs(unit: Sequence[float]) -> bytes:
+def _pack_signs(unit: Sequence[float]) -> bytes:
     bits = sum(1 << place for place, each in enumerate(unit) if each > 0)
     return bits.to_bytes(-(-len(unit) // 8), "little")
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def _cosine_of(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(map(mul, one, other))

@@ -1,1 +1,1 @@
-"""Typed contexts: data of a declared shape, the tools that work on it, and how it is shown to a model."""
+"""Defines typed contexts: data of a declared shape, the tools that work on it, and how it is shown to a model."""

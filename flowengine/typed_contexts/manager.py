@@ -1,7 +1,7 @@
-"""The typed contexts of one agent: told apart by id, rendered in order, told of every tool call.
+"""Manages the typed contexts of one agent: renders them in order, and passes every tool call to each of them.
 
-It knows their order and what each of them keeps. It knows no agent: who calls tools tells it of the results,
-and writes down the failures that it gives back.
+It knows their order and what each of them keeps. It knows no agent: the caller of tools passes the results in,
+and records the failures that it gives back.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class ContextManager:
 
     async def fragments(self, query: str | None = None) -> list[Fragment]:
         """The same, a fragment each; contexts that say nothing have none."""
-        rendered = [(each, await _rendered(each, query)) for each in self._contexts.values()]
-        return [Fragment(text, _name(each), label=each.id) for each, text in rendered if text.strip()]
+        rendered = [(each, await _render(each, query)) for each in self._contexts.values()]
+        return [Fragment(text, _name_of(each), label=each.id) for each, text in rendered if text.strip()]
 
     def tool_sets(self) -> list[ToolSet]:
         """The sets of all contexts, as they are now; each says whose it is."""
-        return [sourced for context in self._contexts.values() for sourced in _sets_of(context)]
+        return [sourced for context in self._contexts.values() for sourced in _list_sets(context)]
 
     async def tool_called(self, result: ToolCallResult) -> list[ProviderFailed]:
         """Tell every context of a tool call, one call at a time; the handlers that raised are given back.
@@ -89,7 +89,7 @@ class ContextManager:
                 except Exception as error:
                     told = describe_error(error)
                     _LOGGER.warning("context '%s' failed on the call of '%s': %s", context.id, result.name, told)
-                    failures.append(ProviderFailed(_name(context), told))
+                    failures.append(ProviderFailed(_name_of(context), told))
         return failures
 
     # --- one for each run
@@ -100,21 +100,21 @@ class ContextManager:
 
     def dump(self) -> dict[str, Any]:
         """What changed since `load`: name (`context:<id>`) → data as a JSON value."""
-        return {_name(each): each.dump() for each in self._contexts.values() if each.is_changed}
+        return {_name_of(each): each.dump() for each in self._contexts.values() if each.is_changed}
 
     def load(self, kept: Mapping[str, Any]) -> None:
         """Take over what `dump` gave; other names are other owners' matter."""
         for each in self._contexts.values():
-            if _name(each) in kept:
-                each.load(kept[_name(each)])
+            if _name_of(each) in kept:
+                each.load(kept[_name_of(each)])
 
 
-def _name(context: AnyContext) -> str:
+def _name_of(context: AnyContext) -> str:
     """Under which its data are kept, and its text and its failures are told of."""
     return f"context:{context.id}"
 
 
-async def _rendered(context: AnyContext, query: str | None) -> str:
+async def _render(context: AnyContext, query: str | None) -> str:
     try:
         text = cast(object, await context.prompt_text(query))
     except Exception as error:
@@ -124,7 +124,7 @@ async def _rendered(context: AnyContext, query: str | None) -> str:
     return text
 
 
-def _sets_of(context: AnyContext) -> list[ToolSet]:
+def _list_sets(context: AnyContext) -> list[ToolSet]:
     given: object = context.tool_set()
     sets = [given] if isinstance(given, ToolSet) else list(cast("Iterable[object]", given or ()))
     for each in sets:

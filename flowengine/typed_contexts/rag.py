@@ -1,4 +1,4 @@
-"""Typed contexts that look things up: retrievers by name, asked one after the other, their rankings made into one.
+"""Adds retrievers to typed contexts: asks them by name, one after the other, and fuses their rankings.
 
 It knows retrievers by their protocol and how hits stand in a prompt. What is indexed, and how it is found, is the
 retriever's matter; what it holds is shared by all runs, since no run changes it.

@@ -1,4 +1,4 @@
-"""A typed context: data of a declared shape that owns tools and shows itself in the prompt.
+"""Declares a typed context: data of a declared shape that owns tools and shows itself in the prompt.
 
 It knows its data, the check that every change of it has to pass, and what its author wrote about tools and
 text. It knows no model, no prompt round its own text, and no other context.
@@ -24,7 +24,7 @@ from flowengine.tools.toolset import ToolSet
 
 __all__ = ["ToolCallResult", "TypedContext"]
 
-# --- What a context is told after a tool was called
+# --- The result of a tool call
 
 
 class ToolCallResult(NamedTuple):
@@ -102,7 +102,7 @@ class TypedContext(Generic[D]):
         >>> counter.get_data()
         Count(calls=1)
         """
-        given = _Given(render_prompt, tool_set, on_tool_call)
+        given = _GivenFunctions(render_prompt, tool_set, on_tool_call)
         body: dict[str, Any] = {"id": id, "description": description, "data_schema": data_schema, **given.methods()}
         made = cast("type[Self]", type(f"{cls.__name__}_{id}", (cls,), body))
         return made(initial_data)
@@ -200,12 +200,12 @@ class TypedContext(Generic[D]):
         try:
             return validate()
         except ValidationError as error:
-            problem = f"context '{self.id}' do not fit {self.data_schema.__name__}: {_lines(error)}"
+            problem = f"context '{self.id}' do not fit {self.data_schema.__name__}: {_format_problems(error)}"
             raise StateError(f"the data of {problem}") from error
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _GivenFunctions:
     """What `create` was given in place of a subclass's methods."""
 
     render_prompt: Callable[[Any], str | Awaitable[str]] | None
@@ -216,29 +216,29 @@ class _Given:
         """Wrapped, because a callable object in a class would not be bound to the context."""
         made: dict[str, Any] = {}
         if (render := self.render_prompt) is not None:
-            made["render_prompt"] = _method(render)
+            made["render_prompt"] = _to_method(render)
         if (told := self.on_tool_call) is not None:
-            made["on_tool_call"] = _method(told)
+            made["on_tool_call"] = _to_method(told)
         if (tools := self.tool_set) is not None:
-            made["tool_set"] = _method(tools) if callable(tools) else _always(tools)
+            made["tool_set"] = _to_method(tools) if callable(tools) else _return_always(tools)
         return made
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+def _to_method(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any) -> Any:
         return function(self, *args)
 
     return method
 
 
-def _always(tools: ToolSets) -> Callable[..., ToolSets]:
+def _return_always(tools: ToolSets) -> Callable[..., ToolSets]:
     def method(self: Any) -> ToolSets:
         return tools
 
     return method
 
 
-def _lines(error: ValidationError) -> str:
+def _format_problems(error: ValidationError) -> str:
     """What pydantic found, five problems at most."""
     found = error.errors(include_url=False, include_context=False)
     lines = [f"{'.'.join(map(str, each['loc'])) or 'the data'}: {each['msg']}" for each in found[:5]]

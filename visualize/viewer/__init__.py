@@ -1,1 +1,1 @@
-"""Pages about flows and runs: functions from data to HTML text. Nothing here serves, reads a store or keeps state."""
+"""Makes pages about flows and runs: functions from data to HTML text. It serves nothing and keeps no state."""

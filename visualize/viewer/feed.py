@@ -66,9 +66,9 @@ from visualize.viewer.html import whole
 
 __all__ = ["feed", "feed_line", "preview"]
 
-_TEXT: Final = 160
+_MAX_TEXT: Final = 160
 """Characters of a text."""
-_VALUE: Final = 300
+_MAX_VALUE: Final = 300
 """Characters, items or entries of each part of a value of shared state."""
 
 Line = dict[str, Any]
@@ -95,11 +95,11 @@ def feed(event: Event | TokenStreamed, seq: int | None = None) -> Line:
     """
     line: Line = {} if seq is None else {"seq": seq}
     if isinstance(event, NodeRecorded):
-        kind, more = _record(event.record)
-        return {**line, "kind": kind, "at": event.at, "node": event.node, **_known(more)}
+        kind, more = _describe_record(event.record)
+        return {**line, "kind": kind, "at": event.at, "node": event.node, **_drop_unknown(more)}
     line |= {"kind": _KINDS[type(event).__name__], "at": event.at}
     node = getattr(event, "node", None)
-    return {**line, **({} if node is None else {"node": node}), **_known(_more(event))}
+    return {**line, **({} if node is None else {"node": node}), **_drop_unknown(_describe_event(event))}
 
 
 def feed_line(event: Event | TokenStreamed, seq: int | None = None) -> str:
@@ -109,44 +109,44 @@ def feed_line(event: Event | TokenStreamed, seq: int | None = None) -> str:
 
 def preview(value: Any) -> str:
     """The beginning of a value, on one line."""
-    text = value[: 2 * _TEXT] if isinstance(value, str) else shown(brief(value, _TEXT))
+    text = value[: 2 * _MAX_TEXT] if isinstance(value, str) else shown(brief(value, _MAX_TEXT))
     clean = " ".join(text.split())
-    return clean if len(clean) <= _TEXT else clean[: _TEXT - 1] + "…"
+    return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT - 1] + "…"
 
 
-def _known(more: Line) -> Line:
+def _drop_unknown(more: Line) -> Line:
     return {name: value for name, value in more.items() if value is not None}
 
 
-def _more(event: Event | TokenStreamed) -> Line:
+def _describe_event(event: Event | TokenStreamed) -> Line:
     if isinstance(event, NodeFinished):
         result = event.result
-        state = {key: brief(value, _VALUE) for key, value in result.state.items()} if result.state else None
+        state = {key: brief(value, _MAX_VALUE) for key, value in result.state.items()} if result.state else None
         output = None if result.output is None else preview(result.output)
         return {"output": output, "route": result.route, "state": state}
     if isinstance(event, NodeFailed):
-        return {"error": _error(event.error), "skipped": event.skipped or None}
+        return {"error": _shorten_error(event.error), "skipped": event.skipped or None}
     if isinstance(event, NodeSkipped):
         return {"cause": event.cause}
     if isinstance(event, RunStarted):
         return {"run": event.run_id, "flow": event.flow}
     if isinstance(event, RunFinished):
-        return {"status": event.status, "error": None if event.error is None else _error(event.error)}
+        return {"status": event.status, "error": None if event.error is None else _shorten_error(event.error)}
     if isinstance(event, TokenStreamed):
         return {"text": event.text, "begins": event.begins or None}
     return {}
 
 
-def _error(error: ErrorInfo) -> str:
+def _shorten_error(error: ErrorInfo) -> str:
     return preview(error.message or error.type)
 
 
-def _record(record: Any) -> tuple[str, Line]:
+def _describe_record(record: Any) -> tuple[str, Line]:
     kind, read = _RECORDS.get(type(record).__name__, _OTHER)
     return kind, read(record)
 
 
-def _call(call: ModelCall) -> Line:
+def _describe_model_call(call: ModelCall) -> Line:
     counted = call.prompt_tokens is not None or call.completion_tokens is not None
     return {
         "purpose": call.purpose,
@@ -158,80 +158,80 @@ def _call(call: ModelCall) -> Line:
     }
 
 
-def _tool(call: ToolCall) -> Line:
+def _describe_tool_call(call: ToolCall) -> Line:
     flags = {"failed": call.is_error or None, "begins": call.started or None}
     return {"name": call.name, "seconds": call.seconds, **flags}
 
 
-def _retry(retry: Retry) -> Line:
+def _describe_retry(retry: Retry) -> Line:
     return {"attempt": retry.attempt, "error": preview(retry.error), "delay": retry.delay}
 
 
-def _judged(judged: Round) -> Line:
+def _describe_round(judged: Round) -> Line:
     return {"number": judged.number, "score": judged.score, "passed": judged.passed}
 
 
-def _round(ended: RoundEnded) -> Line:
+def _describe_loop_round(ended: RoundEnded) -> Line:
     best = None if ended.best is None else preview(ended.best)
     return {"number": ended.number, "stopped": ended.stopped, "best": best}
 
 
-def _asked(asked: Asked) -> Line:
+def _describe_question(asked: Asked) -> Line:
     return {"message": preview(asked.message), "choices": list(asked.choices), "expires": asked.expires}
 
 
-def _answered(answered: Answered) -> Line:
+def _describe_answer(answered: Answered) -> Line:
     return {"choice": answered.choice, "by": answered.by or None}
 
 
-def _map(began: MapBegan) -> Line:
+def _describe_map(began: MapBegan) -> Line:
     return {"total": began.total}
 
 
-def _reused(reused: Reused) -> Line:
+def _describe_reuse(reused: Reused) -> Line:
     return {"run": reused.run_id}
 
 
-def _notice(notice: Notice) -> Line:
+def _describe_notice(notice: Notice) -> Line:
     return {"text": preview(notice.text)}
 
 
-def _provider(failed: ProviderFailed) -> Line:
+def _describe_provider_failure(failed: ProviderFailed) -> Line:
     return {"text": preview(f"context provider {failed.provider} failed: {failed.error}")}
 
 
-def _receipt(receipt: Receipt) -> Line:
+def _describe_receipt(receipt: Receipt) -> Line:
     counts = Counter(str(row.get("state", "")) for row in receipt.fragments)
     told = ", ".join(f"{count} {state}".strip() for state, count in counts.items())
     return {"text": f"what entered the prompt: {told or 'nothing'}"}
 
 
-def _brought(brought: Brought) -> Line:
+def _describe_context(brought: Brought) -> Line:
     return {"text": f"context providers brought {len(brought.fragments)} fragments"}
 
 
-def _skill(load: SkillLoad) -> Line:
+def _describe_skill(load: SkillLoad) -> Line:
     return {"text": preview(f"skill {load.skill}, level {load.level}, {load.tokens} tokens")}
 
 
-def _other(record: Any) -> Line:
+def _describe_other(record: Any) -> Line:
     return {"text": type(record).__name__}
 
 
 _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
-    "ModelCall": ("call", _call),
-    "ToolCall": ("tool", _tool),
-    "Retry": ("retry", _retry),
-    "Round": ("judged", _judged),
-    "RoundEnded": ("round", _round),
-    "MapBegan": ("map", _map),
-    "Asked": ("asked", _asked),
-    "Answered": ("answered", _answered),
-    "Reused": ("reused", _reused),
-    "Notice": ("told", _notice),
-    "ProviderFailed": ("told", _provider),
-    "SkillLoad": ("told", _skill),
-    "Receipt": ("told", _receipt),
-    "Brought": ("told", _brought),
+    "ModelCall": ("call", _describe_model_call),
+    "ToolCall": ("tool", _describe_tool_call),
+    "Retry": ("retry", _describe_retry),
+    "Round": ("judged", _describe_round),
+    "RoundEnded": ("round", _describe_loop_round),
+    "MapBegan": ("map", _describe_map),
+    "Asked": ("asked", _describe_question),
+    "Answered": ("answered", _describe_answer),
+    "Reused": ("reused", _describe_reuse),
+    "Notice": ("told", _describe_notice),
+    "ProviderFailed": ("told", _describe_provider_failure),
+    "SkillLoad": ("told", _describe_skill),
+    "Receipt": ("told", _describe_receipt),
+    "Brought": ("told", _describe_context),
 }
-_OTHER: Final = ("told", _other)
+_OTHER: Final = ("told", _describe_other)

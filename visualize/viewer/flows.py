@@ -1,4 +1,7 @@
-"""The list of flows, and the page of one: its picture, its source with what is wrong with it, and its last runs."""
+"""Makes the list of flows, and the page of one: its picture, its source with its problems, and its last runs.
+
+It reads no file and builds no flow.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from visualize.viewer.reading import OPEN_NODES
 
 __all__ = ["FlowLine", "RunPoint", "flow_page", "flows_page", "plot_svg", "point_of", "start_form"]
 
-# --- How long the last runs of a flow took and what they cost, as a drawing in two strips
+# --- The plot of the last runs
 
 _WIDTH: Final = 860.0
 _HEIGHT: Final = 130.0
@@ -47,8 +50,8 @@ def point_of(progress: Progress) -> RunPoint:
 def plot_svg(points: Sequence[RunPoint]) -> Markup:
     """The runs from left to right in the order given, the oldest first; each point leads to its run."""
     strips = [
-        list(_strip(points, "Time", [each.seconds for each in points], seconds_text, 0.0)),
-        list(_strip(points, "Cost", [each.cost_usd for each in points], dollars, _HEIGHT + 14)),
+        list(_draw_strip(points, "Time", [each.seconds for each in points], seconds_text, 0.0)),
+        list(_draw_strip(points, "Cost", [each.cost_usd for each in points], dollars, _HEIGHT + 14)),
     ]
     return element(
         "svg", strips, class_="plot", viewBox=f"0 0 {_WIDTH:.0f} {2 * _HEIGHT + 14:.0f}", role="img",
@@ -56,7 +59,7 @@ def plot_svg(points: Sequence[RunPoint]) -> Markup:
     )  # fmt: skip
 
 
-def _strip(
+def _draw_strip(
     points: Sequence[RunPoint], title: str, values: Sequence[float | None], words: Callable[[float], str], top: float
 ) -> Iterator[Markup]:
     known = [each for each in values if each is not None]
@@ -71,7 +74,7 @@ def _strip(
     yield element("polyline", class_="series", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in places))
     for number, (point, each) in enumerate(zip(points, values, strict=True)):
         if each is not None:
-            yield _dot(point, words(each), _x(number, len(points)), _y(each / most, top))
+            yield _draw_point(point, words(each), _x(number, len(points)), _y(each / most, top))
 
 
 def _x(number: int, count: int) -> float:
@@ -82,7 +85,7 @@ def _y(share: float, top: float) -> float:
     return top + _TOP + (_HEIGHT - _TOP - _FOOT) * (1 - max(0.0, share))
 
 
-def _dot(point: RunPoint, words: str, x: float, y: float) -> Markup:
+def _draw_point(point: RunPoint, words: str, x: float, y: float) -> Markup:
     """A circle; a cross where the run failed, so that it is not told by colour alone."""
     title = element("title", f"{point.run_id}: {words}, {point.status}")
     if point.status == "failed":
@@ -92,7 +95,7 @@ def _dot(point: RunPoint, words: str, x: float, y: float) -> Markup:
     return element("a", title, shape, href=run_url(point.run_id))
 
 
-_DRAWN: Final = 2_000
+_MAX_DRAWN: Final = 2_000
 """Nodes of a picture that is drawn in the page."""
 
 
@@ -115,7 +118,7 @@ def flows_page(flows: Sequence[FlowLine]) -> str:
             element("a", flow.name, href=flow_url(flow.name)),
             element("code", flow.path),
             flow.description,
-            _counts(flow.errors, flow.warnings),
+            _format_counts(flow.errors, flow.warnings),
             None if flow.last_run is None else [element("a", flow.last_run[0], href=run_url(flow.last_run[0])), " ",
                                                 badge(flow.last_run[1])],
         ]
@@ -145,9 +148,9 @@ def flow_page(
         element("section", element("h2", "Last runs"), element("div", plot_svg(history), class_="scrolls"))
         if history
         else None,
-        element("section", element("h2", "Checks"), _problems(problems)),
-        _drawn(picture) if picture is not None else None,
-        element("section", element("h2", "Source"), _source(source, problems)) if source is not None else None,
+        element("section", element("h2", "Checks"), _list_problems(problems)),
+        _draw_picture(picture) if picture is not None else None,
+        element("section", element("h2", "Source"), _format_source(source, problems)) if source is not None else None,
         class_="wide",
     )
     return page(name, main)
@@ -166,39 +169,39 @@ def start_form(name: str, inputs: Mapping[str, Any], acting: Acting) -> Markup:
     )
 
 
-def _counts(errors: int, warnings: int) -> Child:
+def _format_counts(errors: int, warnings: int) -> Child:
     if not errors and not warnings:
         return "✓"
     said = [f"✗ {errors} error{'s' * (errors != 1)}"] if errors else []
     return ", ".join([*said, *([f"⚠ {warnings} warning{'s' * (warnings != 1)}"] if warnings else [])])
 
 
-def _problems(problems: Sequence[Diagnostic]) -> Markup:
+def _list_problems(problems: Sequence[Diagnostic]) -> Markup:
     if not problems:
         return note("✓ Nothing is wrong with it.")
     return element("ul", [element("li", element("code", str(each))) for each in problems])
 
 
-def _drawn(picture: Picture) -> Markup:
+def _draw_picture(picture: Picture) -> Markup:
     shown = closed(picture, OPEN_NODES)
-    if len(shown.nodes) > _DRAWN:
+    if len(shown.nodes) > _MAX_DRAWN:
         told: Child = note(f"{len(shown.nodes):,} nodes are too many for this page; `flowengine graph` draws them.")
     else:
         told = element("div", graph_markup(shown), class_="picture")
     return element("section", element("h2", "Picture"), told)
 
 
-def _source(source: str, problems: Sequence[Diagnostic]) -> Markup:
+def _format_source(source: str, problems: Sequence[Diagnostic]) -> Markup:
     """The text with a mark below each line that something is wrong with."""
     found: dict[int, list[Diagnostic]] = {}
     for each in problems:
         if each.line is not None:
             found.setdefault(each.line, []).append(each)
-    lines = [_line(text, found.get(number, ())) for number, text in enumerate(source.split("\n"), 1)]
+    lines = [_format_line(text, found.get(number, ())) for number, text in enumerate(source.split("\n"), 1)]
     return element("pre", lines, class_="source", tabindex=0)
 
 
-def _line(text: str, problems: Sequence[Diagnostic]) -> list[Markup]:
+def _format_line(text: str, problems: Sequence[Diagnostic]) -> list[Markup]:
     severity = min((each.severity for each in problems), default=None)  # An error goes before a warning.
     line = element("span", text, class_=f"line {severity}" if severity else "line")
     marks = [

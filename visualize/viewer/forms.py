@@ -1,4 +1,4 @@
-"""Fields for what fits a JSON Schema, and what they say when they come back.
+"""Makes form fields for a JSON Schema, and reads what was posted in them.
 
 A field is made for each simple property of an object; where the schema asks for anything else, there is one field
 that takes JSON. Whether what was said satisfies the schema is not decided here.
@@ -17,7 +17,7 @@ from visualize.viewer.parts import clock, note, section
 
 __all__ = ["Acting", "FormAnswer", "answer_of", "approval_form", "fields_for", "form", "said_in"]
 
-_LONG: Final = 200
+_LONG_TEXT: Final = 200
 """A text that may be longer than this many characters gets several lines."""
 _PREFIX: Final = "form."
 
@@ -39,12 +39,12 @@ def form(action: str, acting: Acting, *children: Child, class_: str = "") -> Mar
 
 def fields_for(schema: Mapping[str, Any], title: str) -> list[Markup]:
     """The fields; `title` is that of the one field which takes JSON."""
-    properties = _simple(schema)
+    properties = _simple_properties(schema)
     if properties is None:
         hint = element("small", json.dumps(schema, ensure_ascii=False))
         return [labelled(title, element("textarea", name="form", rows=4, required=True), hint)]
     required = cast("Sequence[str]", schema.get("required", ()))
-    return [_field(name, each, is_required=name in required) for name, each in properties.items()]
+    return [_make_field(name, each, is_required=name in required) for name, each in properties.items()]
 
 
 def said_in(schema: Mapping[str, Any], fields: Mapping[str, str]) -> Any:
@@ -53,18 +53,18 @@ def said_in(schema: Mapping[str, Any], fields: Mapping[str, str]) -> Any:
     >>> said_in({"type": "object", "properties": {"amount": {"type": "number"}}}, {"form.amount": "12.5"})
     {'amount': 12.5}
     """
-    properties = _simple(schema)
+    properties = _simple_properties(schema)
     if properties is None:
-        return _json(fields.get("form", ""))
+        return _parse_json(fields.get("form", ""))
     required = cast("Sequence[str]", schema.get("required", ()))
-    return dict(_read(properties, required, fields))
+    return dict(_read_properties(properties, required, fields))
 
 
 def labelled(name: str, *children: Child) -> Markup:
     return element("label", element("span", name), *children)
 
 
-def _simple(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
+def _simple_properties(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
     """The properties of a flat object; None where there is anything that no single field can hold."""
     properties = schema.get("properties")
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
@@ -79,13 +79,13 @@ def _simple(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None
     return found
 
 
-def _field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> Markup:
+def _make_field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> Markup:
     hint = element("small", schema["description"]) if schema.get("description") else None
     kind, default = schema.get("type", "string"), schema.get("default")
     said: dict[str, Any] = {"name": _PREFIX + name, "required": is_required}
     if schema.get("enum"):
         chosen: list[Child] = [
-            element("option", _text(each), value=_text(each), selected=each == default) for each in schema["enum"]
+            element("option", _to_text(each), value=_to_text(each), selected=each == default) for each in schema["enum"]
         ]
         return labelled(
             name, element("select", None if is_required else element("option", "", value=""), chosen, **said), hint
@@ -93,8 +93,8 @@ def _field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> Markup
     if kind == "boolean":
         box = element("input", type="checkbox", name=_PREFIX + name, value="true", checked=default is True)
         return element("label", box, " ", name, hint, class_="check")
-    given = "" if default is None else _text(default)
-    if kind == "string" and schema.get("maxLength", 0) <= _LONG:
+    given = "" if default is None else _to_text(default)
+    if kind == "string" and schema.get("maxLength", 0) <= _LONG_TEXT:
         return labelled(
             name, element("input", type="text", value=given, maxlength=schema.get("maxLength"), **said), hint
         )
@@ -104,11 +104,11 @@ def _field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> Markup
     return labelled(name, element("input", type="number", value=given, **bounds, **said), hint)
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _read(
+def _read_properties(
     properties: Mapping[str, Mapping[str, Any]], required: Sequence[str], fields: Mapping[str, str]
 ) -> list[tuple[str, Any]]:
     """Property → value; what was left empty and need not be there is left out."""
@@ -118,11 +118,11 @@ def _read(
         if kind == "boolean":
             found.append((name, said == "true"))
         elif said or (kind == "string" and name in required):
-            found.append((name, said if kind == "string" else _number(name, said, kind)))
+            found.append((name, said if kind == "string" else _parse_number(name, said, kind)))
     return found
 
 
-def _number(name: str, said: str, kind: str) -> float | int:
+def _parse_number(name: str, said: str, kind: str) -> float | int:
     try:
         found = int(said) if kind == "integer" else float(said)
     except ValueError:
@@ -132,14 +132,14 @@ def _number(name: str, said: str, kind: str) -> float | int:
     raise ValueError(f"'{name}' takes {'a whole number' if kind == 'integer' else 'a number'}, found '{said:.40}'")
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the answer is no JSON: {error}") from None
 
 
-# --- The form in which a person answers an approval, and what it says when it comes back
+# --- The form of an approval
 
 
 class FormAnswer(NamedTuple):

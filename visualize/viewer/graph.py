@@ -1,4 +1,4 @@
-"""A picture as the part of a page that our script repaints: boxes of one size, and classes instead of paint.
+"""Writes a picture as the part of a page that our script repaints: boxes of one size, and classes instead of paint.
 
 How a status looks is in the style sheet, as no page may hold styles of its own. What a node's lines say
 after each event is worked out again by `graph.js`, from the feed.
@@ -32,7 +32,7 @@ _NAME: Final = 32
 def graph_markup(picture: Picture, name: str = "graph") -> Markup:
     """The picture as an SVG element; `name` is its id in the page. Nodes and edges carry their numbers in it."""
     compact = len(picture.nodes) > COMPACT
-    placed = arrange(picture, lambda node: _size(node, compact))
+    placed = arrange(picture, lambda node: _measure_node(node, compact))
     lines = _Drawing(picture, placed, name, compact).lines()
     return Markup(whole("\n".join(lines)))
 
@@ -50,7 +50,7 @@ class _Drawing:
         yield (
             f'<svg id="{name}" class="graph{" compact" if self._compact else ""}" role="img" '
             f'viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" width="{placed.width:.0f}" '
-            f'height="{placed.height:.0f}" aria-label="{_text(self._picture.name)}">'
+            f'height="{placed.height:.0f}" aria-label="{_write_text(self._picture.name)}">'
         )
         yield (
             f'<defs><marker id="{name}-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
@@ -79,7 +79,7 @@ class _Drawing:
             )
             if edge.labels:
                 (x1, y1), (x2, y2) = points[-2:]
-                words = _text(cut(" | ".join(edge.labels), 40))
+                words = _write_text(cut(" | ".join(edge.labels), 40))
                 yield f'<text class="label" x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 + 3:.1f}">{words}</text>'
 
     def _box(self, node: PictureNode, box: Box, *, is_frame: bool = False) -> str:
@@ -91,17 +91,17 @@ class _Drawing:
             f'transform="translate({box.x:.1f} {box.y:.1f})"{hidden}>'
         )
         if self._compact:
-            words = _text(f"{look_of(node).glyph} {cut(node.name, _NAME)}".strip())
+            words = _write_text(f"{look_of(node).glyph} {cut(node.name, _NAME)}".strip())
             return f'{opening}<path d="{shape}"/><text class="name" y="4">{words}</text></g>'
-        top = -box.height / 2 + 17 if is_frame else -_LINE * _count(node) / 2 + 11
+        top = -box.height / 2 + 17 if is_frame else -_LINE * _count_lines(node) / 2 + 11
         lines = [("name", cut(node.name, _NAME) + times(node)), ("kind", kind_of(node))]
         if node.status is not None:
             lines += [("standing", standing(node)), ("detail", detail(node))]
         words = "".join(
-            f'<text class="{class_}" y="{top + _LINE * number:.1f}">{_text(text)}</text>'
+            f'<text class="{class_}" y="{top + _LINE * number:.1f}">{_write_text(text)}</text>'
             for number, (class_, text) in enumerate(lines)
         )
-        return f'{opening}<title>{_text(tooltip_of(node))}</title><path d="{shape}"/>{words}</g>'
+        return f'{opening}<title>{_write_text(tooltip_of(node))}</title><path d="{shape}"/>{words}</g>'
 
 
 def _node_class(node: PictureNode, is_frame: bool) -> str:
@@ -121,18 +121,18 @@ def detail(node: PictureNode) -> str:
     return cut(" · ".join([*said, spending(node)] if node.calls else said), 40)
 
 
-def _count(node: PictureNode) -> int:
+def _count_lines(node: PictureNode) -> int:
     return 2 if node.status is None else 4
 
 
-def _size(node: PictureNode, compact: bool) -> tuple[float, float]:
+def _measure_node(node: PictureNode, compact: bool) -> tuple[float, float]:
     """Of a node's own words, which change while the run goes on: as much as they may need."""
     name = width_of(cut(node.name, _NAME)) + (70 if node.kind in ("map", "loop") else 26) + slack(node.kind)
     if compact:
         return min(_WIDE, max(70.0, name + 10)), 26.0
     least = 120.0 if node.status is None else _NARROW + 2 * slack(node.kind)
-    return min(_WIDE, max(least, name)), _LINE * _count(node) + 14.0
+    return min(_WIDE, max(least, name)), _LINE * _count_lines(node) + 14.0
 
 
-def _text(text: str) -> str:
+def _write_text(text: str) -> str:
     return escape(text)

@@ -1,4 +1,4 @@
-"""HTML made of calls: whatever is text is escaped, and what is HTML already has a type of its own.
+"""Builds HTML from calls: text is escaped, and what is HTML already has a type of its own. It makes addresses too.
 
     element("a", "1 < 2", href="/runs/x")   →   <a href="/runs/x">1 &lt; 2</a>
 
@@ -39,7 +39,7 @@ __all__ = [
     "whole",
 ]
 
-# --- Where pages are
+# --- Addresses of pages
 
 ROOT: Final[ContextVar[str]] = ContextVar("ROOT", default="")
 """The path below which the pages are: nothing, or `/viewer`."""
@@ -59,7 +59,7 @@ def run_url(run_id: str, node: str | None = None, at: int | None = None) -> str:
     >>> run_url("r1", "polish.round[2].judge", 7)
     '/runs/r1#node=polish.round%5B2%5D.judge&at=7'
     """
-    return f"{ROOT.get()}/runs/{_part(run_id)}{place(node, at)}"
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}{place(node, at)}"
 
 
 def place(node: str | None = None, at: int | None = None) -> str:
@@ -70,19 +70,19 @@ def place(node: str | None = None, at: int | None = None) -> str:
 
 def events_url(run_id: str, after: int = 0) -> str:
     """Server-sent events from a position on."""
-    return f"{ROOT.get()}/runs/{_part(run_id)}/events?after={after}"
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/events?after={after}"
 
 
 def panel_url(run_id: str, node: str = "") -> str:
-    return f"{ROOT.get()}/runs/{_part(run_id)}/nodes/{_part(node)}"
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/nodes/{_quote_part(node)}"
 
 
 def approve_url(run_id: str, node: str) -> str:
-    return f"{ROOT.get()}/runs/{_part(run_id)}/approve/{_part(node)}"
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/approve/{_quote_part(node)}"
 
 
 def cancel_url(run_id: str) -> str:
-    return f"{ROOT.get()}/runs/{_part(run_id)}/cancel"
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/cancel"
 
 
 def compare_form_url() -> str:
@@ -94,7 +94,7 @@ def compare_url(a: str, b: str) -> str:
 
 
 def flow_url(name: str) -> str:
-    return f"{flows_url()}/{_part(name)}"
+    return f"{flows_url()}/{_quote_part(name)}"
 
 
 def start_url(name: str) -> str:
@@ -105,7 +105,7 @@ def static_url(name: str) -> str:
     return f"{ROOT.get()}/static/{name}"
 
 
-def _part(text: str) -> str:
+def _quote_part(text: str) -> str:
     """A text as one part of a path."""
     return quote(text, safe="", errors="replace")
 
@@ -128,7 +128,7 @@ def element(tag: str, *children: Child, **attributes: str | float | bool | None)
     >>> element("p", "<script>", element("b", "ok"), class_="x", hidden=True)
     '<p class="x" hidden>&lt;script&gt;<b>ok</b></p>'
     """
-    said = "".join(_attribute(name, value) for name, value in attributes.items())
+    said = "".join(_format_attribute(name, value) for name, value in attributes.items())
     return Markup(f"<{tag}{said}>" if tag in _VOID else f"<{tag}{said}>{join(children)}</{tag}>")
 
 
@@ -145,7 +145,7 @@ def join(children: Child) -> Markup:
     return Markup("".join([join(each) for each in children]))
 
 
-def _attribute(name: str, value: str | float | bool | None) -> str:
+def _format_attribute(name: str, value: str | float | bool | None) -> str:
     if value is None or value is False:
         return ""
     name = name.rstrip("_").replace("_", "-")

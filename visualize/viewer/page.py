@@ -1,4 +1,4 @@
-"""The frame of every page, and the page that says what went wrong.
+"""Makes the frame of every page, and the page of a problem.
 
 Pages load one script and one style sheet of ours and nothing else; the server sends `CSP` with each of them.
 """
@@ -18,7 +18,7 @@ from visualize.viewer.parts import note
 
 __all__ = ["ASSETS", "CSP", "SCRIPTS", "asset", "file_page", "page", "problem_page", "script", "style_sheet"]
 
-# --- The script and the style sheet that the pages use, as files and as one text for an exported page
+# --- Script and style sheet
 
 SCRIPTS: Final = ("panzoom.js", "fold.js", "graph.js", "rows.js", "panel.js", "run.js", "lists.js")
 """In the order in which they are run."""
@@ -36,16 +36,16 @@ def asset(name: str) -> tuple[bytes, str]:
 @cache
 def script() -> str:
     """All of our script: its files in one scope of their own."""
-    return "\n".join(["(() => {", '"use strict";', *map(_read, SCRIPTS), "})();", ""])
+    return "\n".join(["(() => {", '"use strict";', *map(_read_asset, SCRIPTS), "})();", ""])
 
 
 @cache
 def style_sheet() -> str:
     """The style sheet, with the looks of the statuses from the one table that all pictures share."""
     looks = {"plain": PLAIN, "paused": LOOKS["waiting"], **LOOKS}
-    day = [_rules(name, look, look.border, look.fill) for name, look in looks.items()]
-    night = [_rules(name, look, *look.night) for name, look in looks.items()]
-    return "\n".join([_read("viewer.css"), *day, "@media (prefers-color-scheme: dark) {", *night, "}", ""])
+    day = [_write_rules(name, look, look.border, look.fill) for name, look in looks.items()]
+    night = [_write_rules(name, look, *look.night) for name, look in looks.items()]
+    return "\n".join([_read_asset("viewer.css"), *day, "@media (prefers-color-scheme: dark) {", *night, "}", ""])
 
 
 def inline_source(text: str) -> str:
@@ -53,7 +53,7 @@ def inline_source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _rules(status: str, look: Look, border: str, fill: str) -> str:
+def _write_rules(status: str, look: Look, border: str, fill: str) -> str:
     stroke = f"stroke: {border}; stroke-width: {look.width}; stroke-dasharray: {_DASHES[look.dash]}; fill: {fill}"
     return (
         f".node.s-{status} > path {{ {stroke}; }}\n"
@@ -63,7 +63,7 @@ def _rules(status: str, look: Look, border: str, fill: str) -> str:
     )
 
 
-def _read(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files("visualize").joinpath("static", name).read_text(encoding="utf-8")
 
 
@@ -85,7 +85,7 @@ def page(title: str, *children: Child, class_: str = "") -> str:
     )
     links = [element("a", name, href=url) for name, url in (("Runs", runs_url()), ("Flows", flows_url()))]
     top = element("nav", element("strong", "FlowEngine"), links, class_="top")
-    return _document(title, head, top, children, class_)
+    return _write_document(title, head, top, children, class_)
 
 
 def file_page(title: str, *children: Child, class_: str = "") -> str:
@@ -95,7 +95,9 @@ def file_page(title: str, *children: Child, class_: str = "") -> str:
         element("meta", http_equiv="Content-Security-Policy", content=f"{policy}; img-src data:; base-uri 'none'"),
         element("style", Markup(style_sheet())),
     )
-    return _document(title, head, None, (*children, element("script", Markup(script()))), f"{class_} file".strip())
+    return _write_document(
+        title, head, None, (*children, element("script", Markup(script()))), f"{class_} file".strip()
+    )
 
 
 def problem_page(error: Exception) -> tuple[int, str]:
@@ -115,7 +117,7 @@ _PROBLEMS: Final[dict[type[Exception], tuple[int, str]]] = {
 }
 
 
-def _document(title: str, head: Child, top: Child, children: Child, class_: str) -> str:
+def _write_document(title: str, head: Child, top: Child, children: Child, class_: str) -> str:
     metas = (
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),

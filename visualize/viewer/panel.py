@@ -1,4 +1,4 @@
-"""The panel of one node: everything that a run's record says about it, as a fragment of HTML.
+"""Makes the panel of one node: everything that a run's record says about it, as a fragment of HTML.
 
 The same fragment stands in the live page, where the server makes it, and in the exported file. Parts carry
 `data-seq`, the position of the event that brought them, so that the page can hide what was not known yet.
@@ -36,7 +36,7 @@ from visualize.viewer.reading import Reading
 
 __all__ = ["node_panel"]
 
-_MANY: Final = 200
+_MAX_LISTED: Final = 200
 """Rows of a node's times that are listed."""
 
 
@@ -44,39 +44,39 @@ def node_panel(run: Reading, node: str, acting: Acting | None = None) -> Markup:
     """The panel of a node's path, or of a node that runs many times; None where approvals cannot be answered here."""
     row = run.row(node)
     if row is not None:
-        parts = list(_of_row(run, row, acting))
+        parts = list(_describe_row(run, row, acting))
     elif node in run.progress.skeleton.sites:
-        parts = list(_of_site(run, node))
+        parts = list(_describe_site(run, node))
     else:
         parts = [element("h2", node), note("The run has no such node.")]
     return Markup(whole(element("article", parts, class_="node-panel", data_panel=node)))
 
 
-def _of_row(run: Reading, row: NodeRow, acting: Acting | None) -> Iterator[Markup | None]:
+def _describe_row(run: Reading, row: NodeRow, acting: Acting | None) -> Iterator[Markup | None]:
     part = run.part(row.id)
-    yield _head(row)
+    yield _make_head(row)
     if row.waits and row.status == "waiting" and row.asked is not None and acting is not None:
         yield approval_form(run.run_id, row.id, row.asked, acting)
     finished = [(seq, event) for seq, event in part if isinstance(event, NodeFinished)]
     failed = [(seq, event.error) for seq, event in part if isinstance(event, NodeFailed)]
     if row.error is not None:
-        yield from [_error(error, seq) for seq, error in failed[-1:]]
+        yield from [_make_error(error, seq) for seq, error in failed[-1:]]
     for seq, event in finished[-1:]:
         result = event.result
-        yield _routing(result.routing, seq) if isinstance(result.routing, RoutingResult) else None
-        yield _evaluation(result.evaluation, seq) if isinstance(result.evaluation, EvaluationResult) else None
-        yield _output(result.output, seq)
-        yield _state(run.states.changes(row.id), run.states.seen(row.id), seq)
+        yield _make_routing(result.routing, seq) if isinstance(result.routing, RoutingResult) else None
+        yield _make_evaluation(result.evaluation, seq) if isinstance(result.evaluation, EvaluationResult) else None
+        yield _make_output(result.output, seq)
+        yield _make_state(run.states.changes(row.id), run.states.seen(row.id), seq)
     for seq, error in failed[: -1 if row.error is not None else None]:
-        yield _earlier_error(error, seq)
-    yield from _inside(run, row)
+        yield _make_earlier_error(error, seq)
+    yield from _list_inside(run, row)
     records: list[tuple[int, Any]] = [(seq, event.record) for seq, event in part if isinstance(event, NodeRecorded)]
     yield rounds_section([(seq, each) for seq, each in records if isinstance(each, Round)])
     for seq, record in records:
         yield record_section(record, seq)
 
 
-def _head(row: NodeRow) -> Markup:
+def _make_head(row: NodeRow) -> Markup:
     told: list[tuple[str, Child]] = [
         ("Kind", row.kind),
         ("Because", row.cause.replace("_", " ") if row.cause else None),
@@ -87,10 +87,10 @@ def _head(row: NodeRow) -> Markup:
         ("Attempts", str(row.retries + 1) if row.retries else None),
         *usage_facts(row.usage),
     ]
-    return join([element("h2", _path(row), badge(row.status)), facts(told)])
+    return join([element("h2", _make_path(row), badge(row.status)), facts(told)])
 
 
-def _path(row: NodeRow) -> Markup:
+def _make_path(row: NodeRow) -> Markup:
     """The path, with a link to the container that it is inside."""
     container = row.spot.container
     if container is None:
@@ -103,7 +103,7 @@ def link(node: str, text: str | None = None) -> Markup:
     return element("a", node if text is None else text, href=place(node))
 
 
-def _error(error: ErrorInfo, seq: int) -> Markup:
+def _make_error(error: ErrorInfo, seq: int) -> Markup:
     return section(
         f"Error: {error.type}",
         note("It began in ", link(error.node), ".") if error.node else None,
@@ -114,7 +114,7 @@ def _error(error: ErrorInfo, seq: int) -> Markup:
     )
 
 
-def _earlier_error(error: ErrorInfo, seq: int) -> Markup:
+def _make_earlier_error(error: ErrorInfo, seq: int) -> Markup:
     """A failure that is past: the run was resumed after it, and the node ran again."""
     return fold(
         f"Failed before the run was resumed: {error.type}",
@@ -125,7 +125,7 @@ def _earlier_error(error: ErrorInfo, seq: int) -> Markup:
     )
 
 
-def _output(output: Any, seq: int) -> Markup | None:
+def _make_output(output: Any, seq: int) -> Markup | None:
     """What came out; a judgement or a decision is told already, in words."""
     if output is None:
         return None
@@ -134,13 +134,13 @@ def _output(output: Any, seq: int) -> Markup | None:
     return section("Output", value(output), seq=seq)
 
 
-def _routing(routing: RoutingResult, seq: int) -> Markup:
+def _make_routing(routing: RoutingResult, seq: int) -> Markup:
     told: list[tuple[str, Child]] = [("Route", f"→ {routing.next_route}"), ("Confidence", meter(routing.confidence))]
     return section("Routing", facts(told), value(routing.reasoning) if routing.reasoning else None, seq=seq)
 
 
-def _evaluation(found: EvaluationResult, seq: int) -> Markup:
-    told: list[tuple[str, Child]] = [("Score", meter(found.score)), ("Verdict", _verdict(found.passed))]
+def _make_evaluation(found: EvaluationResult, seq: int) -> Markup:
+    told: list[tuple[str, Child]] = [("Score", meter(found.score)), ("Verdict", _format_verdict(found.passed))]
     criteria: list[tuple[str, Child]] = [(name, meter(score)) for name, score in found.criteria_scores.items()]
     return section(
         "Evaluation",
@@ -151,11 +151,11 @@ def _evaluation(found: EvaluationResult, seq: int) -> Markup:
     )
 
 
-def _verdict(passed: bool) -> str:
+def _format_verdict(passed: bool) -> str:
     return "✓ passed" if passed else "✗ did not pass"
 
 
-def _state(changes: Sequence[Change], seen: dict[str, Any], seq: int) -> Markup | None:
+def _make_state(changes: Sequence[Change], seen: dict[str, Any], seq: int) -> Markup | None:
     """What the node wrote to shared state, before and after, and what it saw beside."""
     if not changes and not seen:
         return None
@@ -163,13 +163,13 @@ def _state(changes: Sequence[Change], seen: dict[str, Any], seq: int) -> Markup 
     others = {key: found for key, found in seen.items() if key not in written}
     return section(
         "Shared state",
-        [_change(each) for each in changes] or note("It wrote nothing."),
+        [_make_change(each) for each in changes] or note("It wrote nothing."),
         fold(f"What else it saw: {len(others)}", value(others)) if others else None,
         seq=seq,
     )
 
 
-def _change(change: Change) -> Markup:
+def _make_change(change: Change) -> Markup:
     rule = f" ({change.rule})" if change.rule not in ("", "error") else ""
     title = element("h4", element("code", change.key), rule)
     if not change.had:
@@ -177,7 +177,7 @@ def _change(change: Change) -> Markup:
     return join([title, difference(change.before, change.after)])
 
 
-def _inside(run: Reading, container: NodeRow) -> Iterator[Markup]:
+def _list_inside(run: Reading, container: NodeRow) -> Iterator[Markup]:
     """The nodes that ran inside a container, newest item or round last."""
     rows = (
         [row for row in run.progress.nodes.values() if row.spot.container == container.id] if container.inside else []
@@ -185,21 +185,21 @@ def _inside(run: Reading, container: NodeRow) -> Iterator[Markup]:
     if rows:
         total = f" of {container.total:,}" if container.total is not None else ""
         count = f", ×{len(container.units):,}{total}" if container.units else ""
-        yield section(f"Inside{count}", _times(run, rows, len(container.id)))
+        yield section(f"Inside{count}", _list_times(run, rows, len(container.id)))
 
 
-def _of_site(run: Reading, site: str) -> Iterator[Markup]:
+def _describe_site(run: Reading, site: str) -> Iterator[Markup]:
     rows = run.times(site)
     yield element("h2", element("span", site, class_="path"), f" ×{len(rows):,}")
     yield facts([("Kind", run.progress.skeleton.sites[site].kind)])
-    yield section("Times", _times(run, rows, 0)) if rows else note("It has not run.")
+    yield section("Times", _list_times(run, rows, 0)) if rows else note("It has not run.")
 
 
-def _times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
+def _list_times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
     """A table of rows: those that did not succeed first where there are too many to list."""
     listed = rows
-    if len(rows) > _MANY:
-        chosen = {row.id for row in sorted(rows, key=lambda row: row.status in ("succeeded", "skipped"))[:_MANY]}
+    if len(rows) > _MAX_LISTED:
+        chosen = {row.id for row in sorted(rows, key=lambda row: row.status in ("succeeded", "skipped"))[:_MAX_LISTED]}
         listed = [row for row in rows if row.id in chosen]
     cells = [
         [
@@ -207,7 +207,7 @@ def _times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
             badge(row.status),
             took(row.seconds()) if row.has_run else "",
             spent(row.usage) if row.usage.calls else "",
-            _gist(row),
+            _make_gist(row),
         ]
         for row in listed
     ]
@@ -218,7 +218,7 @@ def _times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
                 ["Node", "Status", "Took", "Cost", "Result"],
                 cells,
                 numbers=(2, 3),
-                seqs=[_end(run, row) for row in listed],
+                seqs=[_end_position(run, row) for row in listed],
                 class_="times",
             ),
             note(f"And {more:,} more: choose one in the timeline.") if more else None,
@@ -226,13 +226,13 @@ def _times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
     )
 
 
-def _end(run: Reading, row: NodeRow) -> int | None:
+def _end_position(run: Reading, row: NodeRow) -> int | None:
     """The position of the last event that changed a row: what a list says of it was not true before."""
     part = run.part(row.id)
     return next((seq for seq, event in reversed(part) if not isinstance(event, NodeRecorded)), None)
 
 
-def _gist(row: NodeRow) -> Child:
+def _make_gist(row: NodeRow) -> Child:
     if row.error is not None:
         return preview(row.error.message)
     if row.cause is not None:

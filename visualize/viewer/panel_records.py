@@ -1,4 +1,7 @@
-"""What a node told from inside, for its panel: one function a kind of record."""
+"""Makes the parts of a node's panel that its records fill: one function a kind of record.
+
+It knows records and HTML, and nothing of rows or pages.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ __all__ = ["record_section", "rounds_section"]
 
 def record_section(record: Any, seq: int) -> Markup | None:
     """The part of the panel that a record makes; None for one that is told elsewhere."""
-    return _SECTIONS.get(type(record).__name__, _other)(record, seq)
+    return _SECTIONS.get(type(record).__name__, _make_other)(record, seq)
 
 
 def rounds_section(rounds: Sequence[tuple[int, Round]]) -> Markup | None:
@@ -41,11 +44,11 @@ def rounds_section(rounds: Sequence[tuple[int, Round]]) -> Markup | None:
         return None
     best = max(rounds, key=lambda each: (each[1].score or 0.0, each[1].number))[1].number
     return section(
-        "Rounds", element("div", [_round(seq, judged, best) for seq, judged in rounds], class_="side-by-side")
+        "Rounds", element("div", [_make_round(seq, judged, best) for seq, judged in rounds], class_="side-by-side")
     )
 
 
-def _round(seq: int, judged: Round, best: int) -> Markup:
+def _make_round(seq: int, judged: Round, best: int) -> Markup:
     verdict = "✓ passed" if judged.passed else "✗ did not pass"
     return element(
         "article",
@@ -67,11 +70,11 @@ def meter(score: float | None) -> Markup | None:
     return element("span", bar, f" {score:.2f}", class_="score")
 
 
-def _model_call(call: ModelCall, seq: int) -> Markup:
+def _make_model_call(call: ModelCall, seq: int) -> Markup:
     told: list[tuple[str, Child]] = [
         ("Model", f"{call.model} ({call.provider})" if call.provider else call.model),
         ("Took", took(call.seconds)),
-        ("Tokens", _tokens(call)),
+        ("Tokens", _format_tokens(call)),
         ("Cost", "unknown" if call.cost_usd is None else dollars(call.cost_usd)),
         ("Requests", str(call.attempts) if call.attempts > 1 else None),
         ("Ended by", call.finish_reason or None),
@@ -79,12 +82,12 @@ def _model_call(call: ModelCall, seq: int) -> Markup:
     ]
     is_text = call.content or not (call.tool_calls or call.vectors)
     answer = [value(call.content)] if is_text else []
-    asked = [fold(f"Asks for {_name(each)}", value(each)) for each in call.tool_calls]
+    asked = [fold(f"Asks for {_name_of(each)}", value(each)) for each in call.tool_calls]
     return section(
         f"Model call: {call.purpose}",
         facts(told),
         note(call.error, kind="bad") if call.error else None,
-        fold(f"Prompt, {len(call.messages)} parts", [_message(each) for each in call.messages]),
+        fold(f"Prompt, {len(call.messages)} parts", [_make_message(each) for each in call.messages]),
         None if call.error or call.vectors else fold("Answer", answer, asked, is_open=True),
         fold("Request", value(call.request)) if call.request else None,
         seq=seq,
@@ -92,14 +95,14 @@ def _model_call(call: ModelCall, seq: int) -> Markup:
     )
 
 
-def _tokens(call: ModelCall) -> str:
+def _format_tokens(call: ModelCall) -> str:
     if call.prompt_tokens is None and call.completion_tokens is None:
         return "unknown"
     cached = f" ({call.cached_tokens:,} cached)" if call.cached_tokens else ""
     return f"{call.prompt_tokens or 0:,} in{cached}, {call.completion_tokens or 0:,} out"
 
 
-def _message(message: Mapping[str, Any]) -> Markup:
+def _make_message(message: Mapping[str, Any]) -> Markup:
     """One part of a prompt: its role, and its text or the calls that it asks for."""
     content = message.get("content")
     asked = message.get("tool_calls")
@@ -112,13 +115,13 @@ def _message(message: Mapping[str, Any]) -> Markup:
     )
 
 
-def _name(asked: Mapping[str, Any]) -> str:
+def _name_of(asked: Mapping[str, Any]) -> str:
     function = asked.get("function")
     name = function.get("name") if isinstance(function, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - a model's text
     return str(name or asked.get("name") or "a tool")  # pyright: ignore[reportUnknownArgumentType] - as above
 
 
-def _tool_call(call: ToolCall, seq: int) -> Markup:
+def _make_tool_call(call: ToolCall, seq: int) -> Markup:
     verb = "begins" if call.started else "failed" if call.is_error else "answered"
     effect = f", effect {call.effect}" if call.effect != "none" else ""
     return section(
@@ -135,17 +138,17 @@ _COLUMNS: Final = ("source", "label", "tokens", "state", "why")
 """What of a receipt's rows stands first."""
 
 
-def _receipt(receipt: Receipt, seq: int) -> Markup:
+def _make_receipt(receipt: Receipt, seq: int) -> Markup:
     """What entered the prompt: one row a fragment."""
     found = dict.fromkeys(key for row in receipt.fragments for key in row)
     names = [each for each in _COLUMNS if each in found] + [each for each in found if each not in _COLUMNS]
-    rows = [[_cell(row.get(name)) for name in names] for row in receipt.fragments]
+    rows = [[_make_cell(row.get(name)) for name in names] for row in receipt.fragments]
     numbers = [names.index("tokens")] if "tokens" in names else []
     budget = "" if receipt.budget is None else f" within {receipt.budget:,} tokens"
     return section(f"Context receipt{budget}", table(names, rows, numbers=numbers), seq=seq)
 
 
-def _brought(brought: Brought, seq: int) -> Markup:
+def _make_context(brought: Brought, seq: int) -> Markup:
     """The fragments as the providers gave them, before anything was shortened."""
     parts = [
         fold(" · ".join(str(row[name]) for name in ("source", "label") if row.get(name)), value(row.get("text", row)))
@@ -154,46 +157,46 @@ def _brought(brought: Brought, seq: int) -> Markup:
     return section(f"Brought by context providers: {len(parts)}", parts, seq=seq)
 
 
-def _cell(found: Any) -> str:
+def _make_cell(found: Any) -> str:
     return "" if found is None else f"{found:,}" if isinstance(found, int) else shown(found)
 
 
-def _retry(retry: Retry, seq: int) -> Markup:
+def _make_retry(retry: Retry, seq: int) -> Markup:
     title = f"Attempt {retry.attempt} failed, the next one after {took(retry.delay)}"
     return section(title, value(retry.error), seq=seq, class_="bad")
 
 
-def _decided(decided: EffectDecided, seq: int) -> Markup:
+def _make_decision(decided: EffectDecided, seq: int) -> Markup:
     verb = "run again" if decided.decision == "retry" else "taken as done"
     return section(
         f"A person decided: the interrupted call of {decided.name} is {verb}", value(decided.arguments), seq=seq
     )
 
 
-def _provider(failed: ProviderFailed, seq: int) -> Markup:
+def _make_provider_failure(failed: ProviderFailed, seq: int) -> Markup:
     return section(f"Context provider {failed.provider} failed", value(failed.error), seq=seq, class_="bad")
 
 
-def _skill(load: SkillLoad, seq: int) -> Markup:
+def _make_skill(load: SkillLoad, seq: int) -> Markup:
     told = f"level {load.level}, {load.tokens:,} tokens, {took(load.seconds)}"
     return element("p", f"Skill {load.skill}: {told}", data_seq=seq, class_="note")
 
 
-def _notice(notice: Notice, seq: int) -> Markup:
+def _make_notice(notice: Notice, seq: int) -> Markup:
     return element("p", notice.text, data_seq=seq, class_="note")
 
 
-def _map(began: MapBegan, seq: int) -> Markup:
+def _make_map(began: MapBegan, seq: int) -> Markup:
     return element("p", f"{began.total:,} items", data_seq=seq, class_="note")
 
 
-def _loop_round(ended: RoundEnded, seq: int) -> Markup:
+def _make_loop_round(ended: RoundEnded, seq: int) -> Markup:
     best = "" if ended.best is None else f", best_by {shown(ended.best)}"
     verdict = "stopped here" if ended.stopped else "went on"
     return section(f"Round {ended.number}: {verdict}{best}", value(ended.variables), seq=seq)
 
 
-def _asked(asked: Asked, seq: int) -> Markup:
+def _make_question(asked: Asked, seq: int) -> Markup:
     told: list[tuple[str, Child]] = [
         ("Choices", ", ".join(asked.choices)),
         ("Expires", None if asked.expires is None else clock(asked.expires)),
@@ -202,38 +205,38 @@ def _asked(asked: Asked, seq: int) -> Markup:
     return section("Asked", value(asked.message), facts(told), seq=seq)
 
 
-def _answered(answered: Answered, seq: int) -> Markup:
+def _make_answer(answered: Answered, seq: int) -> Markup:
     told: list[tuple[str, Child]] = [("Choice", answered.choice), ("By", answered.by), ("Comment", answered.comment)]
     return section("Answered", facts(told), None if answered.form is None else value(answered.form), seq=seq)
 
 
-def _reused(reused: Reused, seq: int) -> Markup:
+def _make_reuse(reused: Reused, seq: int) -> Markup:
     link = element("a", f"run {reused.run_id}", href=run_url(reused.run_id, reused.node))
     return element("p", "Not run: the result is that of ", link, ".", data_seq=seq, class_="note")
 
 
-def _told_elsewhere(record: Any, seq: int) -> None:
+def _make_nothing(record: Any, seq: int) -> None:
     """Rounds stand side by side."""
 
 
-def _other(record: Any, seq: int) -> Markup:
+def _make_other(record: Any, seq: int) -> Markup:
     return section(type(record).__name__, value(record), seq=seq)
 
 
 _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
-    "ModelCall": _model_call,
-    "ToolCall": _tool_call,
-    "EffectDecided": _decided,
-    "Receipt": _receipt,
-    "Brought": _brought,
-    "SkillLoad": _skill,
-    "ProviderFailed": _provider,
-    "Round": _told_elsewhere,
-    "Retry": _retry,
-    "Notice": _notice,
-    "MapBegan": _map,
-    "RoundEnded": _loop_round,
-    "Asked": _asked,
-    "Answered": _answered,
-    "Reused": _reused,
+    "ModelCall": _make_model_call,
+    "ToolCall": _make_tool_call,
+    "EffectDecided": _make_decision,
+    "Receipt": _make_receipt,
+    "Brought": _make_context,
+    "SkillLoad": _make_skill,
+    "ProviderFailed": _make_provider_failure,
+    "Round": _make_nothing,
+    "Retry": _make_retry,
+    "Notice": _make_notice,
+    "MapBegan": _make_map,
+    "RoundEnded": _make_loop_round,
+    "Asked": _make_question,
+    "Answered": _make_answer,
+    "Reused": _make_reuse,
 }

@@ -1,4 +1,4 @@
-"""The small parts that all pages are made of: badges, facts, tables, values, moments."""
+"""Makes the small parts of all pages: badges, facts, tables, values, moments, differences. It knows no page."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
     "value",
 ]
 
-# --- What became of a text
+# --- The difference of two texts
 
-_LINES: Final = 400
+_MAX_LINES: Final = 400
 """Lines of each side that are compared: the work grows with their product."""
-_AROUND: Final = 2
+_CONTEXT_LINES: Final = 2
 """Lines that stayed, shown before and after those that did not."""
 
 
@@ -44,28 +44,28 @@ def difference(before: Any, after: Any) -> Markup:
     <ins>+ c</ins>
     </pre>
     """
-    old, new = _lines(before), _lines(after)
-    return element("pre", [[line, "\n"] for line in _told(old, new)], class_="difference")
+    old, new = _split_lines(before), _split_lines(after)
+    return element("pre", [[line, "\n"] for line in _mark_changes(old, new)], class_="difference")
 
 
-def _lines(value: Any) -> list[str]:
+def _split_lines(value: Any) -> list[str]:
     lines = shown(value).splitlines() or [""]
-    rest = len(lines) - _LINES
-    return lines if rest <= 0 else [*lines[:_LINES], f"… ({rest:,} more lines)"]
+    rest = len(lines) - _MAX_LINES
+    return lines if rest <= 0 else [*lines[:_MAX_LINES], f"… ({rest:,} more lines)"]
 
 
-def _told(old: list[str], new: list[str]) -> Iterator[Markup]:
+def _mark_changes(old: list[str], new: list[str]) -> Iterator[Markup]:
     groups = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     for number, (tag, low, high, new_low, new_high) in enumerate(groups):
         if tag == "equal":
-            yield from _same(old[low:high], is_first=number == 0, is_last=number == len(groups) - 1)
+            yield from _shorten_unchanged(old[low:high], is_first=number == 0, is_last=number == len(groups) - 1)
             continue
         yield from (element("del", f"- {line}") for line in old[low:high])
         yield from (element("ins", f"+ {line}") for line in new[new_low:new_high])
 
 
-def _same(lines: list[str], *, is_first: bool, is_last: bool) -> Iterator[Markup]:
-    head, tail = (0 if is_first else _AROUND), (0 if is_last else _AROUND)
+def _shorten_unchanged(lines: list[str], *, is_first: bool, is_last: bool) -> Iterator[Markup]:
+    head, tail = (0 if is_first else _CONTEXT_LINES), (0 if is_last else _CONTEXT_LINES)
     if len(lines) <= head + tail + 1:
         kept, hidden = lines, 0
     else:
@@ -78,7 +78,7 @@ def _same(lines: list[str], *, is_first: bool, is_last: bool) -> Iterator[Markup
         yield element("span", f"  … {hidden:,} equal lines", class_="skip")
 
 
-_LONGEST: Final = 20_000
+_MAX_TEXT: Final = 20_000
 """Characters of one value that a page shows."""
 _GLYPHS: Final = {"paused": "‖", "partial": "◐"}
 """Of statuses that only runs have."""
@@ -148,9 +148,9 @@ def note(*children: Child, kind: str = "") -> Markup:
 def value(found: Any, *, class_: str = "") -> Markup:
     """A value as it is; a very long one is cut, and says so."""
     text = shown(found)
-    cut = len(text) > _LONGEST
-    block = element("pre", text[:_LONGEST] if cut else text, class_=class_ or None, tabindex="0")
-    return join([block, note(f"The first {_LONGEST:,} of {len(text):,} characters.") if cut else None])
+    cut = len(text) > _MAX_TEXT
+    block = element("pre", text[:_MAX_TEXT] if cut else text, class_=class_ or None, tabindex="0")
+    return join([block, note(f"The first {_MAX_TEXT:,} of {len(text):,} characters.") if cut else None])
 
 
 def table(

@@ -1,4 +1,4 @@
-"""A run as its pages need it, read once from its events."""
+"""Prepares a run for its pages, once from its events. It reads no store."""
 
 from __future__ import annotations
 

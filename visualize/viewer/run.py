@@ -1,4 +1,4 @@
-"""The page of one run: its graph, a panel for the chosen node, the timeline and a scrubber over its events.
+"""Makes the page of one run: its graph, a panel for the chosen node, the timeline and a scrubber over its events.
 
 The server makes the frame, the graph and the panels; our script folds the feed and repaints. The same page is
 served live, and written to one file with everything in it (`export_page`).
@@ -39,7 +39,13 @@ def run_page(run: Reading, acting: Acting | None = None) -> str:
     `acting`: where the run can be cancelled in it.
     """
     sources = {"panels": panel_url(run.run_id), "events": events_url(run.run_id, len(run.events))}
-    return page(_title(run), _head(run, links=True, acting=acting), _main(run), _data(run, sources), class_="run")
+    return page(
+        _make_title(run),
+        _make_head(run, links=True, acting=acting),
+        _make_main(run),
+        _make_data(run, sources),
+        class_="run",
+    )
 
 
 def export_page(run: Reading) -> str:
@@ -48,11 +54,16 @@ def export_page(run: Reading) -> str:
     templates = [element("template", node_panel(run, path)) for path in panels]
     whole = element("div", templates, id="panels", hidden=True)
     return file_page(
-        _title(run), _head(run, links=False), _main(run), whole, _data(run, {"list": panels}), class_="run"
+        _make_title(run),
+        _make_head(run, links=False),
+        _make_main(run),
+        whole,
+        _make_data(run, {"list": panels}),
+        class_="run",
     )
 
 
-def _title(run: Reading) -> str:
+def _make_title(run: Reading) -> str:
     return f"{run.progress.flow} {run.run_id}"
 
 
@@ -70,19 +81,19 @@ def head_of(run: Reading) -> dict[str, Any]:
     }
 
 
-def _labels(run: Reading) -> str | None:
+def _format_labels(run: Reading) -> str | None:
     started = run.progress.started
     pairs = () if started is None else labels_of(started).items()
     return ", ".join(f"{name}={value}" for name, value in pairs) or None
 
 
-def _data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
+def _make_data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
     """The head, with the places where there is more, and the events so far."""
     lines = [feed(event, seq) for seq, event in enumerate(run.events)]
     return [data_block("head", {**head_of(run), **sources}), data_block("feed", lines)]
 
 
-def _head(run: Reading, *, links: bool, acting: Acting | None = None) -> Markup:
+def _make_head(run: Reading, *, links: bool, acting: Acting | None = None) -> Markup:
     progress = run.progress
     started, finished = progress.started, progress.finished
     told: list[tuple[str, Child]] = [
@@ -90,9 +101,9 @@ def _head(run: Reading, *, links: bool, acting: Acting | None = None) -> Markup:
         ("Started", clock(None if started is None else started.at)),
         ("Took", element("span", took(progress.seconds(progress.last_at)), id="took")),
         ("At work", took(progress.working_seconds(progress.last_at)) if progress.idle else None),
-        *[(name, element("span", child, id=f"run-{name.split()[-1].lower()}")) for name, child in _usage(run)],
+        *[(name, element("span", child, id=f"run-{name.split()[-1].lower()}")) for name, child in _list_usage(run)],
         ("File", started.path if started is not None else None),
-        ("Labels", _labels(run)),
+        ("Labels", _format_labels(run)),
     ]
     name: Child = element("a", progress.flow, href=flow_url(progress.flow)) if links else progress.flow
     error = None if finished is None or finished.error is None else note(finished.error.message, kind="bad")
@@ -101,16 +112,22 @@ def _head(run: Reading, *, links: bool, acting: Acting | None = None) -> Markup:
         element("h1", name, " ", element("span", badge(progress.status), id="status")),
         facts(told),
         element("div", error, id="error"),
-        element("div", _values(run), _compare(run) if links else None, _cancel(run, acting), class_="folds"),
+        element(
+            "div",
+            _make_values(run),
+            _make_compare_link(run) if links else None,
+            _make_cancel_form(run, acting),
+            class_="folds",
+        ),
         class_="run-head",
     )
 
 
-def _usage(run: Reading) -> list[tuple[str, Child]]:
+def _list_usage(run: Reading) -> list[tuple[str, Child]]:
     return usage_facts(run.progress.usage) or [("Model calls", "0"), ("Tokens", "0"), ("Cost", "$0")]
 
 
-def _values(run: Reading) -> list[Markup | None]:
+def _make_values(run: Reading) -> list[Markup | None]:
     started, finished = run.progress.started, run.progress.finished
     outputs = None if finished is None else finished.outputs
     notices = list(run.progress.notices)
@@ -121,22 +138,22 @@ def _values(run: Reading) -> list[Markup | None]:
     ]
 
 
-def _compare(run: Reading) -> Markup:
+def _make_compare_link(run: Reading) -> Markup:
     return element("a", "Compare with the run before", href=compare_url("", run.run_id), class_="button")
 
 
-def _cancel(run: Reading, acting: Acting | None) -> Markup | None:
+def _make_cancel_form(run: Reading, acting: Acting | None) -> Markup | None:
     """Seen for as long as the run goes on."""
     if acting is None or not run.is_live:
         return None
     return form(cancel_url(run.run_id), acting, element("button", "Cancel the run"), class_="cancel")
 
 
-def _main(run: Reading) -> Markup:
-    return element("main", _graph(run), _panel(), _scrubber(run), _below(), class_="run-main")
+def _make_main(run: Reading) -> Markup:
+    return element("main", _make_graph(run), _make_panel(), _make_scrubber(run), _make_timeline(), class_="run-main")
 
 
-def _graph(run: Reading) -> Markup:
+def _make_graph(run: Reading) -> Markup:
     buttons = [
         element("button", sign, type="button", data_zoom=how, title=title, aria_label=title)
         for sign, how, title in (("+", "in", "Zoom in"), ("−", "out", "Zoom out"), ("⤢", "fit", "Show everything (0)"))
@@ -151,12 +168,12 @@ def _graph(run: Reading) -> Markup:
     return element("section", tools, view, class_="graph-side")
 
 
-def _panel() -> Markup:
+def _make_panel() -> Markup:
     hint = note("Choose a node in the graph or in the timeline; j and k go to the next and to the one before.")
     return element("section", hint, id="panel", aria_live="polite", aria_label="The chosen node")
 
 
-def _scrubber(run: Reading) -> Markup:
+def _make_scrubber(run: Reading) -> Markup:
     last = max(0, len(run.events) - 1)
 
     def step(sign: str, how: str, title: str) -> Markup:
@@ -175,7 +192,7 @@ def _scrubber(run: Reading) -> Markup:
     )
 
 
-def _below() -> Markup:
+def _make_timeline() -> Markup:
     tabs = [
         element("button", title, type="button", role="tab", data_tab=name, aria_selected="true" if first else "false")
         for name, title, first in (("timeline", "Timeline", True), ("calls", "Model calls", False),

@@ -1,4 +1,4 @@
-"""The list of runs, and which of them are asked for: by flow, status, time and text."""
+"""Makes the list of runs, and filters it by flow, status, time and text. It reads no store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visualize.viewer.parts import badge, clock, note, table, took
 
 __all__ = ["Filters", "filters_of", "matching", "run_before", "runs_page"]
 
-_ON_A_PAGE: Final = 100
+_PAGE_SIZE: Final = 100
 
 
 class Filters(NamedTuple):
@@ -47,14 +47,14 @@ def filters_of(query: Mapping[str, str], labels: Mapping[str, str] = EMPTY) -> F
         query.get("flow", ""),
         query.get("status", ""),
         query.get("q", "").strip(),
-        _day(query.get("since", "")),
-        _day(query.get("until", "")),
+        _parse_day(query.get("since", "")),
+        _parse_day(query.get("until", "")),
         max(1, int(number)) if number.isdecimal() and len(number) < 9 else 1,
         labels,
     )
 
 
-def _day(text: str) -> date | None:
+def _parse_day(text: str) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -70,21 +70,21 @@ def matching(infos: Sequence[RunInfo], filters: Filters, standing: Mapping[str, 
         filters.flow,
         filters.status,
         filters.labels,
-        None if filters.since is None else _midnight(filters.since),
-        None if filters.until is None else _midnight(filters.until + timedelta(days=1)),
+        None if filters.since is None else _midnight_of(filters.since),
+        None if filters.until is None else _midnight_of(filters.until + timedelta(days=1)),
     )
     words = filters.text.lower().split()
-    return [info for info in query.select(infos, standing) if _holds(info, words)]
+    return [info for info in query.select(infos, standing) if _has_words(info, words)]
 
 
-def _midnight(day: date) -> float:
+def _midnight_of(day: date) -> float:
     return datetime(day.year, day.month, day.day).astimezone().timestamp()
 
 
-def _holds(info: RunInfo, words: Sequence[str]) -> bool:
+def _has_words(info: RunInfo, words: Sequence[str]) -> bool:
     if not words:
         return True
-    labels = " ".join(_label_pairs(info.labels))
+    labels = " ".join(_list_label_pairs(info.labels))
     text = f"{info.run_id} {info.flow} {info.path or ''} {labels}".lower()
     return all(word in text for word in words)
 
@@ -105,32 +105,36 @@ def runs_page(
 ) -> str:
     """The page at `/`: `infos` are all runs of the store, the newest first; `standing` as for `matching`."""
     found = matching(infos, filters, standing)
-    pages = max(1, -(-len(found) // _ON_A_PAGE))
+    pages = max(1, -(-len(found) // _PAGE_SIZE))
     number = min(filters.page, pages)
-    shown = found[(number - 1) * _ON_A_PAGE : number * _ON_A_PAGE]
-    listed = _list(shown, standing) if shown else note("No run is like that." if infos else "There are no runs yet.")
+    shown = found[(number - 1) * _PAGE_SIZE : number * _PAGE_SIZE]
+    listed = (
+        _make_list(shown, standing) if shown else note("No run is like that." if infos else "There are no runs yet.")
+    )
     count = f"{len(found):,} of {len(infos):,} runs" if len(found) != len(infos) else f"{len(infos):,} runs"
     main = element(
         "main",
         element("h1", "Runs"),
-        _form(infos, filters),
-        element("div", element("p", count, class_="note"), listed, _pages(filters, number, pages), data_list="live"),
+        _make_form(infos, filters),
+        element(
+            "div", element("p", count, class_="note"), listed, _link_pages(filters, number, pages), data_list="live"
+        ),
         class_="wide",
     )
     return page("Runs", main)
 
 
-def _form(infos: Sequence[RunInfo], filters: Filters) -> Markup:
+def _make_form(infos: Sequence[RunInfo], filters: Filters) -> Markup:
     flows = sorted({info.flow for info in infos} | ({filters.flow} - {""}))
     day = {"type": "date"}
     return element(
         "form",
-        _labelled("Flow", _select("flow", flows, filters.flow)),
-        _labelled("Status", _select("status", STATUS_WORDS, filters.status)),
-        _labelled("From", element("input", name="since", value=_iso(filters.since), **day)),
-        _labelled("To", element("input", name="until", value=_iso(filters.until), **day)),
-        _labelled("Text  ( / )", element("input", type="search", name="q", value=filters.text)),
-        [element("input", type="hidden", name="label", value=each) for each in _label_pairs(filters.labels)],
+        _label_control("Flow", _make_select("flow", flows, filters.flow)),
+        _label_control("Status", _make_select("status", STATUS_WORDS, filters.status)),
+        _label_control("From", element("input", name="since", value=_format_day(filters.since), **day)),
+        _label_control("To", element("input", name="until", value=_format_day(filters.until), **day)),
+        _label_control("Text  ( / )", element("input", type="search", name="q", value=filters.text)),
+        [element("input", type="hidden", name="label", value=each) for each in _list_label_pairs(filters.labels)],
         element("button", "Filter"),
         method="get",
         action=runs_url(),
@@ -138,26 +142,26 @@ def _form(infos: Sequence[RunInfo], filters: Filters) -> Markup:
     )
 
 
-def _iso(day: date | None) -> str:
+def _format_day(day: date | None) -> str:
     return "" if day is None else day.isoformat()
 
 
-def _labelled(name: str, child: Child) -> Markup:
+def _label_control(name: str, child: Child) -> Markup:
     return element("label", name, child)
 
 
-def _select(name: str, options: Sequence[str], chosen: str) -> Markup:
+def _make_select(name: str, options: Sequence[str], chosen: str) -> Markup:
     every = element("option", "all", value="")
     return element(
         "select", every, [element("option", each, value=each, selected=each == chosen) for each in options], name=name
     )
 
 
-def _list(infos: Sequence[RunInfo], standing: Mapping[str, str]) -> Markup:
+def _make_list(infos: Sequence[RunInfo], standing: Mapping[str, str]) -> Markup:
     rows = [
         [
             element("a", info.run_id, href=run_url(info.run_id)),
-            [info.flow, _label_list(info.labels)],
+            [info.flow, _link_labels(info.labels)],
             badge(standing.get(info.run_id, info.status)),
             clock(info.started),
             took(None if info.finished is None else info.finished - info.started),
@@ -174,39 +178,39 @@ def _list(infos: Sequence[RunInfo], standing: Mapping[str, str]) -> Markup:
     )
 
 
-def _label_list(labels: Mapping[str, str]) -> Sequence[Markup]:
+def _link_labels(labels: Mapping[str, str]) -> Sequence[Markup]:
     """Each label as a link to the runs that have it too."""
     return [
         element("a", each, href=f"{runs_url()}?{urlencode({'label': each})}", class_="label")
-        for each in _label_pairs(labels)
+        for each in _list_label_pairs(labels)
     ]
 
 
-def _label_pairs(labels: Mapping[str, str]) -> Sequence[str]:
+def _list_label_pairs(labels: Mapping[str, str]) -> Sequence[str]:
     return [f"{name}={value}" for name, value in labels.items()]
 
 
-def _pages(filters: Filters, number: int, pages: int) -> Markup | None:
+def _link_pages(filters: Filters, number: int, pages: int) -> Markup | None:
     if pages == 1:
         return None
 
     def link(to: int, words: str) -> Markup | None:
-        return element("a", words, href=_address(filters, to)) if 1 <= to <= pages else None
+        return element("a", words, href=_make_address(filters, to)) if 1 <= to <= pages else None
 
     return element(
         "nav", link(number - 1, "← newer"), f"page {number} of {pages}", link(number + 1, "older →"), class_="pages"
     )
 
 
-def _address(filters: Filters, number: int) -> str:
+def _make_address(filters: Filters, number: int) -> str:
     said = {
         "flow": filters.flow,
         "status": filters.status,
-        "since": _iso(filters.since),
-        "until": _iso(filters.until),
+        "since": _format_day(filters.since),
+        "until": _format_day(filters.until),
         "q": filters.text,
         "page": str(number),
     }
     given = [(name, text) for name, text in said.items() if text]
-    given += [("label", each) for each in _label_pairs(filters.labels)]
+    given += [("label", each) for each in _list_label_pairs(filters.labels)]
     return f"{runs_url()}?{urlencode(given, errors='replace')}"

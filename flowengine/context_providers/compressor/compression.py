@@ -1,4 +1,4 @@
-"""Fragments made fewer and shorter until they fit: decisions in stages, the gentlest first.
+"""Reduces fragments until they fit: decisions in stages, the gentlest first.
 
 It knows units, their tokens and their facts. It waits for nothing and asks no model: a summary is handed in.
 
@@ -29,8 +29,8 @@ __all__ = ["Compression", "units_of"]
 
 # --- Fragments as units
 
-_OF_TOOLS: Final = re.compile(r"tool|result|observation|function|call", re.IGNORECASE)
-_RESULT: Final = re.compile(
+_TOOL_LABEL: Final = re.compile(r"tool|result|observation|function|call", re.IGNORECASE)
+_RESULT_START: Final = re.compile(
     r"(?:\*\*)?(?:tool(?: result| output)?|function(?: result)?|observation|ツール(?:の?結果)?|工具(?:结果)?)(?:\*\*)?"
     r"\s*(?:\([^)\n]*\)|\[[^\]\n]*\])?\s*[:：]",
     re.IGNORECASE,
@@ -75,7 +75,7 @@ def units_of(fragments: Sequence[Fragment]) -> list[Unit]:
                 key = (fragment.group, -1, -1)
                 is_result = _is_called_result(fragment, is_later=key in found)
             else:
-                is_result = _RESULT.match(text) is not None or _is_called_result(fragment, is_later=False)
+                is_result = _RESULT_START.match(text) is not None or _is_called_result(fragment, is_later=False)
                 # A result goes with the call right before it.
                 key = before if is_result and fragment.source == source else ("", number, place)
             found.setdefault(key, []).append(TextPiece(number, place, text, is_result))
@@ -87,25 +87,25 @@ def _is_called_result(fragment: Fragment, *, is_later: bool) -> bool:
     """By what the fragment is called; of a group that is about tools, all but the first are results."""
     if fragment.label.startswith("result"):
         return True
-    return is_later and _OF_TOOLS.search(f"{fragment.source} {fragment.label} {fragment.group}") is not None
+    return is_later and _TOOL_LABEL.search(f"{fragment.source} {fragment.label} {fragment.group}") is not None
 
 
 _Units = Sequence[Unit | None]
 
 _SOURCE: Final = "compressor"
-_NEWEST: Final = 0.4
+_NEWEST_SHARE: Final = 0.4
 """The share of the room that units at the end may have and be left alone."""
-_EXTRACTED: Final = 0.4
+_EXTRACTED_SHARE: Final = 0.4
 """The share of a piece that stays of it."""
-_LONG: Final = 80
+_LONG_PIECE: Final = 80
 """Tokens of a piece from which on lines are taken out of it."""
-_SHORT: Final = 40
+_MIN_PIECE: Final = 40
 """Tokens of a tool's result up to which a mark would save nothing."""
-_HINT: Final = 100
+_HINT_LENGTH: Final = 100
 """Characters of a masked result that stay, so that one knows what it was."""
-_FACTS: Final = 0.25
+_FACTS_SHARE: Final = 0.25
 """The share of the room that the list of facts may have."""
-_TRIES: Final = 8
+_MAX_TRIES: Final = 8
 """How often one unit is shortened: what it loses may enter the list of facts, which then has to have room as well."""
 
 
@@ -211,7 +211,7 @@ class Compression:
     # --- units
 
     def _begin_of_newest(self) -> int:
-        left = self.room * _NEWEST
+        left = self.room * _NEWEST_SHARE
         begin = len(self._originals)
         while begin > 1 and (begin == len(self._originals) or self._tokens(self._originals[begin - 1]) <= left):
             begin -= 1
@@ -239,22 +239,22 @@ class Compression:
 
     def _mark(self, piece: TextPiece) -> TextPiece:
         tokens = self._count(piece.text)
-        hint = piece.text.lstrip().partition("\n")[0][:_HINT]
+        hint = piece.text.lstrip().partition("\n")[0][:_HINT_LENGTH]
         mark = f"{hint} {self._words('compression.masked', tokens=tokens)}"
-        return piece._replace(text=mark) if tokens > _SHORT and self._count(mark) < tokens else piece
+        return piece._replace(text=mark) if tokens > _MIN_PIECE and self._count(mark) < tokens else piece
 
     def _extracted(self, unit: Unit) -> Unit:
-        return unit._replace(pieces=tuple(self._lines_of(each, _EXTRACTED) for each in unit.pieces))
+        return unit._replace(pieces=tuple(self._lines_of(each, _EXTRACTED_SHARE) for each in unit.pieces))
 
     def _lines_of(self, piece: TextPiece, share: float) -> TextPiece:
         tokens = self._count(piece.text)
-        if tokens < _LONG:
+        if tokens < _LONG_PIECE:
             return piece
         return piece._replace(text=extracted(piece.text, int(tokens * share), self._asked, self._count))
 
     def _reduce(self, number: int, unit: Unit, least: int) -> None:
         """Shorten a unit by what is too much, its longest piece to `least` tokens: by lines, or else in its middle."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             excess = self._size(self._units) - self.room
             if excess <= 0:
                 return
@@ -280,4 +280,4 @@ class Compression:
     def _facts_text(self, units: _Units) -> str:
         seen = merged(map(self._facts_of, [*self._pinned, *(each.text for each in units if each)]))
         lost = unseen(self._facts, seen)
-        return facts_text(self._words, lost, int(self.room * _FACTS), self._count)
+        return facts_text(self._words, lost, int(self.room * _FACTS_SHARE), self._count)

@@ -1,6 +1,6 @@
-"""A transform that makes all that was gathered before fit: mechanically, and with a summary where a model is given.
+"""Makes all that was gathered before fit: mechanically, and with a summary where a model is given.
 
-It asks the model and remembers what it said. What gives way, and in which order, is decided in `compression`.
+It asks the model and keeps its last summary. What gives way, and in which order, is decided in `compression`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from flowengine.retrieval.terms import subject_terms
 
 __all__ = ["ContextCompressorProvider"]
 
-_SUMMARY: Final = 0.3
+_SUMMARY_SHARE: Final = 0.3
 """The share of the room that a summary may have."""
-_MATERIAL: Final = 60_000
+_MAX_MATERIAL: Final = 60_000
 """Tokens that a model is asked to sum up at once."""
 _PATIENCE: Final = 60.0
 """Seconds that a summary may take."""
@@ -40,7 +40,7 @@ _PATIENCE: Final = 60.0
 _logger: Final = logging.getLogger(__name__)
 
 
-class _Remembered(NamedTuple):
+class _KeptSummary(NamedTuple):
     """A summary, and what it stands for."""
 
     covered: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class ContextCompressorProvider(ContextProvider):
         self._model = model
         if isinstance(model, str):
             check_name(model)
-        self._remembered = _Remembered()
+        self._remembered = _KeptSummary()
         if locale is not None:
             load_messages(locale)
 
@@ -126,7 +126,7 @@ class ContextCompressorProvider(ContextProvider):
         if self._model is not None and not work.is_enough:
             model = self._opened(self._model, kwargs.get("models", PROCESS_MODELS))
             await self._summarise(work, model, query, words, kwargs.get("gateway"))
-        return await to_thread.run_sync(partial(_finished, work))
+        return await to_thread.run_sync(partial(_finish, work))
 
     def prepare_models(self, models: Models) -> None:
         if self._model is not None:
@@ -136,14 +136,14 @@ class ContextCompressorProvider(ContextProvider):
         return ContextCompressorProvider(self.max_tokens, self.compression_ratio, self._model, self.locale)
 
     def clear(self) -> None:
-        self._remembered = _Remembered()
+        self._remembered = _KeptSummary()
 
     def dump(self) -> Any:
         covered, text = self._remembered
         return {"covered": list(covered), "text": text} if text else None
 
     def load(self, value: Any) -> None:
-        self._remembered = _Remembered(tuple(value["covered"]), value["text"])
+        self._remembered = _KeptSummary(tuple(value["covered"]), value["text"])
 
     def _opened(self, model: str | Model, models: Models) -> Model:
         return models.model(model) if isinstance(model, str) else model
@@ -170,8 +170,8 @@ class ContextCompressorProvider(ContextProvider):
             work.summarise(known, number)
         if not middle or work.is_enough:
             return
-        room = max(int(work.room * _SUMMARY), 50)
-        material = shortened(work.material(number), _MATERIAL, count_tokens)
+        room = max(int(work.room * _SUMMARY_SHARE), 50)
+        material = shortened(work.material(number), _MAX_MATERIAL, count_tokens)
         if not material:
             return
         request = summary_request(words, model.name, query, material, room, previous=known if number else "")
@@ -184,11 +184,11 @@ class ContextCompressorProvider(ContextProvider):
         except Exception as error:  # A model's failure is no reason to send too much, and none to send nothing.
             _logger.warning("the context is shortened without a summary: %s: %s", type(error).__name__, error)
             return
-        self._remembered = _Remembered(middle, shortened(text, room, count_tokens))
+        self._remembered = _KeptSummary(middle, shortened(text, room, count_tokens))
         work.summarise(self._remembered.text, len(middle))
 
 
-def _finished(work: Compression) -> list[Fragment]:
+def _finish(work: Compression) -> list[Fragment]:
     if not work.is_enough:
         work.cut()
     return work.fragments()

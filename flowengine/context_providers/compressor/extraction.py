@@ -1,6 +1,7 @@
-"""A text reduced to its lines that matter most, in their order: chosen by words and form, never rewritten.
+"""Reduces a text to the lines that matter most, in their order: chosen by words and form, never rewritten.
 
-It knows one text and one query. When to reduce, and by how much, is decided elsewhere.
+It finds the facts that must survive, and writes and reads the request for a summary. It knows one text and one query;
+when to reduce, and by how much, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = [
     "unseen",
 ]
 
-# --- What must survive when a text is shortened
+# --- Facts that must survive
 
 _URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'`)\]}、。」』）]+")
 _ENDINGS: Final = (
@@ -40,12 +41,12 @@ _ENDINGS: Final = (
     "md|mjs|pdf|php|png|proto|ps1|pyi?|rb|rs|rst|scala|scss|sh|sql|sqlite|svelte|svg|swift|tf|toml|tsv|tsx?|txt|vue|"
     "xlsx?|xml|ya?ml"
 )
-_PART: Final = r"[A-Za-z0-9_.@+\-\[\]]+"
+_PATH_PART: Final = r"[A-Za-z0-9_.@+\-\[\]]+"
 _PATH: Final = re.compile(
     r"(?<![A-Za-z0-9_/\\.:@-])(?:"
-    rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\](?:{_PART}[/\\])*{_PART}"  # from a root
-    rf"|(?:{_PART}[/\\])+{_PART}\.[A-Za-z0-9]{{1,8}}"  # through folders to what has an ending
-    rf"|(?:{_PART}/){{2,}}{_PART}"  # three deep
+    rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\](?:{_PATH_PART}[/\\])*{_PATH_PART}"  # from a root
+    rf"|(?:{_PATH_PART}[/\\])+{_PATH_PART}\.[A-Za-z0-9]{{1,8}}"  # through folders to what has an ending
+    rf"|(?:{_PATH_PART}/){{2,}}{_PATH_PART}"  # three deep
     rf"|[A-Za-z0-9_][A-Za-z0-9_.\-]*\.(?:{_ENDINGS})"  # alone, with an ending that files have
     r")(?![A-Za-z0-9_/\\-])"
 )
@@ -53,7 +54,7 @@ _QUOTED_PATH: Final = re.compile(
     rf"[\"'`「『]([^\s\"'`「」『』<>|*?/]+(?:/[^\s\"'`「」『』<>|*?/]+)*\.(?:{_ENDINGS}))[\"'`」』]"
 )
 """In any script, where quotes say how far it goes."""
-_ID: Final = re.compile(
+_IDENTIFIER: Final = re.compile(
     r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
     r"|\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,64}\b"
     r"|\b[A-Z][A-Z0-9]{1,9}-\d+\b"
@@ -61,14 +62,14 @@ _ID: Final = re.compile(
     r"|\b[a-z]{2,12}[_-](?=[A-Za-z]*\d)[A-Za-z0-9]{5,40}\b"
     r"|\b\d{6,20}\b"
 )
-_ERROR: Final = re.compile(
+_ERROR_LINE: Final = re.compile(
     r"\b[A-Za-z_.]*(?:Error|Exception)\b\s*[:(]"
     r"|(?i:\b(?:error|fatal|panic|failed|failure|traceback|denied|not found)\b|\bexit (?:code|status) [1-9])"
     r"|エラー|失敗|例外|错误|失败|异常|오류|실패"
 )
-_WIDEST: Final = 200
+_MAX_FACT_LENGTH: Final = 200
 """Characters that are kept of a line that tells of an error."""
-_LOOKED_AT: Final = 2000
+_MAX_LINE_LENGTH: Final = 2000
 """Characters of a line in which an error is looked for."""
 
 
@@ -93,14 +94,18 @@ def facts_of(text: str) -> TextFacts:
     """
     plain = _URL.sub(" ", text)
     paths = (*(each.rstrip(".,") for each in _PATH.findall(plain)), *_QUOTED_PATH.findall(plain))
-    errors = (line.strip()[:_WIDEST] for line in text.splitlines() if _ERROR.search(line, 0, _LOOKED_AT))
-    ids = (*(each.rstrip(".,;:!?") for each in _URL.findall(text)), *_ID.findall(plain))
-    return TextFacts(_once(each for each in paths if len(each) > 1), _once(errors), _once(ids))
+    errors = (
+        line.strip()[:_MAX_FACT_LENGTH] for line in text.splitlines() if _ERROR_LINE.search(line, 0, _MAX_LINE_LENGTH)
+    )
+    ids = (*(each.rstrip(".,;:!?") for each in _URL.findall(text)), *_IDENTIFIER.findall(plain))
+    return TextFacts(_unique(each for each in paths if len(each) > 1), _unique(errors), _unique(ids))
 
 
 def merged(facts: Iterable[TextFacts]) -> TextFacts:
     """The facts of several texts as those of one."""
-    return TextFacts(*(_once(each for kind in kinds for each in kind) for kinds in zip(NO_FACTS, *facts, strict=True)))
+    return TextFacts(
+        *(_unique(each for kind in kinds for each in kind) for kinds in zip(NO_FACTS, *facts, strict=True))
+    )
 
 
 def unseen(facts: TextFacts, seen: TextFacts) -> TextFacts:
@@ -135,12 +140,12 @@ def facts_text(words: Messages, facts: TextFacts, room: int, count: Callable[[st
     return "\n".join([words("compression.facts"), *(line for line in lines if line)]) if any(kept) else ""
 
 
-def _once(values: Iterable[str]) -> tuple[str, ...]:
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])(?=\S)")
-_ENDS: Final = 2
+_LINES_AT_ENDS: Final = 2
 """Lines at the beginning and at the end that stay."""
 
 
@@ -150,17 +155,19 @@ def extracted(text: str, room: int, asked: Collection[str], count: Callable[[str
     Its first and last lines stay; of the rest what holds facts and terms of the query, and what the text says in
     words of its own.
     """
-    units = _units(text)
-    if len(units) <= 2 * _ENDS or count(text) <= room:
+    units = _split_units(text)
+    if len(units) <= 2 * _LINES_AT_ENDS or count(text) <= room:
         return text
     costs = [count(unit) + 1 for unit in units]
-    kept = {*range(_ENDS), *range(len(units) - _ENDS, len(units))}
+    kept = {*range(_LINES_AT_ENDS), *range(len(units) - _LINES_AT_ENDS, len(units))}
     left = room - sum(costs[each] for each in kept)
-    for number in sorted(range(_ENDS, len(units) - _ENDS), key=_scores(units, asked).__getitem__, reverse=True):
+    for number in sorted(
+        range(_LINES_AT_ENDS, len(units) - _LINES_AT_ENDS), key=_score_units(units, asked).__getitem__, reverse=True
+    ):
         if costs[number] <= left:
             kept.add(number)
             left -= costs[number]
-    return _with_marks(units, sorted(kept))
+    return _insert_marks(units, sorted(kept))
 
 
 def ends_of(text: str, room: int, count: Callable[[str], int]) -> str:
@@ -182,7 +189,7 @@ def ends_of(text: str, room: int, count: Callable[[str], int]) -> str:
     return f"{begin} {(whole if space else end).lstrip()}".rstrip()
 
 
-def _units(text: str) -> list[str]:
+def _split_units(text: str) -> list[str]:
     """Lines; of long ones the sentences."""
     found: list[str] = []
     for line in text.splitlines():
@@ -191,19 +198,19 @@ def _units(text: str) -> list[str]:
     return found
 
 
-def _scores(units: Sequence[str], asked: Collection[str]) -> list[float]:
+def _score_units(units: Sequence[str], asked: Collection[str]) -> list[float]:
     terms = [set(stems(unit)) for unit in units]
     spread = Counter(term for each in terms for term in each)
     wanted = set(asked)
-    return [_score(unit, each, spread, len(units), wanted) for unit, each in zip(units, terms, strict=True)]
+    return [_score_unit(unit, each, spread, len(units), wanted) for unit, each in zip(units, terms, strict=True)]
 
 
-def _score(unit: str, terms: set[str], spread: Counter[str], total: int, wanted: set[str]) -> float:
+def _score_unit(unit: str, terms: set[str], spread: Counter[str], total: int, wanted: set[str]) -> float:
     rarity = sum(log(1 + total / spread[term]) for term in terms) / (4 + len(terms))
     return rarity + 2 * len(terms & wanted) + (1 if facts_of(unit) != NO_FACTS else 0)
 
 
-def _with_marks(units: Sequence[str], kept: Sequence[int]) -> str:
+def _insert_marks(units: Sequence[str], kept: Sequence[int]) -> str:
     lines: list[str] = []
     before = -1
     for number in kept:
@@ -214,7 +221,7 @@ def _with_marks(units: Sequence[str], kept: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
-# --- What a model is asked when a context has to be summed up, and what of its answer counts
+# --- The request for a summary
 
 _TEMPERATURE: Final = 0.2
 
@@ -226,9 +233,9 @@ def summary_request(
     headings = "\n".join(words.section("summary_headings").values())
     task = words("summary.task", headings=headings, max_tokens=max_tokens, none=words("summary.none"))
     parts = [
-        words("summary.previous", text=_fenced("summary", previous)) if previous else "",
-        words("summary.material", text=_fenced("material", material)),
-        words("summary.query", text=_fenced("query", query)) if query.strip() else "",
+        words("summary.previous", text=_fence("summary", previous)) if previous else "",
+        words("summary.material", text=_fence("material", material)),
+        words("summary.query", text=_fence("query", query)) if query.strip() else "",
         task,
     ]
     system = Message("system", words("summary.role").strip())
@@ -245,7 +252,7 @@ def summary_of(words: Messages, answer: str) -> str:
     return answer[min(begins) :].strip()
 
 
-def _fenced(name: str, text: str) -> str:
+def _fence(name: str, text: str) -> str:
     """Text of others between tags that it cannot close."""
     tag, number = name, 0
     while f"</{tag}" in text:

@@ -1,6 +1,6 @@
-"""An index of source code in memory: kept up with the files, and asked for the definitions nearest to a query.
+"""Indexes source code in memory: follows the files, and finds the definitions nearest to a query.
 
-It knows texts, rows and ranks. Which files there are is known in `code_files`, what they define in `outline`.
+It knows texts, rows and ranks. Which files there are is known in `source_files`, what they define in `outlines`.
 
 A query is compared with the words of each definition and its path, and with names letter by letter; these two rankings
 are fused by reciprocal rank. What counts beside them is how near the whole file is, and how much of a name the query
@@ -34,14 +34,14 @@ from flowengine.retrieval.terms import TOKENIZER, indexed, match_any, stem
 
 __all__ = ["CodeIndex", "FoundDefinition", "Searched"]
 
-_SECONDS: Final = 10.0
+_MAX_SECONDS: Final = 10.0
 """That one search may spend on reading files; the next one goes on from there."""
-_POOL: Final = 400
+_POOL_SIZE: Final = 400
 """Definitions and files that a ranking goes down to."""
 _DAMPING: Final = 10
 _BY_WORDS, _BY_LETTERS, _BY_FILE, _BY_COVERAGE = 2.0, 0.6, 2.0, 0.8
 """Weights of the two rankings of definitions, of their files, and of what a query says of their names."""
-_NOISE: Final = frozenset(
+_STOP_TERMS: Final = frozenset(
     map(
         stem,
         re.findall(
@@ -53,7 +53,7 @@ _NOISE: Final = frozenset(
     )
 )
 """Words of which programs are full: they say nothing about one of them, and most of a search's time would go there."""
-_FURTHER: Final = 0.2
+_FURTHER_WEIGHT: Final = 0.2
 """What the next three definitions of a file count beside its best one, when files are put in order."""
 _BEST: Final = (20, 40)
 """Files that a search gives at most, and definitions of each."""
@@ -110,7 +110,7 @@ class Searched(NamedTuple):
 class CodeIndex:
     """Of one tree. It may be asked from several threads; they take turns."""
 
-    def __init__(self, tree: CodeTree, seconds: float = _SECONDS) -> None:
+    def __init__(self, tree: CodeTree, seconds: float = _MAX_SECONDS) -> None:
         self._tree = tree
         self._seconds = seconds
         self._lock = Lock()
@@ -166,7 +166,7 @@ class CodeIndex:
             text = "\n".join(line for _, line in own_lines(each, lines))
             if not text.strip():
                 continue
-            words = _subject(text)
+            words = _subject_of(text)
             scope, _, name = each.name.rpartition(".")
             unit = self._insert("units (file, name, definition)", file, name, json.dumps(each))
             self._insert(
@@ -180,7 +180,7 @@ class CodeIndex:
 
     def _ranked(self, query: str) -> list[FoundDefinition]:
         most, of_each = _BEST
-        files = _by_files(self._scores(query))[:most]
+        files = _group_by_file(self._scores(query))[:most]
         return [self._found(unit, score) for units in files for unit, score in units[:of_each]]
 
     def _named_first(self, query: str, ranked: list[FoundDefinition]) -> list[FoundDefinition]:
@@ -213,13 +213,13 @@ class CodeIndex:
         match = match_any(query)
         if not match:
             return {}
-        words = self._all(_WORDS, match, _POOL)
-        spelled = self._all(_LETTERS, match_letters(query), _POOL // 2)
+        words = self._all(_WORDS, match, _POOL_SIZE)
+        spelled = self._all(_LETTERS, match_letters(query), _POOL_SIZE // 2)
         units = fused(
             [Ranking([unit for (unit,) in words], _BY_WORDS), Ranking([unit for (unit,) in spelled], _BY_LETTERS)],
             _DAMPING,
         )
-        files: dict[int, float] = dict(self._all(_FILES, match, _POOL))
+        files: dict[int, float] = dict(self._all(_FILES, match, _POOL_SIZE))
         best = max(files.values(), default=0.0) or 1.0
         covered = coverage(query)
         return {
@@ -258,17 +258,17 @@ class CodeIndex:
         return self._connection.execute(f"INSERT INTO {into} VALUES ({marks})", values).lastrowid
 
 
-def _by_files(scores: Mapping[tuple[int, int], float]) -> list[list[tuple[int, float]]]:
+def _group_by_file(scores: Mapping[tuple[int, int], float]) -> list[list[tuple[int, float]]]:
     """(unit, score) of each file, the best first; the files by their best units."""
     found: dict[int, list[tuple[int, float]]] = {}
     for (unit, file), score in sorted(scores.items(), key=lambda pair: -pair[1]):
         found.setdefault(file, []).append((unit, score))
 
     def standing(units: list[tuple[int, float]]) -> float:
-        return units[0][1] + _FURTHER * sum(score for _, score in units[1:4])
+        return units[0][1] + _FURTHER_WEIGHT * sum(score for _, score in units[1:4])
 
     return sorted(found.values(), key=standing, reverse=True)
 
 
-def _subject(text: str) -> str:
-    return " ".join(term for term in indexed(text).split() if term not in _NOISE)
+def _subject_of(text: str) -> str:
+    return " ".join(term for term in indexed(text).split() if term not in _STOP_TERMS)

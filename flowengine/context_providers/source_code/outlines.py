@@ -1,4 +1,7 @@
-"""Which way of reading goes with which file."""
+"""Lists the definitions of a source file: Python by its own parser, any other language line by line.
+
+It knows texts and lines. It runs nothing of what it reads, and opens no file.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 __all__ = ["Definition", "Lines", "language_of", "lines_outline", "outline", "own_lines", "python_outline"]
 
-# --- The definitions of a source file, with their lines
+# --- Definitions with their lines
 
 Lines = Sequence[str]
 
@@ -52,11 +55,11 @@ def language_of(path: str) -> str:
     return PurePosixPath(path).suffix.removeprefix(".").lower()
 
 
-# --- Python read by Python's own parser
+# --- Python by its own parser
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
-_PLACE: Final = "<outline of source code>"
+_FILE_NAME: Final = "<outline of source code>"
 """Stands for the file in warnings about other people's code, so that just these can be kept quiet."""
 
 
@@ -64,29 +67,29 @@ def python_outline(lines: Lines) -> list[Definition] | None:
     """The definitions of a file in their order; None where it is no Python that this Python reads."""
     _keep_quiet()
     try:
-        tree = ast.parse("\n".join(lines), _PLACE)
+        tree = ast.parse("\n".join(lines), _FILE_NAME)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # The last two: nested too deeply.
         return None
-    defined = list(_definitions(tree.body, ""))
+    defined = list(_list_definitions(tree.body, ""))
     tops = [(each.start, each.end) for each in defined if "." not in each.name]
     return [Definition("", 1, len(lines), tuple(tops)), *defined] if lines else []
 
 
-def _definitions(body: Iterable[ast.stmt], scope: str) -> Iterator[Definition]:
+def _list_definitions(body: Iterable[ast.stmt], scope: str) -> Iterator[Definition]:
     for statement in body:
         if isinstance(statement, _Function):
             yield Definition(scope + statement.name, _first_line(statement), statement.end_lineno or statement.lineno)
         elif isinstance(statement, ast.ClassDef):
-            yield _class(statement, scope)
-            yield from _definitions(statement.body, f"{scope}{statement.name}.")
+            yield _outline_class(statement, scope)
+            yield from _list_definitions(statement.body, f"{scope}{statement.name}.")
         else:
-            yield from _definitions(_inside(statement), scope)
+            yield from _list_definitions(_list_inner_statements(statement), scope)
 
 
-def _class(statement: ast.ClassDef, scope: str) -> Definition:
+def _outline_class(statement: ast.ClassDef, scope: str) -> Definition:
     """A class without the bodies of its methods, whose first lines tell what it can do."""
     holes: list[tuple[int, int]] = []
-    for member in _members(statement.body):
+    for member in _list_members(statement.body):
         first, last = member.body[0].lineno, member.end_lineno or member.lineno
         if isinstance(member, ast.ClassDef):
             holes.append((member.lineno + 1, last))
@@ -96,15 +99,15 @@ def _class(statement: ast.ClassDef, scope: str) -> Definition:
     return Definition(scope + statement.name, _first_line(statement), statement.end_lineno or statement.lineno, spans)
 
 
-def _members(body: Iterable[ast.stmt]) -> Iterator[_Function | ast.ClassDef]:
+def _list_members(body: Iterable[ast.stmt]) -> Iterator[_Function | ast.ClassDef]:
     for statement in body:
         if isinstance(statement, _Function | ast.ClassDef):
             yield statement
         else:
-            yield from _members(_inside(statement))
+            yield from _list_members(_list_inner_statements(statement))
 
 
-def _inside(statement: ast.stmt) -> Iterator[ast.stmt]:
+def _list_inner_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
     """The statements of an `if`, a `try` or a `with`, in their order."""
     for name in ("body", "handlers", "orelse", "finalbody"):
         parts: list[ast.AST] = getattr(statement, name, [])
@@ -122,11 +125,11 @@ def _first_line(statement: _Function | ast.ClassDef) -> int:
 def _keep_quiet() -> None:
     """Odd escapes in the code that is read are nobody's business here. Filters are global, and others reset them."""
     newest = warnings.filters[0] if warnings.filters else None
-    if newest is None or getattr(newest[3], "pattern", "") != _PLACE:
-        warnings.filterwarnings("ignore", module=_PLACE)
+    if newest is None or getattr(newest[3], "pattern", "") != _FILE_NAME:
+        warnings.filterwarnings("ignore", module=_FILE_NAME)
 
 
-# --- Any other language read line by line
+# --- Other languages line by line
 
 _MODIFIERS: Final = (
     r"(?:(?:export|default|declare|public|private|protected|internal|static|async|abstract|final|virtual|override|"
@@ -156,9 +159,9 @@ _ABOVE: Final = re.compile(r"\s*(?://|/\*|\*|#|--|;;|@|\[)")
 """Comments and annotations, which belong to what stands below them."""
 
 _PROSE: Final = frozenset({"md", "markdown", "mdx"})
-_LONGEST: Final = 300
+_MAX_LINE_LENGTH: Final = 300
 """Characters of a line that may begin a definition."""
-_BLOCK: Final = 60
+_BLOCK_LINES: Final = 60
 """Lines of a piece where nothing is defined."""
 
 
@@ -181,48 +184,48 @@ class _Extent(NamedTuple):
 def lines_outline(lines: Lines, language: str) -> list[Definition]:
     """What a file defines, in its order, and what is outside of that; pieces of it where it defines nothing."""
     if language in _PROSE:
-        extents = _sections(_headings(lines), len(lines))
+        extents = _find_sections(_find_headings(lines), len(lines))
     else:
-        extents = _extents(lines, {each.line: each for each in _starts(lines)})
-    return _nested(extents, len(lines), is_prose=language in _PROSE) if extents else _pieces(lines)
+        extents = _find_extents(lines, {each.line: each for each in _find_starts(lines)})
+    return _nest(extents, len(lines), is_prose=language in _PROSE) if extents else _split_pieces(lines)
 
 
-# --- where definitions begin
+# --- Where definitions begin
 
 
-def _starts(lines: Lines) -> Iterator[_Start]:
+def _find_starts(lines: Lines) -> Iterator[_Start]:
     for number, line in enumerate(lines, 1):
-        if len(line) > _LONGEST or not line.strip():
+        if len(line) > _MAX_LINE_LENGTH or not line.strip():
             continue
         if found := _KEYWORD.match(line):
-            yield _Start(number, found["name"], _indent(line), found["holds"] is not None)
-        elif found := _ASSIGNED.match(line) or (_CALLABLE.match(line) if _opens(lines, number) else None):
-            yield _Start(number, found["name"], _indent(line), has_members=False)
+            yield _Start(number, found["name"], _measure_indent(line), found["holds"] is not None)
+        elif found := _ASSIGNED.match(line) or (_CALLABLE.match(line) if _opens_body(lines, number) else None):
+            yield _Start(number, found["name"], _measure_indent(line), has_members=False)
 
 
-def _opens(lines: Lines, number: int) -> bool:
+def _opens_body(lines: Lines, number: int) -> bool:
     """Whether a body begins on a line, or alone on the next one."""
     following = lines[number] if number < len(lines) else ""
     return lines[number - 1].rstrip().endswith(("{", "}")) or following.strip() == "{"
 
 
-def _headings(lines: Lines) -> Iterator[_Start]:
+def _find_headings(lines: Lines) -> Iterator[_Start]:
     is_code = False
     for number, line in enumerate(lines, 1):
         is_code ^= line.lstrip().startswith(("```", "~~~"))
-        if not is_code and len(line) <= _LONGEST and (found := _HEADING.match(line)):
+        if not is_code and len(line) <= _MAX_LINE_LENGTH and (found := _HEADING.match(line)):
             yield _Start(number, found["name"], len(found["level"]), has_members=True)
 
 
-def _indent(line: str) -> int:
+def _measure_indent(line: str) -> int:
     expanded = line.expandtabs(4)
     return len(expanded) - len(expanded.lstrip())
 
 
-# --- how far they go
+# --- How far they go
 
 
-def _extents(lines: Lines, starts: Mapping[int, _Start]) -> list[_Extent]:
+def _find_extents(lines: Lines, starts: Mapping[int, _Start]) -> list[_Extent]:
     """A definition goes on for as long as lines are indented more than its first one, and to what closes it."""
     ends: dict[int, int] = {}
     opened: list[_Start] = []
@@ -230,7 +233,7 @@ def _extents(lines: Lines, starts: Mapping[int, _Start]) -> list[_Extent]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        indent = _indent(line)
+        indent = _measure_indent(line)
         while opened and opened[-1].depth >= indent:
             is_level = opened[-1].depth == indent and number not in starts
             if is_level and _CONTINUED.match(line):
@@ -239,17 +242,17 @@ def _extents(lines: Lines, starts: Mapping[int, _Start]) -> list[_Extent]:
         if number in starts:
             opened.append(starts[number])
         last = number
-    return [_Extent(each, _above(lines, each.line), ends.get(each.line, last)) for each in starts.values()]
+    return [_Extent(each, _find_comment_start(lines, each.line), ends.get(each.line, last)) for each in starts.values()]
 
 
-def _above(lines: Lines, line: int) -> int:
+def _find_comment_start(lines: Lines, line: int) -> int:
     """Where the comments right above a definition begin."""
     while line > 1 and _ABOVE.match(lines[line - 2]):
         line -= 1
     return line
 
 
-def _sections(headings: Iterable[_Start], last: int) -> list[_Extent]:
+def _find_sections(headings: Iterable[_Start], last: int) -> list[_Extent]:
     """A section goes on to the next heading of its level or above."""
     found = list(headings)
     ends: dict[int, int] = {}
@@ -261,7 +264,7 @@ def _sections(headings: Iterable[_Start], last: int) -> list[_Extent]:
     return [_Extent(each, each.line, ends.get(each.line, last)) for each in found]
 
 
-# --- what is inside of what
+# --- What is inside of what
 
 
 class _Scope(NamedTuple):
@@ -270,7 +273,7 @@ class _Scope(NamedTuple):
     inner: list[_Extent]
 
 
-def _nested(extents: Iterable[_Extent], count: int, *, is_prose: bool) -> list[Definition]:
+def _nest(extents: Iterable[_Extent], count: int, *, is_prose: bool) -> list[Definition]:
     """The file itself, and its definitions. What is defined inside of a function is part of that."""
     whole = _Extent(_Start(1, "", -1, has_members=True), 1, count)
     scopes = [_Scope(whole, "", [])]
@@ -286,25 +289,25 @@ def _nested(extents: Iterable[_Extent], count: int, *, is_prose: bool) -> list[D
         scopes.append(scope)
         around.append(scope)
     return [
-        Definition(each.name, each.extent.first, each.extent.last, tuple(_holes(each, is_prose or not each.name)))
+        Definition(each.name, each.extent.first, each.extent.last, tuple(_find_holes(each, is_prose or not each.name)))
         for each in scopes
     ]
 
 
-def _holes(scope: _Scope, is_all: bool) -> Iterator[tuple[int, int]]:
+def _find_holes(scope: _Scope, is_all: bool) -> Iterator[tuple[int, int]]:
     """The lines of what is inside; but for the lines that begin it, which tell what a class can do."""
     for start, first, last in scope.inner:
         parts = ((first, last),) if is_all else ((first, start.line - 1), (start.line + 1, last))
         yield from (part for part in parts if part[0] <= part[1])
 
 
-def _pieces(lines: Lines) -> list[Definition]:
+def _split_pieces(lines: Lines) -> list[Definition]:
     """So many lines each, or fewer where a blank line comes near the end."""
     found: list[Definition] = []
     start = 1
     while start <= len(lines):
-        end = min(start + _BLOCK - 1, len(lines))
-        blank = next((at for at in range(end, start + _BLOCK // 2, -1) if not lines[at - 1].strip()), end)
+        end = min(start + _BLOCK_LINES - 1, len(lines))
+        blank = next((at for at in range(end, start + _BLOCK_LINES // 2, -1) if not lines[at - 1].strip()), end)
         end = blank if end < len(lines) else end
         found.append(Definition("", start, end))
         start = end + 1

@@ -1,6 +1,6 @@
-"""Source code as a source: the definitions nearest to the query, quoted with their lines, of a few files.
+"""Provides the definitions of source code nearest to the query, quoted with their lines, of a few files.
 
-It knows what is quoted and how. Files, the index and its ranking are `code_index`'s matter.
+It decides what is quoted and how. Files, the index and its ranking are the matter of `index` and `source_files`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from flowengine.core.locale import load_messages
 
 __all__ = ["SourceCodeProvider"]
 
-_OF_FILE: Final = 120
+_MAX_FILE_LINES: Final = 120
 """Lines that are quoted of one file."""
-_LINES: Final = 60
+_MAX_DEFINITION_LINES: Final = 60
 """Lines that are quoted of one definition."""
-_PER_LENGTH: Final = 0.05
+_LENGTH_PENALTY: Final = 0.05
 """What each time that a definition is e times as long costs it, of a score of 1: more of the shorter ones fit."""
-_WIDTH: Final = 300
+_MAX_WIDTH: Final = 300
 """Characters that are quoted of one line."""
-_GAP: Final = "…"
+_GAP_MARK: Final = "…"
 
 _indexes: Final[WeakValueDictionary[tuple[str, str], CodeIndex]] = WeakValueDictionary()
 """Of the folders that are in use; providers of one folder share one."""
@@ -59,7 +59,7 @@ class SourceCodeProvider(ContextProvider):
         self.max_files = max_files
         self._folder = located(codebase_path, None, parameter="codebase_path") if found is None else found
         self._check()
-        self._index = _index_of(self._folder, Path.cwd() if root is None else root)
+        self._index = _get_index(self._folder, Path.cwd() if root is None else root)
 
     @classmethod
     def get_config_schema(cls) -> dict[str, Any]:
@@ -113,19 +113,21 @@ class SourceCodeProvider(ContextProvider):
         for path, parts in of_file.items():
             lines = lines_of(self._folder / path) if shown < self.max_files else None
             if lines is not None:
-                best = _fitting([each for each in parts if each.definition.start <= len(lines)], lines)
-                ranks = {each: -shown * _OF_FILE - place for place, each in enumerate(best)}
+                best = _choose_fitting([each for each in parts if each.definition.start <= len(lines)], lines)
+                ranks = {each: -shown * _MAX_FILE_LINES - place for place, each in enumerate(best)}
                 ordered = sorted(best, key=lambda each: (each.start, -each.end))
                 yield [self._quotation(path, each, lines)._replace(priority=ranks[each]) for each in ordered]
                 shown += 1
 
     def _quotation(self, path: str, definition: Definition, lines: Lines) -> Fragment:
         shown = path if os.path.isabs(self.codebase_path) else os.path.normpath(f"{self.codebase_path}/{path}")
-        own = _own(definition, lines)
-        label = f"{Path(shown).as_posix()}:{own[0][0]}-{own[min(len(own), _LINES) - 1][0]}" if own else shown
+        own = _current_lines(definition, lines)
+        label = (
+            f"{Path(shown).as_posix()}:{own[0][0]}-{own[min(len(own), _MAX_DEFINITION_LINES) - 1][0]}" if own else shown
+        )
         text = f"{label} {definition.name}".rstrip()
         fence = "````" if any(line.lstrip().startswith("```") for _, line in own) else "```"
-        code = "\n".join(_code(own))
+        code = "\n".join(_format_code(own))
         return Fragment(
             f"{text}\n{fence}{language_of(path)}\n{code}\n{fence}", self.provider_name, label=label, group=label
         )
@@ -140,18 +142,18 @@ class SourceCodeProvider(ContextProvider):
         return [Fragment(said, self.provider_name, label="not all files were searched")]
 
 
-def _index_of(folder: Path, root: Path) -> CodeIndex:
+def _get_index(folder: Path, root: Path) -> CodeIndex:
     key = (os.path.realpath(folder), os.path.realpath(root))
     index = _indexes.get(key)
     return _indexes.setdefault(key, CodeIndex(CodeTree(folder, root))) if index is None else index
 
 
-def _fitting(found: Sequence[FoundDefinition], lines: Lines) -> list[Definition]:
+def _choose_fitting(found: Sequence[FoundDefinition], lines: Lines) -> list[Definition]:
     """The best definition of a file, and those whose lines fit in beside it; where one does not, the next may."""
-    sizes = {each: max(1, min(len(_own(each.definition, lines)), _LINES)) for each in found}
-    further = sorted(found[1:], key=lambda each: _PER_LENGTH * math.log(sizes[each]) - each.score)
+    sizes = {each: max(1, min(len(_current_lines(each.definition, lines)), _MAX_DEFINITION_LINES)) for each in found}
+    further = sorted(found[1:], key=lambda each: _LENGTH_PENALTY * math.log(sizes[each]) - each.score)
     fitting: list[Definition] = []
-    left = _OF_FILE
+    left = _MAX_FILE_LINES
     for each in (*found[:1], *further):
         if sizes[each] <= left:
             fitting.append(each.definition)
@@ -159,18 +161,18 @@ def _fitting(found: Sequence[FoundDefinition], lines: Lines) -> list[Definition]
     return fitting
 
 
-def _own(definition: Definition, lines: Lines) -> list[tuple[int, str]]:
+def _current_lines(definition: Definition, lines: Lines) -> list[tuple[int, str]]:
     """Its lines as they are now: the file may have become shorter."""
     return own_lines(definition._replace(end=min(definition.end, len(lines))), lines)
 
 
-def _code(own: Sequence[tuple[int, str]]) -> Iterator[str]:
+def _format_code(own: Sequence[tuple[int, str]]) -> Iterator[str]:
     """The lines; where some are left out stands the number of the next one."""
     before = own[0][0] - 1 if own else 0
-    for number, line in own[:_LINES]:
+    for number, line in own[:_MAX_DEFINITION_LINES]:
         if number != before + 1:
-            yield f"{_GAP} ({number})"
-        yield line if len(line) <= _WIDTH else f"{line[:_WIDTH]}{_GAP}"
+            yield f"{_GAP_MARK} ({number})"
+        yield line if len(line) <= _MAX_WIDTH else f"{line[:_MAX_WIDTH]}{_GAP_MARK}"
         before = number
-    if len(own) > _LINES:
-        yield _GAP
+    if len(own) > _MAX_DEFINITION_LINES:
+        yield _GAP_MARK

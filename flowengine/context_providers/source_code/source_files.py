@@ -1,6 +1,6 @@
-"""Which files of a folder are source code: hidden ones, links, caches, data and what git ignores left out.
+"""Lists the source files of a folder, without hidden ones, links, caches, data and ignored ones, and reads them.
 
-It knows folders, names and sizes, and opens no file but `.gitignore`. Texts and their meaning are not known here.
+It knows folders, names and sizes; what texts mean is not known here.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from flowengine.core.flow_paths import is_withheld, open_regular
 
 __all__ = ["CodeTree", "FileListing", "FileStamp", "is_written", "lines_of"]
 
-# --- The text of a source file as lines, read so that nothing but a regular file of text is ever taken for one
+# --- The lines of a source file
 
 _MOST: Final = 1_000_000
 """Bytes that are read."""
-_LOOKED_AT: Final = 8192
+_SAMPLE_BYTES: Final = 8192
 """Bytes of the beginning in which a zero makes the file no text."""
-_WIDTH: Final = 500
+_MAX_LINE_WIDTH: Final = 500
 """Characters that a line of code has on average, at most."""
 
 
 def lines_of(path: Path) -> list[str] | None:
     """The lines of a text file, without their ends; None where there is none. What is no UTF-8 is replaced."""
-    content = _content(path)
-    if content is None or b"\0" in content[:_LOOKED_AT]:
+    content = _read_content(path)
+    if content is None or b"\0" in content[:_SAMPLE_BYTES]:
         return None
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
     return text.removesuffix("\n").split("\n") if text.strip() else None
@@ -40,10 +40,10 @@ def lines_of(path: Path) -> list[str] | None:
 
 def is_written(lines: Sequence[str]) -> bool:
     """Whether a person may have written these lines of code; what was made small for machines has few long ones."""
-    return sum(map(len, lines)) <= _WIDTH * len(lines)
+    return sum(map(len, lines)) <= _MAX_LINE_WIDTH * len(lines)
 
 
-def _content(path: Path) -> bytes | None:
+def _read_content(path: Path) -> bytes | None:
     try:
         with open_regular(path, follow=False) as file:  # A link or a pipe may have taken its place since it was listed.
             return file.read(_MOST)
@@ -51,16 +51,16 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-_HUGE: Final = 1_000_000
+_MAX_SOURCE_BYTES: Final = 1_000_000
 """Bytes from which on a file is data, or nobody's reading."""
 _MOST_FILES: Final = 20_000
 _MOST_NAMES: Final = 400_000
 """Files and folders that are looked at, whatever they are."""
 
-_CACHES: Final = frozenset({"node_modules", "__pycache__"})
-_MARKS: Final = frozenset({"pyvenv.cfg", "CACHEDIR.TAG"})
+_CACHE_FOLDERS: Final = frozenset({"node_modules", "__pycache__"})
+_MARKER_FILES: Final = frozenset({"pyvenv.cfg", "CACHEDIR.TAG"})
 """Files that say of their folder that nobody wrote what is in it."""
-_DATA: Final = (
+_DATA_SUFFIXES: Final = (
     ".csv",
     ".ipynb",
     ".jsonl",
@@ -73,7 +73,7 @@ _DATA: Final = (
     ".svg",
     ".tsv",
 )
-_IGNORES: Final = ".gitignore"
+_IGNORE_FILE: Final = ".gitignore"
 
 
 class FileStamp(NamedTuple):
@@ -146,11 +146,11 @@ class CodeTree:
         folders = deque([_Folder(str(self.top), "", self._rules_above())])
         while folders:
             folder = folders.popleft()
-            entries = _entries(folder.path)
+            entries = _list_entries(folder.path)
             names += len(entries)
             if names > _MOST_NAMES:
                 return FileListing(files, is_whole=False)
-            if any(each.name in _MARKS for each in entries) and folder.prefix:
+            if any(each.name in _MARKER_FILES for each in entries) and folder.prefix:
                 continue
             inner, found = self._sorted_out(folder, entries)
             folders += inner
@@ -164,7 +164,7 @@ class CodeTree:
     ) -> tuple[list[_Folder], dict[str, FileStamp]]:
         """The folders to look at, and the source files."""
         rules = folder.rules
-        if any(each.name == _IGNORES for each in entries) and (spec := self._spec(Path(folder.path, _IGNORES))):
+        if any(each.name == _IGNORE_FILE for each in entries) and (spec := self._spec(Path(folder.path, _IGNORE_FILE))):
             rules = (*rules, _Rules("", folder.prefix, spec))
         folders: list[_Folder] = []
         files: dict[str, FileStamp] = {}
@@ -173,9 +173,13 @@ class CodeTree:
             if is_withheld(entry.name):
                 continue
             if _is_folder(entry):
-                if entry.name not in _CACHES and not self._is_ignored(rules, f"{path}/"):
+                if entry.name not in _CACHE_FOLDERS and not self._is_ignored(rules, f"{path}/"):
                     folders.append(_Folder(entry.path, f"{path}/", rules))
-            elif not entry.name.endswith(_DATA) and (stamp := _stamp(entry)) and not self._is_ignored(rules, path):
+            elif (
+                not entry.name.endswith(_DATA_SUFFIXES)
+                and (stamp := _read_stamp(entry))
+                and not self._is_ignored(rules, path)
+            ):
                 files[path] = stamp
         return folders, files
 
@@ -197,7 +201,7 @@ class CodeTree:
             folder = folder.parent
         outermost = folder if (folder / ".git").exists() else self._outermost
         for each in self.top.parents if self.top.is_relative_to(outermost) and self.top != outermost else ():
-            if spec := self._spec(each / _IGNORES):
+            if spec := self._spec(each / _IGNORE_FILE):
                 rules.insert(0, _Rules(f"{self.top.relative_to(each).as_posix()}/", "", spec))
             if each == outermost:
                 break
@@ -211,8 +215,8 @@ class CodeTree:
             known = self._specs.get(str(path))
             if known is None or known.stamp != stamp:
                 with open_regular(path) as file:
-                    text = file.read().decode("utf-8", "replace") if stamp.size < _HUGE else ""
-                known = _Spec(next(self._numbers), stamp, GitIgnoreSpec(list(_patterns(text))))
+                    text = file.read().decode("utf-8", "replace") if stamp.size < _MAX_SOURCE_BYTES else ""
+                known = _Spec(next(self._numbers), stamp, GitIgnoreSpec(list(_parse_patterns(text))))
                 self._specs[str(path)] = known
                 self._decided.clear()
         except OSError:
@@ -220,14 +224,14 @@ class CodeTree:
         return known
 
 
-def _patterns(text: str) -> Iterator[Any]:
+def _parse_patterns(text: str) -> Iterator[Any]:
     """Line by line: one that is no pattern does not spoil the others."""
     for line in text.splitlines():
         with suppress(ValueError):
             yield from GitIgnoreSpec.from_lines([line]).patterns
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _list_entries(folder: str) -> list[os.DirEntry[str]]:
     """What is in a folder, by name; nothing where it cannot be read, or has gone."""
     try:
         with os.scandir(folder) as entries:
@@ -243,10 +247,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _stamp(entry: os.DirEntry[str]) -> FileStamp | None:
+def _read_stamp(entry: os.DirEntry[str]) -> FileStamp | None:
     """Of a regular file that is not huge; links lead elsewhere, or to what is here anyway."""
     try:
         found = entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
     except OSError:
         return None
-    return FileStamp(found.st_mtime_ns, found.st_size) if found and 0 < found.st_size < _HUGE else None
+    return FileStamp(found.st_mtime_ns, found.st_size) if found and 0 < found.st_size < _MAX_SOURCE_BYTES else None
