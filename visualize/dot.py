@@ -55,14 +55,14 @@ class _Lines:
         yield '  edge [fontname="Helvetica,Arial,sans-serif" fontsize=10 arrowsize=0.7]'
         yield from self._level(None, "  ")
         for edge in self._picture.edges:
-            yield f"  {self._end(edge.source, -1)} -> {self._end(edge.target, 0)} [{_format_edge(edge)}{self._clip(edge)}]"
+            yield f"  {self._end(edge.source, -1)} -> {self._end(edge.target, 0)} [{_edge(edge)}{self._clip(edge)}]"
         yield "}"
 
     def _level(self, parent: str | None, indent: str) -> Iterator[str]:
         for node in self._members[parent]:
             if node.id in self._members:
                 yield f"{indent}subgraph cluster_{self._names[node.id]} {{"
-                yield f"{indent}  graph [{_cluster(node)}]"
+                yield f"{indent}  graph [{_format_cluster(node)}]"
                 yield from self._level(node.id, indent + "  ")
                 yield f"{indent}}}"
             else:
@@ -87,7 +87,7 @@ def _format_node(node: PictureNode) -> str:
     return f'{shape}{dash}" {_format_words(node)} color="{look.border}" fillcolor="{look.fill}" penwidth={look.width}'
 
 
-def _cluster(node: PictureNode) -> str:
+def _format_cluster(node: PictureNode) -> str:
     look = look_of(node)
     style = "filled" if look.dash == "solid" else f"filled,{look.dash}"
     paint = f'pencolor="{look.border}" fillcolor="{look.fill}80" penwidth={look.width}'  # 80: half transparent.
@@ -98,7 +98,7 @@ def _format_words(node: PictureNode) -> str:
     return f'label={quoted(lines_of(node))} tooltip={quoted([tooltip_of(node)])} fontcolor="#1f2a33"'
 
 
-def _format_edge(edge: PictureEdge) -> str:
+def _edge(edge: PictureEdge) -> str:
     words = cut(" | ".join(edge.labels), 40)
     label = f" label={quoted([f'  {words}  '])}" if words else ""  # The blanks keep the words off the line.
     return f"{_EDGES[edge.state]}{' penwidth=3' if edge.critical else ''}{label}"
