@@ -1,7 +1,7 @@
-"""Questions that runs wait with, and people's answers to them.
+"""Takes people's answers to the questions that runs wait with.
 
-An answer is written into the run's journal and nothing else happens: whoever resumes the run finds it
-there. While somebody writes the run, it is kept beside the run instead (`journal.answers`). Everything that an answer
+An answer is written into the run's journal and nothing else happens: the run finds it there when it is
+resumed. While another task or process writes the run, the answer is kept beside it instead. Everything that an answer
 must satisfy is in the question's own record, so neither the flow nor its project is needed to give one.
 """
 
@@ -37,7 +37,7 @@ __all__ = [
     "times_asked",
 ]
 
-# --- Answers to approvals of a run that another task or process writes
+# --- Answers kept for another writer
 
 _KIND: Final = "answer"
 
@@ -70,7 +70,7 @@ def answers_left(store: JournalStore, run_id: str, events: Sequence[Event]) -> M
     if not times_asked(events):
         return {}
     kept: Mapping[str, Any] = store.recall(_KIND, run_id) or {}
-    return _unanswered(kept, events)
+    return _find_unanswered(kept, events)
 
 
 def forget_answers(store: JournalStore, run_id: str) -> None:
@@ -128,7 +128,7 @@ class Mail:
         if not fresh:
             return {}
         self._given.update((node, each["asked"]) for node, each in fresh.items())
-        return _unanswered(fresh, read())
+        return _find_unanswered(fresh, read())
 
     async def wait(self) -> None:
         self._listen()
@@ -150,7 +150,7 @@ class Mail:
         self._rung.set()
 
 
-def _unanswered(kept: Mapping[str, Any], events: Sequence[Event]) -> Mapping[str, Answered]:
+def _find_unanswered(kept: Mapping[str, Any], events: Sequence[Event]) -> Mapping[str, Answered]:
     asked: dict[str, float] = {}
     for event in events:
         if isinstance(event, NodeRecorded) and type(event.record) is Asked:
@@ -210,7 +210,7 @@ async def answer(
         writer = error.writer
     with only_looking():
         events = store.events(run_id)
-    path, given = _checked(run_id, events, node, given, at)
+    path, given = _check_answer(run_id, events, node, given, at)
     keep_answer(store, run_id, path, times_asked(events)[path], given)
     ring_owner(run_id)
     try:
@@ -221,28 +221,28 @@ async def answer(
 
 async def _record_answer(store: JournalStore, run_id: str, node: str | None, given: Answered, at: float) -> Given:
     """Journal an answer to a run that nobody writes."""
-    async with _owned(store, run_id) as journal:
-        await _record(journal, at, answers_left(store, run_id, journal.read()))
-        path, given = _checked(run_id, journal.read(), node, given, at)
-        await _record(journal, at, {path: given})
+    async with _own_run(store, run_id) as journal:
+        await _append_answers(journal, at, answers_left(store, run_id, journal.read()))
+        path, given = _check_answer(run_id, journal.read(), node, given, at)
+        await _append_answers(journal, at, {path: given})
     return Given(path)
 
 
 async def _record_kept(store: JournalStore, run_id: str, path: str, given: Answered, at: float) -> Given | None:
     """Journal an answer that the run's owner has let go of the run without; None where it had taken it."""
-    async with _owned(store, run_id) as journal:
+    async with _own_run(store, run_id) as journal:
         left = answers_left(store, run_id, journal.read())
-        await _record(journal, at, left)
+        await _append_answers(journal, at, left)
         if path in left:
             return Given(path)
         if not any(isinstance(each, NodeRecorded) and each[::2] == (path, given) for each in journal.read()):
             forget_answers(store, run_id)
-            _question(run_id, journal.read(), path)  # It is open no more, which this says.
+            _find_question(run_id, journal.read(), path)  # It is open no more, which this says.
     return None
 
 
 @asynccontextmanager
-async def _owned(store: JournalStore, run_id: str) -> AsyncGenerator[Journal]:
+async def _own_run(store: JournalStore, run_id: str) -> AsyncGenerator[Journal]:
     """The journal of a run, with us as its writer for a moment. `RunBusyError` where somebody else is."""
     journal = store.open(run_id)
     try:
@@ -252,7 +252,7 @@ async def _owned(store: JournalStore, run_id: str) -> AsyncGenerator[Journal]:
         await journal.close()
 
 
-async def _record(journal: Journal, at: float, answers: Mapping[str, Answered]) -> None:
+async def _append_answers(journal: Journal, at: float, answers: Mapping[str, Answered]) -> None:
     for node, given in answers.items():
         journal.append(NodeRecorded(node, at, given))
     waiting = journal.commit(True)
@@ -260,7 +260,7 @@ async def _record(journal: Journal, at: float, answers: Mapping[str, Answered]) 
         await waiting
 
 
-def _question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[str, Asked]:
+def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[str, Asked]:
     if isinstance(events[-1], RunFinished) and events[-1].status == "cancelled":
         raise ApprovalError(f"run {run_id} was cancelled: `flowengine resume` takes it up again first")
     waiting = open_questions(events)
@@ -280,15 +280,15 @@ def _question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[s
     raise ApprovalError(f"node '{node}' of run {run_id} waits for nobody{did_you_mean(node, waiting) or others}")
 
 
-def _checked(
+def _check_answer(
     run_id: str, events: Sequence[Event], node: str | None, given: Answered, at: float
 ) -> tuple[str, Answered]:
     """The path of the question, and the answer with the choice as the question has it."""
-    path, asked = _question(run_id, events, node)
+    path, asked = _find_question(run_id, events, node)
     if asked.expires is not None and asked.expires <= at:
         raise ApprovalError(
-            f"node '{path}' waits no longer: its time was up {_ago(at - asked.expires)} ago, and '{asked.on_expire}' "
-            f"is taken when the run is resumed"
+            f"node '{path}' waits no longer: its time was up {_format_age(at - asked.expires)} ago, and "
+            f"'{asked.on_expire}' is taken when the run is resumed"
         )
     label = find_label(given.choice, asked.choices)
     if label is None:
@@ -318,7 +318,7 @@ def _check_form(node: str, schema: Mapping[str, Any], form: Any) -> None:
         raise ApprovalError(f"the form for node '{node}' does not fit:\n{told}")
 
 
-def _ago(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= unit:
             return f"{seconds / unit:.0f} {name}"

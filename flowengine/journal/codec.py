@@ -1,4 +1,4 @@
-"""Events as text and back: one line of JSON an event.
+"""Encodes events as text and decodes them: one line of JSON an event.
 
     [1,"NodeFinished","draft",1700000000.5,{"$NodeResult":["the text"]}]
 
@@ -25,7 +25,7 @@ from flowengine.journal.value_types import check_fields, check_graph
 
 __all__ = ["decode", "decode_value", "encode", "encode_value", "reading_record"]
 
-# --- The one error of everything that reads a run's record
+# --- Errors of unreadable records
 
 _DAMAGE: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What code that takes a record for sound raises where it is not."""
@@ -60,16 +60,16 @@ def encode(event: Event) -> str:
     '[1,"NodeStarted","draft",1.5]'
     """
     try:
-        text = _line(event)
+        text = _encode_event(event)
     except PydanticSerializationError:
         text = _encode_protected(event)
     except UnpackableError as error:
         value = event.result if isinstance(event, NodeFinished) else event
-        raise _refusal(event, *locate(value, error)) from None
+        raise _refuse_value(event, *locate(value, error)) from None
     except RecursionError:
-        raise _refusal(event, "", "is nested too deep for what is left of the stack") from None
+        raise _refuse_value(event, "", "is nested too deep for what is left of the stack") from None
     if len(text) > _MAX_LENGTH:
-        raise _refusal(event, "", f"takes {len(text):,} characters of JSON (at most {_MAX_LENGTH:,})")
+        raise _refuse_value(event, "", f"takes {len(text):,} characters of JSON (at most {_MAX_LENGTH:,})")
     return text
 
 
@@ -99,7 +99,7 @@ def decode(text: str | bytes) -> Event:
 def encode_value(value: Any) -> str:
     """Any value that a journal may hold, as one line of JSON."""
     try:
-        return _json([SCHEMA_VERSION, pack(value, 1)])
+        return _dump_tree([SCHEMA_VERSION, pack(value, 1)])
     except (PydanticSerializationError, UnpackableError, RecursionError) as error:
         raise NotJournalableError(f"the value cannot be written down and read back ({error})") from error
 
@@ -124,12 +124,12 @@ def decode_value(text: str | bytes) -> Any:
         raise StoreCorruptError(f"not a value: {text[:80]!r} ({type(error).__name__}: {error})") from error
 
 
-def _line(event: Event) -> str:
+def _encode_event(event: Event) -> str:
     if type(event) is RunStarted and type(event.graph) is FrozenDict:
-        start = _json([SCHEMA_VERSION, "RunStarted", *[pack(each, 2) for each in event[:_GRAPH]]])
-        rest = [_json(pack(each, 2)) for each in event[_GRAPH + 1 :]] if event.kept or event.code else []
+        start = _dump_tree([SCHEMA_VERSION, "RunStarted", *[pack(each, 2) for each in event[:_GRAPH]]])
+        rest = [_dump_tree(pack(each, 2)) for each in event[_GRAPH + 1 :]] if event.kept or event.code else []
         return f"{','.join([start[:-1], _text_of_graph(event.graph), *rest])}]"
-    return _json([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)])
+    return _dump_tree([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)])
 
 
 def _text_of_graph(graph: FrozenDict) -> str:
@@ -139,26 +139,26 @@ def _text_of_graph(graph: FrozenDict) -> str:
         return kept[1]
     if len(_graphs) >= _GRAPHS:
         _graphs.clear()
-    text = _json(pack(graph, 2))
+    text = _dump_tree(pack(graph, 2))
     _graphs[id(graph)] = graph, text
     return text
 
 
-def _json(tree: Any) -> str:
+def _dump_tree(tree: Any) -> str:
     return to_json(tree, inf_nan_mode="constants").decode()
 
 
 def _encode_protected(event: Event) -> str:
     """For text that no encoding can carry; what it adds to the depth may be too much for a reader."""
-    text = _json(protect([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)]))
+    text = _dump_tree(protect([SCHEMA_VERSION, type(event).__name__, *pack_fields(event, 1)]))
     try:
         from_json(text)
     except ValueError:
-        raise _refusal(event, "", "is nested too deep for the broken text in it") from None
+        raise _refuse_value(event, "", "is nested too deep for the broken text in it") from None
     return text
 
 
-def _refusal(event: Event, path: str, problem: str) -> NotJournalableError:
+def _refuse_value(event: Event, path: str, problem: str) -> NotJournalableError:
     # Whoever fails a node because of this names the node.
     owner = "" if hasattr(event, "node") else f"{type(event).__name__}: "
     return NotJournalableError(

@@ -1,4 +1,4 @@
-"""Trees of JSON as the values they were made from: the reading half of `flowengine.journal.encode_values`.
+"""Decodes trees of JSON into the values they were made from: the reading half of `flowengine.journal.encode_values`.
 
 It trusts nothing of what it reads: whatever is wrong is a `JournalError`. Users' classes are found among
 those already loaded and filled without calling their constructors or validators, so that a value comes back
@@ -55,7 +55,7 @@ def _read_tag(tag: str, content: Any) -> Any:
     return reader(unpack(content))
 
 
-def _spread(make: Callable[..., Any]) -> Callable[[Any], Any]:
+def _call_with_parts(make: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda parts: make(*parts)
 
 
@@ -83,7 +83,7 @@ def _read_path(kind: str, path: str) -> PurePath:
         raise JournalError(f"a {kind} was recorded, which this operating system cannot make: {path}") from error
 
 
-def _our_model(kind: type[BaseModel]) -> Callable[[Any], Any]:
+def _reader_of_model(kind: type[BaseModel]) -> Callable[[Any], Any]:
     names = tuple(kind.model_fields)
 
     def read(parts: Any) -> Any:
@@ -93,7 +93,7 @@ def _our_model(kind: type[BaseModel]) -> Callable[[Any], Any]:
     return read
 
 
-def _our_tuple(kind: type[Any]) -> Callable[[Any], Any]:
+def _reader_of_tuple(kind: type[Any]) -> Callable[[Any], Any]:
     def read(parts: Any) -> Any:
         made = kind(*parts)
         check_fields(kind, made)
@@ -102,10 +102,10 @@ def _our_tuple(kind: type[Any]) -> Callable[[Any], Any]:
     return read
 
 
-# --- instances of users' classes ------------------------------------------------------------------
+# --- Instances of users' classes
 
 
-def _instance(read: Callable[..., Any]) -> Callable[[Any], Any]:
+def _instance_reader(read: Callable[..., Any]) -> Callable[[Any], Any]:
     """An instance, or for those who only look what it held."""
 
     def reading(parts: Any) -> Any:
@@ -204,20 +204,20 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$set": set,
     "$frozenset": frozenset,
     "$bytes": lambda encoded: b64decode(encoded, validate=True),
-    "$datetime": _spread(_read_datetime),
-    "$time": _spread(_read_time),
+    "$datetime": _call_with_parts(_read_datetime),
+    "$time": _call_with_parts(_read_time),
     "$date": date.fromisoformat,
-    "$timedelta": _spread(timedelta),
-    "$timezone": _spread(timezone),
+    "$timedelta": _call_with_parts(timedelta),
+    "$timezone": _call_with_parts(timezone),
     "$zone": ZoneInfo,
     "$offset": lambda seconds: TzInfo(int(seconds)),
     "$decimal": Decimal,
     "$uuid": lambda digits: UUID(hex=digits),
-    "$path": _spread(_read_path),
-    "$enum": _instance(_read_enum),
-    "$model": _instance(_read_model),
-    "$named": _instance(_read_named),
-    "$dataclass": _instance(_read_dataclass),
-    **{f"${kind.__name__}": _our_model(kind) for kind in (LLMResult, RoutingResult, EvaluationResult)},
-    **{f"${name}": _our_tuple(kind) for name, kind in TUPLES.items()},
+    "$path": _call_with_parts(_read_path),
+    "$enum": _instance_reader(_read_enum),
+    "$model": _instance_reader(_read_model),
+    "$named": _instance_reader(_read_named),
+    "$dataclass": _instance_reader(_read_dataclass),
+    **{f"${kind.__name__}": _reader_of_model(kind) for kind in (LLMResult, RoutingResult, EvaluationResult)},
+    **{f"${name}": _reader_of_tuple(kind) for name, kind in TUPLES.items()},
 }

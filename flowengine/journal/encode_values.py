@@ -1,4 +1,4 @@
-"""Values as trees of JSON, without loss: the writing half (`flowengine.journal.decode_values` is the other).
+"""Encodes values as trees of JSON, without loss: the writing half (`flowengine.journal.decode_values` is the other).
 
 It knows which Python types can be written down, and nothing of events, files or stores.
 
@@ -119,7 +119,7 @@ def locate(value: Any, error: UnpackableError, path: str = "") -> tuple[str, str
     return path, str(error)
 
 
-# --- one function a sort of value -----------------------------------------------------------------
+# --- One function for each sort of value
 
 
 def _pack_int(value: int, depth: int) -> Any:
@@ -157,7 +157,7 @@ def _pack_moment(value: datetime | time, depth: int) -> Any:
     return {f"${type(value).__name__}": [plain, *rest]}
 
 
-def _sequence(tag: str) -> Callable[[Any, int], Any]:
+def _pack_as_list(tag: str) -> Callable[[Any, int], Any]:
     return lambda value, depth: {tag: _pack_list(value, depth + 1)}
 
 
@@ -187,9 +187,9 @@ _PACKERS: Final[dict[type[Any], Callable[[Any, int], Any]]] = {
     FrozenDict: _pack_dict,
     MixedDict: _pack_dict,
     type(EMPTY): lambda value, depth: {},
-    tuple: _sequence("$tuple"),
-    set: _sequence("$set"),
-    frozenset: _sequence("$frozenset"),
+    tuple: _pack_as_list("$tuple"),
+    set: _pack_as_list("$set"),
+    frozenset: _pack_as_list("$frozenset"),
     bytes: lambda value, depth: _tagged_bytes("$bytes", value),
     datetime: _pack_moment,
     time: _pack_moment,
@@ -206,22 +206,22 @@ _PACKERS: Final[dict[type[Any], Callable[[Any, int], Any]]] = {
 }
 
 
-# --- instances of users' classes ------------------------------------------------------------------
+# --- Instances of users' classes
 
 
 def _pack_instance(value: Any, kind: type[Any], depth: int) -> Any:
     if isinstance(value, Enum):
-        return {"$enum": [_name(kind), _member(value)]}
+        return {"$enum": [_name_of_class(kind), _name_of_member(value)]}
     if isinstance(value, BaseModel):
-        return {"$model": [_name(kind), *_model_state(value, depth + 2)]}
+        return {"$model": [_name_of_class(kind), *_model_state(value, depth + 2)]}
     if tuple in kind.__mro__ and hasattr(kind, "_fields"):
-        return {"$named": [_name(kind), _pack_list(value, depth + 2)]}
+        return {"$named": [_name_of_class(kind), _pack_list(value, depth + 2)]}
     if is_dataclass(kind) and kind.__new__ is object.__new__:
-        return {"$dataclass": [_name(kind), _pack_dict(_attributes(value, _field_names(value)), depth + 2)]}
+        return {"$dataclass": [_name_of_class(kind), _pack_dict(_attributes(value, _field_names(value)), depth + 2)]}
     raise UnpackableError(f"is of type {kind.__module__}.{kind.__qualname__}")
 
 
-def _name(kind: type[Any]) -> str:
+def _name_of_class(kind: type[Any]) -> str:
     name = class_name(kind)
     if name is None:
         raise UnpackableError(
@@ -231,7 +231,7 @@ def _name(kind: type[Any]) -> str:
     return name
 
 
-def _member(value: Enum) -> str | int:
+def _name_of_member(value: Enum) -> str | int:
     """The member's name; a combination of flags has none and goes by its number."""
     if type(value).__members__.get(str(value.name)) is value:
         return str(value.name)

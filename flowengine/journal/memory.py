@@ -1,4 +1,4 @@
-"""Runs kept in this process and gone with it: what a flow runs on when no store is named.
+"""Keeps runs in this process, and loses them with it: what a flow runs on when no store is named.
 
 Events are kept as the objects they are, so any value passes. It knows no codec and no file.
 """
@@ -51,7 +51,7 @@ class MemoryJournal:
         return self._events[after:]
 
     async def close(self) -> None:
-        self._add = _refuse
+        self._add = _refuse_event
         if self._released is not None:
             self._released()
 
@@ -71,20 +71,20 @@ class MemoryStore:
         return self._journal(run_id, self._runs.setdefault(run_id, []))
 
     def open(self, run_id: str, /) -> MemoryJournal:
-        return self._journal(run_id, self._of(run_id))
+        return self._journal(run_id, self._events_of(run_id))
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
-        return self._of(run_id)[after:]
+        return self._events_of(run_id)[after:]
 
     def list(self) -> Sequence[RunInfo]:
-        runs = [_summary(events) for events in reversed(self._runs.values()) if events]
+        runs = [_summarize(events) for events in reversed(self._runs.values()) if events]
         return sorted(runs, key=lambda run: run.started, reverse=True)
 
     def abandoned(self) -> Collection[str]:
         return [run.run_id for run in self.list() if run.status == "running" and run.run_id not in self._writers]
 
     def remove(self, run_id: str, /) -> None:
-        self._of(run_id)
+        self._events_of(run_id)
         if run_id in self._writers:
             raise RunBusyError(f"run '{run_id}' is being written by this process", f"process {os.getpid()}")
         del self._runs[run_id]
@@ -101,7 +101,7 @@ class MemoryStore:
             self._beside[kind, key] = value
 
     def find(self, reference: str, /) -> str:
-        return resolve(reference, self._ids(), "memory")
+        return resolve(reference, self._list_ids(), "memory")
 
     def close(self) -> None:
         self._writers.clear()
@@ -112,20 +112,20 @@ class MemoryStore:
         self._writers.add(run_id)
         return MemoryJournal(events, lambda: self._writers.discard(run_id))
 
-    def _of(self, run_id: str) -> list[Event]:
+    def _events_of(self, run_id: str) -> list[Event]:
         if not self._runs.get(run_id):
-            raise no_such_run(run_id, self._ids(), "memory")
+            raise no_such_run(run_id, self._list_ids(), "memory")
         return self._runs[run_id]
 
-    def _ids(self) -> Sequence[str]:
+    def _list_ids(self) -> Sequence[str]:
         return [run.run_id for run in self.list()]
 
 
-def _refuse(event: Event) -> NoReturn:
+def _refuse_event(event: Event) -> NoReturn:
     raise StoreUnavailableError("the journal is closed")
 
 
-def _summary(events: Sequence[Event]) -> RunInfo:
+def _summarize(events: Sequence[Event]) -> RunInfo:
     """The line of `runs list`; the last event that speaks of the whole run has the say."""
     first = events[0]
     if not isinstance(first, RunStarted):

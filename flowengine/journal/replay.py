@@ -1,4 +1,4 @@
-"""What an interrupted attempt of a node had recorded, ready to be served once more. Decides, never waits.
+"""Serves once more what an interrupted attempt of a node had recorded. Decides, never waits.
 
 A recorded answer belongs to one question: the hash of the request (`key`) and how many equal ones came
 before it (`occurrence`). Failed calls answer nothing. What is served is taken out, so that each record
@@ -116,7 +116,7 @@ def _likeness(messages: Sequence[Mapping[str, Any]], call: ModelCall) -> tuple[i
     equal = 0
     for new, old in zip(messages, call.messages, strict=False):
         if new != old:
-            return equal, _common(_text(new), _text(old))
+            return equal, _common_length(_text(new), _text(old))
         equal += 1
     return equal, 0
 
@@ -124,13 +124,13 @@ def _likeness(messages: Sequence[Mapping[str, Any]], call: ModelCall) -> tuple[i
 def _difference_of_messages(messages: Sequence[Mapping[str, Any]], call: ModelCall) -> str | None:
     for number, (new, old) in enumerate(zip_longest(messages, call.messages), 1):
         if new is None:
-            return f"message {number} is gone: {_from(_text(old), 0)}"
+            return f"message {number} is gone: {_quote_from(_text(old), 0)}"
         if old is None:
-            return f"message {number} is new: {_from(_text(new), 0)}"
+            return f"message {number} is new: {_quote_from(_text(new), 0)}"
         if new["role"] != old["role"]:
             return f"message {number} is the {new['role']}'s where the {old['role']}'s was recorded"
         if new != old:
-            return f"message {number} ({new['role']}) is {_both(_text(new), _text(old))}"
+            return f"message {number} ({new['role']}) is {_describe_difference(_text(new), _text(old))}"
     return None
 
 
@@ -138,7 +138,7 @@ def _difference_of_settings(settings: Mapping[str, Any], call: ModelCall) -> str
     for name in {**settings, **call.request}:
         new, old = settings.get(name), call.request.get(name)
         if new != old:
-            return f"its '{name}' is {_both(str(new), str(old))}"
+            return f"its '{name}' is {_describe_difference(str(new), str(old))}"
     return "a setting that is not on record"
 
 
@@ -148,25 +148,25 @@ def _text(message: Mapping[str, Any]) -> str:
     return f"{message['content']}{rest or ''}"
 
 
-def _common(one: str, other: str) -> int:
+def _common_length(one: str, other: str) -> int:
     """Length of what two texts begin with alike."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _both(new: str, old: str) -> str:
-    at = _common(new, old)
-    return f"{_from(new, at)} where {_from(old, at)} was recorded"
+def _describe_difference(new: str, old: str) -> str:
+    at = _common_length(new, old)
+    return f"{_quote_from(new, at)} where {_quote_from(old, at)} was recorded"
 
 
-def _from(text: str, at: int) -> str:
+def _quote_from(text: str, at: int) -> str:
     """The text round a place, quoted."""
     start = max(0, at - 20)
     end = start + 60
     return f"{'…' if start else ''}{text[start:end]!r}{'…' if end < len(text) else ''}"
 
 
-# --- The call journal
+# --- Gateways that record and replay
 
 
 class CountingGateway(Gateway, Protocol):
@@ -214,7 +214,7 @@ class RecordedGateway:
             await self._inner.note(record)
 
 
-# --- Calls to external tools whose end nobody saw
+# --- External calls without an end on record
 
 Decided = tuple[str, EffectDecided]
 """Node path and what was decided about one of its calls."""
@@ -244,13 +244,13 @@ def decided_effects(
     if undecided:
         raise EffectPendingError(run_id, [(node, *call[:2]) for node, calls in undecided.items() for call in calls])
     return [
-        (node, _decided(call, "retry" if node in retry else "done"))
+        (node, _to_decided(call, "retry" if node in retry else "done"))
         for node, calls in pending.items()
         for call in calls
     ]
 
 
-def _decided(call: ToolCall, decision: Literal["retry", "done"]) -> EffectDecided:
+def _to_decided(call: ToolCall, decision: Literal["retry", "done"]) -> EffectDecided:
     return EffectDecided(call.name, call.arguments, call.key, call.occurrence, decision)
 
 

@@ -1,4 +1,4 @@
-"""Values as JSON for results on stdout: the journal's plain form, under the name that the commands know."""
+"""Exports runs and values: as JSON for people and scripts, without personal data, and as one file a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowengine.masking.masker import Masker
 
 __all__ = ["dumps", "event_line", "masked", "pack_run", "shown", "store_run", "unpack_run"]
 
-# --- Values and events as JSON that people and scripts read
+# --- Values and events as JSON
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
@@ -38,7 +38,7 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value)
 
 
-# --- A run's events without personal data and secrets, for what leaves the machine
+# --- Events without personal data and secrets
 
 _KEPT: Final = frozenset(
     {"run_id", "flow", "node", "status", "cause", "fingerprints", "graph", "code", "engine", "path"}
@@ -56,7 +56,7 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
     """
     hides = masker or Masker()
     for event in events:
-        version, name, *fields = json.loads(encode(_without_hints(event)))
+        version, name, *fields = json.loads(encode(_remove_hints(event)))
         hidden: list[Any] = [
             value if field in _KEPT else hides.value(value)
             for field, value in zip(type(event)._fields, fields, strict=False)
@@ -64,7 +64,7 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
         yield decode(json.dumps([version, name, *hidden], ensure_ascii=False))
 
 
-def _without_hints(event: Event) -> Event:
+def _remove_hints(event: Event) -> Event:
     """Without vectors and digests of single values, from which these can be guessed."""
     match event:
         case NodeRecorded(record=ModelCall(vectors=[_, *_]) as record):
@@ -77,7 +77,7 @@ def _without_hints(event: Event) -> Event:
             return event
 
 
-# --- A run as one file, for bug reports and other machines
+# --- A run as one file
 
 _VERSION: Final = 1
 
@@ -94,7 +94,7 @@ def pack_run(events: Sequence[Event]) -> Iterator[str]:
 def unpack_run(lines: Iterable[str], name: str) -> list[Event]:
     """The events of a file; `name` is the file's, for messages."""
     rest = iter(lines)
-    head = _head(next(rest, ""), name)
+    head = _read_head(next(rest, ""), name)
     events: list[Event] = []
     for number, line in enumerate(rest, 2):
         if line.strip():
@@ -109,7 +109,7 @@ def unpack_run(lines: Iterable[str], name: str) -> list[Event]:
     return events
 
 
-def _head(line: str, name: str) -> dict[str, Any]:
+def _read_head(line: str, name: str) -> dict[str, Any]:
     try:
         head = json.loads(line)
         version, events = head["flowengine_run"], head["events"]

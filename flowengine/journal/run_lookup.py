@@ -1,4 +1,7 @@
-"""Which runs of a store are asked for: by flow, status, labels and start. One rule for Python, commands and pages."""
+"""Finds the runs of a store that are asked for: by flow, status, labels and start.
+
+One rule for Python, commands and pages.
+"""
 
 from __future__ import annotations
 
@@ -101,9 +104,9 @@ def _find_problem(name: object, value: object) -> str | None:
     return None
 
 
-# --- Which run a user means by `@last`, an id, or the start of one
+# --- Runs by `@last` or by id
 
-_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 def resolve(reference: str, run_ids: Sequence[str], store: str) -> str:
@@ -118,7 +121,7 @@ def resolve(reference: str, run_ids: Sequence[str], store: str) -> str:
         return reference
     found = [run_id for run_id in run_ids if reference and run_id.startswith(reference)]
     if len(found) > 1:
-        raise RunNotFoundError(f"'{reference}' is the start of {len(found)} runs in {store}: {_some(found)}")
+        raise RunNotFoundError(f"'{reference}' is the start of {len(found)} runs in {store}: {_list_some(found)}")
     if not found:
         raise no_such_run(reference, run_ids, store)
     return found[0]
@@ -127,12 +130,12 @@ def resolve(reference: str, run_ids: Sequence[str], store: str) -> str:
 def no_such_run(reference: str, run_ids: Sequence[str], store: str) -> RunNotFoundError:
     if not run_ids:
         return RunNotFoundError(f"no run '{reference}': {store} holds no runs")
-    return RunNotFoundError(f"no run '{reference}' in {store}; it holds {_some(run_ids)}")
+    return RunNotFoundError(f"no run '{reference}' in {store}; it holds {_list_some(run_ids)}")
 
 
-def _some(run_ids: Sequence[str]) -> str:
-    rest = len(run_ids) - _SHOWN
-    return ", ".join(run_ids[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+def _list_some(run_ids: Sequence[str]) -> str:
+    rest = len(run_ids) - _MAX_SHOWN
+    return ", ".join(run_ids[:_MAX_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 STATUS_WORDS: Final[tuple[str, ...]] = (*get_args(RunStatus), "queued", "interrupted")

@@ -1,7 +1,7 @@
-"""What the engine's own events, records and results may hold, checked when they are read: by their annotations.
+"""Checks what the engine's own events, records and results hold, by their annotations, when they are read.
 
-A journal may come from elsewhere. Whoever reads one afterwards (pictures, pages, a resumed run) relies on the types
-that the classes declare, and on times that are dates. Values of flows are anything; they are not looked into.
+A journal may come from elsewhere. Its readers (pictures, pages, a resumed run) rely on the types that the classes
+declare, and on times that are dates. Values of flows are anything; they are not looked into.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flowengine.errors import JournalError
 
 __all__ = ["check_fields", "check_graph", "class_name", "find_class", "is_only_looking", "only_looking"]
 
-# --- The names of users' classes
+# --- Names of users' classes
 
 _looking: Final = ContextVar("only_looking", default=False)
 
@@ -146,10 +146,10 @@ def _is_edge(value: Any, names: set[str]) -> bool:
 def _fields_of(kind: type[Any]) -> Sequence[tuple[str, Fits | None]]:
     hints = get_type_hints(kind)
     names = cast("Sequence[str]", getattr(kind, "_fields", None) or getattr(kind, "model_fields", ()))
-    return [(name, _is_time if name == "at" else _fits(hints[name])) for name in names]
+    return [(name, _is_time if name == "at" else _checker_of(hints[name])) for name in names]
 
 
-def _fits(hint: Any) -> Fits | None:
+def _checker_of(hint: Any) -> Fits | None:
     """What tells whether a value is of a type; None where any is."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -157,15 +157,15 @@ def _fits(hint: Any) -> Fits | None:
     if origin is Literal:
         return lambda value: isinstance(value, str) and value in inner
     if origin in (Union, types.UnionType):
-        return _either([_fits(each) for each in inner])
+        return _any_of([_checker_of(each) for each in inner])
     if origin is not None and issubclass(origin, Mapping):
-        return _mapping(*map(_fits, inner))
+        return _mapping(*map(_checker_of, inner))
     if origin is not None and issubclass(origin, Sequence):
-        return _sequence(_fits(inner[0]))
+        return _sequence(_checker_of(inner[0]))
     return _SIMPLE.get(hint) or (lambda value: isinstance(value, hint))
 
 
-def _either(choices: Sequence[Fits | None]) -> Fits | None:
+def _any_of(choices: Sequence[Fits | None]) -> Fits | None:
     known = [each for each in choices if each is not None]
     return (lambda value: any(each(value) for each in known)) if len(known) == len(choices) else None
 

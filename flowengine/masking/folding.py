@@ -1,4 +1,4 @@
-"""Texts as patterns read them: one way to write each letter, and where it stands in the text itself."""
+"""Folds texts for patterns: one way to write each letter, and where it stands in the text itself."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def recognizers(names: Sequence[str]) -> tuple[Recognizer, ...]:
     >>> len(recognizers(["jwt"]))
     1
     """
-    return tuple(each for name in names for each in _of(name))
+    return tuple(each for name in names for each in _recognizers_of(name))
 
 
 def known() -> list[str]:
@@ -107,7 +107,7 @@ def known() -> list[str]:
     return [*BUILT_IN, "presidio", *_made, *find_entry_points(_GROUP)]
 
 
-def _of(name: str) -> tuple[Recognizer, ...]:
+def _recognizers_of(name: str) -> tuple[Recognizer, ...]:
     if name in BUILT_IN:
         return BUILT_IN[name]
     if name == "presidio":
@@ -153,7 +153,7 @@ class Masker:
     def spans(self, text: str) -> list[FoundSpan]:
         """Where the values are, in the text's order and without overlaps."""
         read = folded(text)
-        found = _disjoint(span for each in self.recognizers for span in each.find(read.text))
+        found = _drop_overlaps(span for each in self.recognizers for span in each.find(read.text))
         return [FoundSpan(read.start(each.start), read.end(each.end), each.kind) for each in found]
 
     def value(self, value: Any) -> Any:
@@ -179,7 +179,7 @@ class Masker:
         return f"<{kind}:{digest.translate(_LETTERS)}>"
 
 
-def _disjoint(found: Iterable[FoundSpan]) -> list[FoundSpan]:
+def _drop_overlaps(found: Iterable[FoundSpan]) -> list[FoundSpan]:
     """The spans that no earlier found one overlaps, in the text's order."""
     taken: list[FoundSpan] = []
     for span in found:
@@ -190,7 +190,7 @@ def _disjoint(found: Iterable[FoundSpan]) -> list[FoundSpan]:
     return taken
 
 
-# --- Masks a text that comes in pieces, as if it came whole
+# --- Texts that come in pieces
 
 HELD: Final = 50_000
 """Characters that are held back at most: a line without a place to cut that is longer is cut anywhere."""
@@ -242,7 +242,7 @@ class MaskedStream:
     def _place(self) -> int:
         """The last place to cut, 0 where there is none."""
         read = folded(self._held)
-        whole = [*_keys(read.text), *_quoted(read.text)]
+        whole = [*_find_keys(read.text), *_find_quoted(read.text)]
         places = [found.end() for found in self._cuts.finditer(read.text) if read.end(found.end()) > self._looked]
         for place in reversed(places):
             if all(place <= start or end <= place for start, end in whole):
@@ -250,13 +250,13 @@ class MaskedStream:
         return len(self._held) if len(self._held) > HELD else 0
 
 
-def _quoted(text: str) -> Iterator[tuple[int, int]]:
+def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
     """Where the quoted part of an address stands, which holds blanks, or may still come."""
     for found in _QUOTED.finditer(text):
         yield found.start(), found.end() + (found.end() == len(text))
 
 
-def _keys(text: str) -> Iterator[tuple[int, int]]:
+def _find_keys(text: str) -> Iterator[tuple[int, int]]:
     """Where private keys stand; one whose end may still come has no end yet."""
     start = 0
     while begun := PRIVATE_KEY_BEGINS.search(text, start):

@@ -1,4 +1,4 @@
-"""The built-in patterns: what mail addresses, numbers, IP addresses, keys and tokens look like.
+"""Defines the built-in patterns: what mail addresses, numbers, IP addresses, keys and tokens look like.
 
 They read folded text (`folding`), in which full-width letters, the many dashes and the digits of all scripts are plain
 ones, what is not seen is left out and escapes are undone, so each is written once. Their borders name the ASCII letters
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 __all__ = ["MAX_PRIVATE_KEY", "PRIVATE_KEY", "PRIVATE_KEY_BEGINS", "FoundSpan", "Pattern", "Recognizer"]
 
-# --- What finds values in a text
+# --- Spans and recognizers
 
 
 class FoundSpan(NamedTuple):
@@ -67,7 +67,7 @@ class Pattern:
                 start = found.start() + 1
 
 
-# --- mail addresses -----------------------------------------------------------------------------
+# --- Mail addresses
 
 _LETTERS: Final = "A-Za-z0-9À-ÖØ-öø-ɏͰ-ϿЀ-ӿԱ-ևא-תء-يऀ-ॿก-๎"
 """Of scripts that leave blanks between words: with others an address would take in the text before it."""
@@ -88,7 +88,7 @@ MAIL: Final = (
     Pattern("MAIL", re.compile(rf'"[^"@\n]{{1,64}}"@{_DOMAIN}')),
 )
 
-# --- phone numbers --------------------------------------------------------------------------------
+# --- Phone numbers
 
 
 def _digits(found: re.Match[str]) -> str:
@@ -144,7 +144,7 @@ PHONE: Final = (
     ),
 )
 
-# --- card numbers ---------------------------------------------------------------------------------
+# --- Card numbers
 
 _BRANDS: Final = re.compile(
     "4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})|5[1-5][0-9]{14}|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|720)[0-9]{12}"
@@ -187,7 +187,7 @@ CARD: Final = (
     ),
 )
 
-# --- IP addresses ---------------------------------------------------------------------------------
+# --- IP addresses
 
 _OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _VERSION: Final = re.compile(
@@ -223,7 +223,7 @@ IP: Final = (
     Pattern("IP", re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f:]{2,39}(?![0-9A-Za-z]|:[0-9A-Fa-f:])"), _is_ipv6),
 )
 
-# --- keys and tokens ------------------------------------------------------------------------------
+# --- Keys and tokens
 
 _PREFIXED: Final = (
     r"(?:sk|gsk|xai|rk|pk)-[A-Za-z0-9_-]{20,512}",

@@ -1,4 +1,4 @@
-"""A new run that shares the past of an earlier one up to a node, and goes on from there. Pure."""
+"""Makes a new run that shares the past of an earlier one up to a node, and goes on from there. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from flowengine.runners.run import settings_of
 
 __all__ = ["failed_items", "forked", "patches_of", "refuse_repeated_deeds"]
 
-# --- Items that failed in maps which went on without them (`on_item_error
+# --- Items that failed in maps
 
 _ITEM: Final = re.compile(r"(.*)\[(\d+)\]\.")
 

@@ -1,4 +1,4 @@
-"""Runs a plan in this process, on this event loop: start, go on, finish. One journal, one owner.
+"""Runs a compiled flow in this process, on this event loop: start, go on, finish. One journal, one owner.
 
 What happens round the nodes is here (inputs, the first and the last event, the run's timeout, the
 outputs); what happens between them is the scheduler's, and which of them run is the walk's.
@@ -99,7 +99,7 @@ async def start(
     )
     plan.prepare()
     run_id, kept = started.run_id, started.kept
-    thrifty = _thrifty(plan, store, run_id, reuse)
+    thrifty = _reuse_results(plan, store, run_id, reuse)
     journal = store.create(run_id)
     walk = Walk(thrifty.graph, StateStore(plan.rules, kept), inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
@@ -182,7 +182,7 @@ async def resume(
     journal = journal or store.open(run_id)
     try:
         events = journal.read()
-        started = _first(run_id, events)
+        started = _read_start(run_id, events)
         changed = changed_nodes(plan, events)
         if changed and not allow_changed:
             raise FlowChangedError(
@@ -193,11 +193,11 @@ async def resume(
             await journal.close()
             return read_run(plan, events)
         plan.prepare()
-        thrifty = _thrifty(plan, store, run_id, started.settings.get("reuse"))
+        thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"))
         repeated: Collection[str] = ()
         if repeats:
             repeated = refuse_repeated_deeds(plan, events, repeats, retry_effects)
-        walk = _walked(thrifty, started, [*events, RunResumed(time(), repeats=repeats)] if repeats else events)
+        walk = _make_walk(thrifty, started, [*events, RunResumed(time(), repeats=repeats)] if repeats else events)
         retry = [each for each in retry_effects if each not in repeated]
         decided = decided_effects(run_id, walk.attempts, retry=retry, done=assume_done)
     except BaseException:
@@ -252,7 +252,7 @@ async def fork(
     return await resume(plan, new_id, store, limits=limits, settings=settings, live=live)
 
 
-def _thrifty(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | None) -> CompiledFlow:
+def _reuse_results(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | None) -> CompiledFlow:
     """The plan whose nodes look for results that are known already, where it has such nodes or such a run."""
     if reuse is None and not plan.caches:
         return plan
@@ -263,11 +263,11 @@ def _thrifty(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | 
 
 def read_run(plan: CompiledFlow, events: Sequence[Event]) -> Run:
     """A run as its journal has it; nothing is run and nothing is written."""
-    started = _first("", events)
+    started = _read_start("", events)
     last = events[-1]
     finished = last if isinstance(last, RunFinished) else RunFinished(last.at, "running")
     limits = limits_under(plan.limits, settings_of(events))
-    return Run(started.run_id, _walked(plan, started, events), finished, lambda: events, limits)
+    return Run(started.run_id, _make_walk(plan, started, events), finished, lambda: events, limits)
 
 
 def changed_nodes(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:
@@ -286,13 +286,13 @@ def _last_code(events: Sequence[Event]) -> Mapping[str, str]:
     return next((code for code in reversed(told) if code), EMPTY)
 
 
-def _first(run_id: str, events: Sequence[Event]) -> RunStarted:
+def _read_start(run_id: str, events: Sequence[Event]) -> RunStarted:
     if not events or not isinstance(events[0], RunStarted):
         raise StoreCorruptError(f"run {run_id}: the journal does not begin with its start")
     return events[0]
 
 
-def _walked(plan: CompiledFlow, started: RunStarted, events: Sequence[Event]) -> Walk:
+def _make_walk(plan: CompiledFlow, started: RunStarted, events: Sequence[Event]) -> Walk:
     with reading_record(started.run_id):
         return Walk(
             plan.graph,
@@ -324,14 +324,14 @@ async def _drive(
     fence: Fence | None = getattr(journal, "fence", None)  # Only where others can take the run over.
     clock, mail = run_clock(), Mail(store, run_id)
     try:
-        await _committed(journal, *first)  # From here on the run can be found and resumed.
+        await _commit(journal, *first)  # From here on the run can be found and resumed.
         with mail:
             scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail)
-            stop = await (scheduled() if limits.timeout is None else _in_time(limits, limits.timeout, scheduled))
+            stop = await (scheduled() if limits.timeout is None else _run_in_time(limits, limits.timeout, scheduled))
         finished = _finish(plan, walk, stop, clock())
         if finished.status == "succeeded":
             await leave(fence)
-        await _committed(journal, finished)
+        await _commit(journal, finished)
     except BaseException as error:
         with anyio.CancelScope(shield=True):
             if isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error):
@@ -344,7 +344,7 @@ async def _drive(
     return Run(run_id, walk, finished, partial(store.events, run_id), limits)
 
 
-async def _committed(journal: Journal, *events: Event) -> None:
+async def _commit(journal: Journal, *events: Event) -> None:
     for event in events:
         journal.append(event)
     waiting = journal.commit(True)
@@ -352,7 +352,7 @@ async def _committed(journal: Journal, *events: Event) -> None:
         await waiting
 
 
-async def _in_time(
+async def _run_in_time(
     limits: RunLimits, seconds: float, scheduled: Callable[[], Awaitable[LimitError | _Refused | None]]
 ) -> LimitError | _Refused | None:
     """`_schedule` for as long as the run may take."""

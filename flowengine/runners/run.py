@@ -1,4 +1,4 @@
-"""What became of a run: its status, its outputs, and every node's part. Read-only."""
+"""Tells what became of a run: its status, its outputs, and every node's part. Read-only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _NodeRuns(Mapping[str, NodeRun]):
     def __getitem__(self, node: str) -> NodeRun:
         walk = self._walk
         if "." in node:
-            found = _inside(self._read(), node)
+            found = _find_inside(self._read(), node)
             if found is not None:
                 return found
         if node not in walk.graph.index:
@@ -75,7 +75,7 @@ class _NodeRuns(Mapping[str, NodeRun]):
         return len(self._walk.graph)
 
 
-def _inside(events: Sequence[Event], node: str) -> NodeRun | None:
+def _find_inside(events: Sequence[Event], node: str) -> NodeRun | None:
     """What became of a node inside another, as the journal has it; None where there is nothing of it."""
     found: NodeRun | None = None
     for event in events:
@@ -181,7 +181,7 @@ class Run:
         return f"<Run {self.id} {self.status}>"
 
 
-# --- The limits that a run goes on with
+# --- Limits that a run goes on with
 
 
 def settings_of(events: Iterable[Event]) -> Mapping[str, Any]:
@@ -205,7 +205,7 @@ def limits_under(flow: RunLimits, settings: Mapping[str, Any]) -> RunLimits:
     """
     if not settings:
         return flow
-    chosen = {name: settings.get(name, own) for name, own in _by_name(flow).items()}
+    chosen = {name: settings.get(name, own) for name, own in _limits_by_name(flow).items()}
     bounds = Budget(*(chosen.pop(name) for name in Budget._fields))
     return RunLimits(bounds=bounds, **chosen)
 
@@ -218,11 +218,11 @@ def chosen_limits(limits: RunLimits, before: RunLimits) -> Mapping[str, Any]:
     """
     if limits is before:
         return EMPTY
-    earlier = _by_name(before)
-    return {name: value for name, value in _by_name(limits).items() if value != earlier[name]}
+    earlier = _limits_by_name(before)
+    return {name: value for name, value in _limits_by_name(limits).items() if value != earlier[name]}
 
 
-def _by_name(limits: RunLimits) -> dict[str, Any]:
+def _limits_by_name(limits: RunLimits) -> dict[str, Any]:
     """The limits as a flow file names them."""
     return {
         "concurrency": limits.concurrency,

@@ -1,4 +1,4 @@
-"""What one run leaves for the next one of the same session. Source of the rule: row C7 of the requirements.
+"""Carries what one run leaves to the next one of the same session. Source of the rule: row C7 of the requirements.
 
 A session is loaded once, when a run starts, and then is part of the run's record; it is written once, at a
 successful end. Runs of one session that overlap each add what was said in them.

@@ -1,4 +1,4 @@
-"""A collector of OTLP over HTTP, and what it said of what it was sent. Needs the extra `otel`.
+"""Sends spans and metrics to a collector of OTLP over HTTP, and tells what it answered. Needs the extra `otel`.
 
 Everything of a run is gathered first and sent in batches, in the caller's thread: nothing is dropped because a queue is
 full, and what the collector answers is known before it is reported.

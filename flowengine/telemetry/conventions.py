@@ -1,4 +1,4 @@
-"""What was said in a call, in the form of the GenAI conventions: messages made of parts. Pure; it masks nothing.
+"""Writes what was said in a call in the form of the GenAI conventions: messages made of parts. Pure; masks nothing.
 
 Source: the JSON schemas of `gen_ai.input.messages` and `gen_ai.output.messages` in the OpenTelemetry semantic
 conventions for generative AI, as they stood in 2026.
@@ -14,7 +14,7 @@ from flowengine.core.records import ModelCall, ToolCall
 
 __all__ = ["ToolRequestPart", "input_messages", "output_messages", "requests_of", "take_request"]
 
-# --- The names of spans, attributes and metrics, in one place
+# --- Names of spans, attributes and metrics
 
 OPERATION: Final = "gen_ai.operation.name"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
@@ -98,28 +98,28 @@ def input_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
     >>> input_messages([{"role": "user", "content": "Hello"}])
     [{'role': 'user', 'parts': [{'type': 'text', 'content': 'Hello'}]}]
     """
-    return [_message(each) for each in messages]
+    return [_make_message(each) for each in messages]
 
 
 def output_messages(call: ModelCall) -> list[dict[str, Any]]:
     """The answer of a model call, with the reason why it ended."""
-    made = _message({"role": "assistant", "content": call.content, "tool_calls": call.tool_calls})
+    made = _make_message({"role": "assistant", "content": call.content, "tool_calls": call.tool_calls})
     reason = call.finish_reason or ("tool_call" if call.tool_calls else "stop")
     return [{**made, "finish_reason": _FINISH.get(reason, reason)}]
 
 
-def _message(shape: Mapping[str, Any]) -> dict[str, Any]:
+def _make_message(shape: Mapping[str, Any]) -> dict[str, Any]:
     role, content = str(shape.get("role", "")), shape.get("content")
     if role == "tool":
         parts = [{"type": "tool_call_response", "id": shape.get("tool_call_id"), "response": content}]
         return {"role": role, "parts": parts}
-    parts = list(_texts(content))
+    parts = list(_text_parts(content))
     for id, name, arguments in requests_of(shape.get("tool_calls") or ()):
         parts.append({"type": "tool_call", "id": id, "name": name, "arguments": arguments})
     return {"role": role, "parts": parts}
 
 
-def _texts(content: Any) -> Iterable[dict[str, Any]]:
+def _text_parts(content: Any) -> Iterable[dict[str, Any]]:
     """A content that is a text, or a list of parts of the chat format."""
     for each in cast("list[Any]", content) if isinstance(content, list) else [content]:
         text = cast("Mapping[str, Any]", each).get("text") if isinstance(each, Mapping) else each
@@ -132,11 +132,13 @@ def requests_of(calls: Sequence[Mapping[str, Any]]) -> list[ToolRequestPart]:
     found: list[ToolRequestPart] = []
     for call in calls:
         function = cast("Mapping[str, Any]", call.get("function") or call)
-        found.append(ToolRequestPart(str(call.get("id", "")), str(function.get("name", "")), _parsed(function)))
+        found.append(
+            ToolRequestPart(str(call.get("id", "")), str(function.get("name", "")), _parse_arguments(function))
+        )
     return found
 
 
-def _parsed(function: Mapping[str, Any]) -> Any:
+def _parse_arguments(function: Mapping[str, Any]) -> Any:
     text = function.get("arguments")
     try:
         return json.loads(text) if isinstance(text, str) else text

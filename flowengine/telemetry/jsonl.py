@@ -1,4 +1,4 @@
-"""Spans as lines of JSON: an exporter that needs no SDK and no collector."""
+"""Writes spans as lines of JSON: an exporter that needs no SDK and no collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans and metrics through OpenTelemetry's API; the SDK and the OTLP exporter are the extra `otel`."""
+"""Emits spans and metrics through OpenTelemetry's API; the SDK and the OTLP exporter are the extra `otel`."""
 
 from __future__ import annotations
 

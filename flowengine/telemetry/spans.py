@@ -1,4 +1,4 @@
-"""The spans of a run, folded from its events. Pure: it knows no exporter and no clock.
+"""Folds the events of a run into its spans. Pure: it knows no exporter and no clock.
 
 A run is a span, a resumed one a span each time that it goes on, linked to the one before. Below it are
 its nodes, below a loop or a map the nodes inside, below an agent's node the agent, and below that its
@@ -117,7 +117,7 @@ class _Fold:
             case RunStarted():
                 self._flow, self._run_id = event.flow, event.run_id
                 self._trace_id = _hash(f"{event.run_id} {event.at!r}")[:32]  # Stores may share the ids of runs.
-                self._kinds = dict(_kinds("", event.graph))
+                self._kinds = dict(_list_kinds("", event.graph))
                 self._begin(event.at)
             case RunResumed(at=at):
                 self._begin(at)
@@ -128,8 +128,8 @@ class _Fold:
             case NodeRecorded(node=node, at=at, record=record):
                 self._record(node, at, record)
             case NodeFinished(node=node, at=at, result=result):
-                self._end(node, at, "succeeded", self._told(result))
-                self._evaluated(node, at, result)
+                self._end(node, at, "succeeded", self._attributes_of_result(result))
+                self._mark_evaluation(node, at, result)
             case NodeFailed(node=node, at=at, error=error, skipped=skipped):
                 told = {names.ERROR_TYPE: error.type} | ({names.NODE_CAUSE: "error"} if skipped else {})
                 self._end(node, at, "skipped" if skipped else "failed", told, self._masker.mask(error.message))
@@ -183,13 +183,13 @@ class _Fold:
     # --- nodes
 
     def _enter(self, node: str, at: float) -> Span:
-        kind = self._kinds.get(_of_file(node), "")
+        kind = self._kinds.get(_path_in_file(node), "")
         attributes = {names.NODE: node, names.NODE_KIND: kind}
-        span = self._add(Span(f"{kind} {node}".strip(), at, self._around(node), None, attributes))
+        span = self._add(Span(f"{kind} {node}".strip(), at, self._span_around(node), None, attributes))
         self._nodes[node] = span
         return span
 
-    def _around(self, node: str) -> Span | None:
+    def _span_around(self, node: str) -> Span | None:
         """The container that the node is inside, else the run."""
         outer = node.rpartition(".")[0]
         if outer.endswith("]"):
@@ -199,7 +199,7 @@ class _Fold:
     def _agent(self, node: str, at: float) -> Span:
         """The agent of a node, from its first record on."""
         around = self._nodes.get(node) or self._enter(node, at)
-        if not traits_of(self._kinds.get(_of_file(node), "")).asks_models:
+        if not traits_of(self._kinds.get(_path_in_file(node), "")).asks_models:
             return around
         if node not in self._agents:
             attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: node.rpartition(".")[2]}
@@ -216,11 +216,11 @@ class _Fold:
             span.end, span.error = at, error
             span.attributes |= {names.NODE_STATUS: status, **attributes}
 
-    def _told(self, result: NodeResult) -> Attributes:
+    def _attributes_of_result(self, result: NodeResult) -> Attributes:
         attributes: Attributes = {} if result.route is None else {names.NODE_ROUTE: result.route}
         return {**attributes, names.NODE_OUTPUT: self._text(result.output)} if self._content else attributes
 
-    def _evaluated(self, node: str, at: float, result: NodeResult) -> None:
+    def _mark_evaluation(self, node: str, at: float, result: NodeResult) -> None:
         evaluation = result.evaluation
         if not isinstance(evaluation, EvaluationResult):
             return
@@ -327,15 +327,15 @@ class _Fold:
 
     def _json(self, messages: list[dict[str, Any]]) -> str:
         """Messages as JSON whose texts are masked and, above a length, cut: what is cut as JSON could not be read."""
-        return json.dumps(self._masked(messages, _LONGEST // max(1, len(messages))), ensure_ascii=False)
+        return json.dumps(self._mask(messages, _LONGEST // max(1, len(messages))), ensure_ascii=False)
 
-    def _masked(self, value: Any, longest: int) -> Any:
+    def _mask(self, value: Any, longest: int) -> Any:
         if isinstance(value, str):
             return self._masker.mask(value if len(value) <= longest else f"{value[:longest]}…")
         if isinstance(value, list):
-            return [self._masked(each, longest) for each in cast("list[Any]", value)]
+            return [self._mask(each, longest) for each in cast("list[Any]", value)]
         if isinstance(value, dict):
-            return {key: self._masked(each, longest) for key, each in cast("dict[str, Any]", value).items()}
+            return {key: self._mask(each, longest) for key, each in cast("dict[str, Any]", value).items()}
         return value
 
     def _text(self, value: Any) -> str:
@@ -361,15 +361,15 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _kinds(prefix: str, graph: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _list_kinds(prefix: str, graph: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Path as in the file → kind, of all levels of a skeleton."""
     for row in cast("Iterable[Any]", graph.get("nodes", ())):
         yield f"{prefix}{row[0]}", str(row[1])
         if len(row) > 2:
-            yield from _kinds(f"{prefix}{row[0]}.", row[2])
+            yield from _list_kinds(f"{prefix}{row[0]}.", row[2])
 
 
-def _of_file(path: str) -> str:
+def _path_in_file(path: str) -> str:
     """`polish.round[2].judge` → `polish.judge`."""
     parts = [part.partition("[")[0] for part in path.split(".")]
     return ".".join(part for number, part in enumerate(parts) if not (part == "round" and number and "[" in path))

@@ -41,12 +41,12 @@ if __name__ == "__main__":
     if moment == "before the session is kept":
         sessions._save = die
     else:
-        committed = local._committed
+        committed = local._commit
         async def dying(journal, *events):
             if type(events[-1]).__name__ == "RunFinished":
                 die()
             await committed(journal, *events)
-        local._committed = dying
+        local._commit = dying
     flow(folder).run_sync({"x": "Which tea?"}, store=f"sqlite:///{folder}/runs.db", run_id="r1", session="ann")
 """
 

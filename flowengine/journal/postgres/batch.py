@@ -1,4 +1,4 @@
-"""What journals collect for PostgreSQL, and the one statement that writes it for many runs at once.
+"""Collects what journals write to PostgreSQL, and makes the one statement that writes it for many runs at once.
 
 The statement is a transaction: each run's row is changed where its epoch is still the writer's, and only the
 events of those runs are put in. So a writer whose run was taken over writes nothing of it, and the runs beside
@@ -146,20 +146,20 @@ def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[lis
             events.append((entry.hold.number, entry.length - 1, entry.body))
     begun = [run.new_row(run.begin) for run in runs.values() if run.begin is not None]
     kept = [run.row() for run in runs.values() if run.begin is None]
-    values = [key, owner, *_turned(begun, 11), key, *_turned(kept, 6), *_turned(events, 3)]
+    values = [key, owner, *_transpose(begun, 11), key, *_transpose(kept, 6), *_transpose(events, 3)]
     return values, [(run.hold, run.begin is not None) for run in runs.values()]
 
 
 def late_columns_of(entries: Iterable[BatchEntry]) -> list[list[Any]]:
     """The values of `LATE`: of entries that cannot be written any more, those that are kept all the same."""
     rows = [(*_identity(entry.hold), entry.length - 1, entry.body) for entry in entries if entry.is_paid]
-    return _turned(rows, 4)
+    return _transpose(rows, 4)
 
 
 def _identity(hold: Hold) -> tuple[int, int]:
     return hold.number, hold.epoch
 
 
-def _turned(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
+def _transpose(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
     """Rows as columns."""
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]

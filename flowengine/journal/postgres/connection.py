@@ -1,8 +1,8 @@
-"""One connection to a PostgreSQL server: opened, checked, made anew when it broke, and its errors in our words.
+"""Holds one connection to a PostgreSQL server: opened, checked, replaced when it breaks, its errors explained.
 
 The connection has a key, a random number whose advisory lock it holds for as long as its session lives. The
-server lets go of the lock when the session ends, however it ends: so whoever finds the lock of a writer free
-knows that the writer is dead, or cut off. (A pooler that gives each transaction another session breaks that.)
+server lets go of the lock when the session ends, however it ends: so a free lock
+means that its writer is dead, or cut off. (A pooler that gives each transaction another session breaks that.)
 
 It knows no events and none of the tables. Nothing that it says holds a password.
 """
@@ -57,7 +57,7 @@ class Database:
         role: str = "process",
     ) -> None:
         self._parameters = parameters_of(url, "the store")
-        self.name = _shown(self._parameters)
+        self.name = _format_address(self._parameters)
         """The server and the database, for messages."""
         self.key = random.SystemRandom().getrandbits(62)
         self.owner = f"{role} {os.getpid()} on {socket.gethostname()}"
@@ -66,7 +66,7 @@ class Database:
         self.patience = patience
         """Seconds for which a server that went away, or is full, is waited for; also of those who wait already."""
         self._lock = RLock()
-        self._connection: Connection | None = self._guarded(self._connected)
+        self._connection: Connection | None = self._run_guarded(self._connect)
 
     def run(self, work: Callable[[Connection], T]) -> T:
         """What `work` makes of the connection. It is done anew where the connection broke meanwhile, or the disk was
@@ -79,11 +79,11 @@ class Database:
                     raise StoreUnavailableError(f"the store {self.name} is closed")
                 try:
                     if connection.closed:
-                        connection = self._connection = self._connected()
+                        connection = self._connection = self._connect()
                     return work(connection)
                 except (psycopg.Error, UnicodeError) as error:
-                    if not _passes(error, connection) or time.monotonic() - begun > self.patience:
-                        raise self._told(error) from error
+                    if not _is_passing(error, connection) or time.monotonic() - begun > self.patience:
+                        raise self._to_journal_error(error) from error
                 if pause > _FIRST_PAUSE:  # The first time at once: most often only the connection was lost.
                     time.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 1.5, _LONGEST_PAUSE)
@@ -98,7 +98,7 @@ class Database:
                 self._connection.close()
                 self._connection = None
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         connection = psycopg.connect(**(_SETTINGS | self._parameters), autocommit=True)
         try:
             connection.execute("SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'")
@@ -110,13 +110,13 @@ class Database:
             raise
         return connection
 
-    def _guarded(self, work: Callable[[], T]) -> T:
+    def _run_guarded(self, work: Callable[[], T]) -> T:
         try:
             return work()
         except (psycopg.Error, UnicodeError) as error:
-            raise self._told(error) from error
+            raise self._to_journal_error(error) from error
 
-    def _told(self, error: psycopg.Error | UnicodeError) -> JournalError:
+    def _to_journal_error(self, error: psycopg.Error | UnicodeError) -> JournalError:
         said = " ".join(str(error).split())
         password = str(self._parameters.get("password", ""))
         if password:
@@ -126,15 +126,15 @@ class Database:
         return StoreUnavailableError(f"{self.name} {_reason(error, said)} ({said})")
 
 
-def _passes(error: Exception, connection: Connection) -> bool:
+def _is_passing(error: Exception, connection: Connection) -> bool:
     """Whether it is worth waiting. Whoever waits asks ever less often, and not in step with others."""
     is_away = connection.closed and isinstance(error, psycopg.OperationalError)
     return is_away or isinstance(error, psycopg.errors.DiskFull)
 
 
-def _shown(parameters: dict[str, Any]) -> str:
+def _format_address(parameters: dict[str, Any]) -> str:
     """
-    >>> _shown({"user": "ann", "password": "x", "host": "db", "port": "5433", "dbname": "runs"})
+    >>> _format_address({"user": "ann", "password": "x", "host": "db", "port": "5433", "dbname": "runs"})
     'postgresql://ann@db:5433/runs'
     """
     user = f"{parameters['user']}@" if "user" in parameters else ""

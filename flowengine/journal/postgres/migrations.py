@@ -1,4 +1,4 @@
-"""The tables in PostgreSQL, in a schema of their own, and how they came to be what they are.
+"""Makes the tables in PostgreSQL, in a schema of their own, and migrates older ones.
 
     version  one row: how many of the migrations were applied
     run      one row a run, from its first event on; `owner` is the key of its writer's lock, `epoch` counts the
@@ -143,11 +143,11 @@ _LOCK: Final = 0x464C4F57
 
 def migrate(connection: psycopg.Connection[Any], name: str) -> None:
     """Make the tables, or bring them to this version; nothing is done where they are. `name` is the store's."""
-    if _version(connection, name) == VERSION:
+    if _read_version(connection, name) == VERSION:
         return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        done = _version(connection, name)
+        done = _read_version(connection, name)
         if done == 0:
             _check_encoding(connection, name)
             connection.execute("CREATE SCHEMA IF NOT EXISTS flowengine")
@@ -160,10 +160,10 @@ def migrate(connection: psycopg.Connection[Any], name: str) -> None:
 
 def check_version(connection: psycopg.Connection[Any], name: str) -> None:
     """Raise `StoreVersionError` where a newer FlowEngine has changed the tables meanwhile."""
-    _version(connection, name)
+    _read_version(connection, name)
 
 
-def _version(connection: psycopg.Connection[Any], name: str) -> int:
+def _read_version(connection: psycopg.Connection[Any], name: str) -> int:
     """How many migrations were applied."""
     # Not `to_regclass`: what it remembers is not looked up anew while one waits for the lock.
     query = "SELECT FROM pg_tables WHERE schemaname = 'flowengine' AND tablename = 'version'"

@@ -1,8 +1,8 @@
-"""Vendors' limits for all who share a store on PostgreSQL: one line of calls, however many workers there are.
+"""Limits calls to vendors for all that share a store on PostgreSQL: one line of calls, however many workers.
 
-When a call's turn is, is decided on the server (`postgres_turns`), by its clock; what comes back is how long to wait.
+When a call's turn is, is decided on the server, by its clock; what comes back is how long to wait.
 A slot of `max_parallel` is an advisory lock of this process's session: the server takes it back when the session
-ends, however it ends. Where the server is away nobody's turn comes: that is tried again for a while, and then the
+ends, however it ends. Where the server is away no call's turn comes: that is tried again for a while, and then the
 run stops with an error that says so.
 
 One thread owns the connection and all that is known of it. What need not be waited for (a slot given back, tokens
@@ -93,7 +93,7 @@ class PostgresRates:
     def soon(self, work: Callable[[Connection], object]) -> None:
         """Have it done behind what was asked for before; if the server is away by then, it is not."""
         with suppress(RuntimeError):  # Closed: the session has taken everything with it.
-            self._thread.submit(self._quietly, work)
+            self._thread.submit(self._run_quietly, work)
 
     async def _once(self, work: Callable[[Connection], T]) -> T:
         post, ended = event_of_this_loop()
@@ -118,7 +118,7 @@ class PostgresRates:
             self._let_go()  # What the session holds by now is not known.
             raise
 
-    def _quietly(self, work: Callable[[Connection], object]) -> None:
+    def _run_quietly(self, work: Callable[[Connection], object]) -> None:
         with suppress(JournalError):
             self._run(work)
 
@@ -164,7 +164,7 @@ class _SharedLimiter:
     """One call of a process waits for a free slot, the others in their order behind it."""
 
     def __post_init__(self) -> None:
-        requests, tokens, parallel = _values(self.limits)
+        requests, tokens, parallel = _values_of(self.limits)
         self.name = f"{self.provider} {requests or '-'} {tokens or '-'} {parallel or '-'}"
 
     @asynccontextmanager
@@ -197,7 +197,7 @@ class _SharedLimiter:
 
     def _take(self, place: _Place, connection: Connection) -> bool:
         """Whether there was a free slot, where one is needed; then the place is reserved."""
-        requests, tokens, parallel = _values(self.limits)
+        requests, tokens, parallel = _values_of(self.limits)
         values = (self.name, parallel, list(self.held), requests, tokens, self.minute, place.tokens)
         ((slot, entry, wait),) = connection.execute(_TAKE, values).fetchall()
         if slot is None and parallel is not None:
@@ -213,5 +213,5 @@ class _SharedLimiter:
             connection.execute(_GIVE_BACK, (self.name, place.slot))
 
 
-def _values(limits: RateLimits) -> tuple[Any, Any, Any]:
+def _values_of(limits: RateLimits) -> tuple[Any, Any, Any]:
     return limits.requests_per_minute, limits.tokens_per_minute, limits.max_parallel

@@ -1,4 +1,4 @@
-"""Runs in a PostgreSQL database: for many machines, each of which may go on with what another left.
+"""Stores runs in a PostgreSQL database: for many machines, each of which may go on with what another left.
 
     full     a commit is on the server's disk
     process  a commit is with the server: it survives the death of this process, and of the server's all but the
@@ -6,8 +6,8 @@
     memory   `commit` waits for nothing: events are written by `flush`, and at the end
 
 A process has one connection to the server, shared by its event loops; commits are awaited in threads. A run
-has one writer at a time: whoever opens it raises its epoch, and nothing is written with an older one. Who is
-dead has let go (see `postgres_connection`).
+has one writer at a time: opening it raises its epoch, and nothing is written with an older one. A dead
+writer has let go of its lock (see `connection`).
 """
 
 from __future__ import annotations

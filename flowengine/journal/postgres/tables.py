@@ -1,6 +1,6 @@
-"""What is asked of the tables in PostgreSQL: runs, events, owners, and what is kept beside.
+"""Reads and changes the tables in PostgreSQL: runs, events, owners, and what is kept beside.
 
-It knows SQL and the codec. Events are written by `postgres_writer` alone.
+It knows SQL and the codec. Events are written by `writer` alone.
 """
 
 from __future__ import annotations

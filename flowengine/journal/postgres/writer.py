@@ -1,4 +1,4 @@
-"""Entries on their way to PostgreSQL: collected by the event loops, written by threads beside them.
+"""Writes entries to PostgreSQL: collected by the event loops, written by threads beside them.
 
 One writer serves all runs of a process over one connection. `Commits`, one for each event loop, lets whatever
 finishes at the same time share a commit. The entries are a queue of which each writing takes what is there, in
@@ -79,7 +79,7 @@ class PostgresWriter:
         """Commit all that was collected; it waits for the server. A run that was taken over has its `failure`."""
         with self._lock:
             while self.entries and self.failure is None:
-                batch = self._taken()
+                batch = self._take_entries()
                 try:
                     self._write(batch)
                 except BaseException as error:
@@ -88,16 +88,16 @@ class PostgresWriter:
 
     def check(self) -> None:
         """Find out which of the runs that were asked about are others' by now."""
-        asked = _emptied(self.questions)
+        asked = _drain(self.questions)
         numbers = [hold.number for hold in asked]
         epochs = dict(self.database.run(lambda connection: connection.execute(CHECK, (numbers,)).fetchall()))
         for hold in asked:
             if epochs.get(hold.number, hold.epoch) != hold.epoch:
-                hold.failure = hold.failure or _not_ours(hold, False, self.database.name)
+                hold.failure = hold.failure or _superseded_error(hold, False, self.database.name)
 
     def take(self) -> None:
         """Become the writer of the runs that were asked for."""
-        asked = _emptied(self.takings)
+        asked = _drain(self.takings)
         tables = PostgresTables(self.database)
         try:
             taken = tables.take([each.run_id for each in asked])
@@ -143,12 +143,12 @@ class PostgresWriter:
         mine = [entry for entry in batch if entry.hold.failure is None]
         values, runs = columns_of(mine, self.database.key, self.database.owner)
         now = monotonic()
-        written = {number for (number,) in self.database.run(partial(_written, values))} if mine else set[int]()
+        written = {number for (number,) in self.database.run(partial(_write_entries, values))} if mine else set[int]()
         for hold, begins in runs:
             if hold.number in written:
                 hold.confirmed = now
             else:
-                hold.failure = _not_ours(hold, begins, self.database.name)
+                hold.failure = _superseded_error(hold, begins, self.database.name)
         for entry in mine:
             if entry.hold.failure is None:
                 entry.hold.written = entry.length
@@ -156,7 +156,7 @@ class PostgresWriter:
         if late[0]:
             self.database.run(lambda connection: connection.execute(LATE, late))
 
-    def _taken(self) -> list[BatchEntry]:
+    def _take_entries(self) -> list[BatchEntry]:
         """The entries of one statement."""
         taken: list[BatchEntry] = []
         size = 0
@@ -174,7 +174,7 @@ class PostgresWriter:
         self.database.close()  # Nothing is written after this: others may go on.
 
 
-def _emptied(queue: deque[T]) -> list[T]:
+def _drain(queue: deque[T]) -> list[T]:
     """What was in it; others may add to it meanwhile."""
     found: list[T] = []
     with suppress(IndexError):
@@ -183,11 +183,11 @@ def _emptied(queue: deque[T]) -> list[T]:
     return found
 
 
-def _written(values: list[object], connection: Connection) -> list[Row]:
+def _write_entries(values: list[object], connection: Connection) -> list[Row]:
     return connection.execute(WRITE, values).fetchall()
 
 
-def _not_ours(hold: Hold, begins: bool, store: str) -> JournalError:
+def _superseded_error(hold: Hold, begins: bool, store: str) -> JournalError:
     if begins:
         return JournalError(f"run '{hold.run_id}' exists already in {store}; open it to continue it")
     return SupersededError(f"run '{hold.run_id}' in {store} was taken over by another writer meanwhile")

@@ -1,4 +1,4 @@
-"""The SQLite file: its tables, the settings of a connection, and what its errors mean to a user.
+"""Opens the SQLite file: its tables, the settings of a connection, and what its errors mean to a user.
 
     run    one row a run, from its first event on; `owner` names its writer, `epoch` counts those it had,
            `labels` is a JSON object
@@ -40,7 +40,7 @@ __all__ = [
     "store_error",
 ]
 
-# --- Checksums of what a SQLite file keeps
+# --- Checksums
 
 
 def checksum_of_event(position: int, body: bytes) -> int:
@@ -190,7 +190,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
     """Bring the tables to this version, in one transaction; another process may have done it meanwhile."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        done = _number(connection, "PRAGMA user_version")
+        done = _read_number(connection, "PRAGMA user_version")
         for version in range(done, _VERSION):
             for statement in _MIGRATIONS[version]:
                 connection.execute(statement)
@@ -214,7 +214,7 @@ def _use_log(connection: sqlite3.Connection, patience: float) -> None:
             time.sleep(0.002)
 
 
-def _number(connection: sqlite3.Connection, query: str) -> int:
+def _read_number(connection: sqlite3.Connection, query: str) -> int:
     return connection.execute(query).fetchone()[0]
 
 
@@ -230,7 +230,7 @@ def grow_log(path: Path, connection: sqlite3.Connection) -> None:
     except FileNotFoundError:
         pass
     try:
-        kept = _number(connection, "PRAGMA cache_size")
+        kept = _read_number(connection, "PRAGMA cache_size")
         try:
             connection.executescript(f"""
                 PRAGMA synchronous = OFF;

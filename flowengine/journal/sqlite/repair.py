@@ -1,4 +1,4 @@
-"""A new store out of a damaged SQLite file: each run as far as it can be read without a gap.
+"""Makes a new store out of a damaged SQLite file: each run as far as it can be read without a gap.
 
 The damaged file is copied with its log and stays as it is. What was written is judged by the checksums of the rows
 and, where there are none, by whether each event can be read. A run is cut at its first event that is missing or is
@@ -120,7 +120,7 @@ def _read_healthy(copy: Path) -> Sequence[RepairedRun] | None:
             runs = [_read_whole(tables, info.run_id) for info in tables.runs()]
             for kind, key in tables.kept_beside():
                 tables.recall(kind, key)
-        found = _find(copy)
+        found = _find_rows(copy)
     except StoreVersionError:
         raise
     except JournalError:
@@ -136,10 +136,10 @@ def _read_whole(tables: SqliteTables, run_id: str) -> RepairedRun:
 
 
 def _save(path: Path, copy: Path) -> Repair:
-    found = _find(copy)
+    found = _find_rows(copy)
     kept: dict[str, _Kept] = {}
     for number in sorted({*found.rows, *found.names}):
-        one = _keep(number, found)
+        one = _keep_until_gap(number, found)
         if one.run.run_id in kept:  # A removed run that damage to the list of free pages has brought back.
             one = _Kept((), (), RepairedRun(f"#{number}", "lost", 0, one.run.kept, "another run has its id"))
         kept[one.run.run_id] = one
@@ -150,28 +150,28 @@ def _save(path: Path, copy: Path) -> Repair:
     return Repair(_put_beside(path, made), [each.run for each in kept.values()], found.lost_beside + lost)
 
 
-def _find(copy: Path) -> _Found:
+def _find_rows(copy: Path) -> _Found:
     if not copy.stat().st_size:
         return _Found({}, {}, {}, 0)
     with copy.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        return _sort(read_rows(data))
+        return _sort_rows(read_rows(data))
 
 
-def _sort(rows: Iterable[SavedRow]) -> _Found:
+def _sort_rows(rows: Iterable[SavedRow]) -> _Found:
     events: dict[int, dict[int, bytes | None]] = defaultdict(dict)
     names: dict[int, tuple[str, bool]] = {}
     beside: dict[tuple[str, str], Any] = {}
     lost = 0
     for key, values in rows:
         if key is not None and key >= SPAN and _is_event(values):
-            body = _checked_body(key, values)
+            body = _check_body(key, values)
             of_run = events[key // SPAN]
             of_run[key] = body if of_run.get(key, body) == body else None
         elif key is not None and len(values) in _RUN_COLUMNS and isinstance(values[1], bytes):
             names[key] = values[1].decode(errors="replace"), values[3] != b"running"
         elif key is None and _is_beside(values):
             try:
-                name, value = _checked_beside(values)
+                name, value = _check_beside(values)
                 beside[name] = value
             except (JournalError, UnicodeError):
                 lost += 1
@@ -186,7 +186,7 @@ def _is_event(values: Sequence[Any]) -> bool:
     return len(values) in (2, 3) and values[0] is None and isinstance(values[1], bytes)
 
 
-def _checked_body(position: int, values: Sequence[Any]) -> bytes | None:
+def _check_body(position: int, values: Sequence[Any]) -> bytes | None:
     checksum = values[2] if len(values) == 3 else None
     return values[1] if checksum in (None, checksum_of_event(position, values[1])) else None
 
@@ -195,14 +195,14 @@ def _is_beside(values: Sequence[Any]) -> bool:
     return len(values) in (4, 5) and all(isinstance(values[at], bytes) for at in (0, 1, 3))
 
 
-def _checked_beside(values: Sequence[Any]) -> tuple[tuple[str, str], Any]:
+def _check_beside(values: Sequence[Any]) -> tuple[tuple[str, str], Any]:
     kind, key, text = (cast("bytes", values[at]).decode() for at in (0, 1, 3))
     if len(values) == 5 and values[4] not in (None, checksum_of_texts(kind, key, text)):
         raise StoreCorruptError("not what was written")
     return (kind, key), decode_value(text)
 
 
-def _keep(number: int, found: _Found) -> _Kept:
+def _keep_until_gap(number: int, found: _Found) -> _Kept:
     """The run up to its first gap."""
     rows = found.rows.get(number, {})
     name, had_ended = found.names.get(number, (f"#{number}", False))

@@ -1,4 +1,4 @@
-"""Rows out of the pages of a SQLite file, one page at a time, so that damage to one costs nothing of the others.
+"""Reads rows out of a SQLite file one page at a time, so that damage to one costs nothing of the others.
 
 The trees above the leaves are not followed: which row belongs to which table is for the caller to see, and so is
 whether a row is as it was written. Free pages are left out, as far as their list can be read: what was removed

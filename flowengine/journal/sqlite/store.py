@@ -1,4 +1,4 @@
-"""Runs in one SQLite file: kept as durably as asked, and readable by other processes meanwhile.
+"""Stores runs in one SQLite file: as durably as asked, and readable by other processes meanwhile.
 
     full     an event is on the disk before `commit` is done: it survives a power cut
     process  an event is in the file before `commit` is done: it survives the death of the process (a crash,
@@ -76,7 +76,7 @@ class SQLiteJournal:
     def _append_of_run(self, event: Event, body: str) -> None:
         """The first event, or one that changes the run's row."""
         if self._held is None:
-            self._held = self._begun(event, body)
+            self._held = self._begin_run(event, body)
             self._next = self._held.number * SPAN
             self._is_ours = True
         else:
@@ -89,12 +89,12 @@ class SQLiteJournal:
                 self._is_ours = True
         self._next += 1
 
-    def _begun(self, event: Event, body: str) -> Held:
+    def _begin_run(self, event: Event, body: str) -> Held:
         if not isinstance(event, RunStarted):
             raise JournalError(f"the first event of a run is a RunStarted, not a {type(event).__name__}")
         held = self._writer.begin(run_row(self._run_id, event, self._owner), body)
         if held is None:  # since `create` looked
-            raise _exists_already(self._run_id, self._writer.tables.path)
+            raise _exists_error(self._run_id, self._writer.tables.path)
         return held
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
@@ -158,7 +158,7 @@ class SQLiteStore:
             known = writer.tables.held(run_id)
             if known is not None:
                 self._refuse_if_written(run_id, known[1])
-                raise _exists_already(run_id, self.path)
+                raise _exists_error(run_id, self.path)
             return self._journal(run_id, None, 0, writer, owner, release)
         except BaseException:
             release()
@@ -268,7 +268,7 @@ class SQLiteStore:
         """Be the only one in this process that writes the run, until what is returned is called."""
         key, mine = (os.getpid(), run_id), object()
         if self._open.setdefault(key, mine) is not mine:
-            raise _is_written(run_id, str(os.getpid()))
+            raise _busy_error(run_id, str(os.getpid()))
 
         def release() -> None:
             self._open.pop(key, None)
@@ -278,18 +278,18 @@ class SQLiteStore:
     def _refuse_if_written(self, run_id: str, owner: str | None) -> None:
         """By another process or store; what our own writers write, `_reserve` knows better."""
         if owner is not None and owner not in self._names() and is_alive(self._locks, owner):
-            raise _is_written(run_id, process_of(owner))
+            raise _busy_error(run_id, process_of(owner))
 
     def _names(self) -> Sequence[str | None]:
         """Of the writers of this process; a forked child has those of its parent too."""
         return [writer.name for (process, _), writer in tuple(self._writers.items()) if process == os.getpid()]
 
 
-def _exists_already(run_id: str, path: Path) -> JournalError:
+def _exists_error(run_id: str, path: Path) -> JournalError:
     return JournalError(f"run '{run_id}' exists already in {path}; open it to continue it")
 
 
-def _is_written(run_id: str, process: str) -> RunBusyError:
+def _busy_error(run_id: str, process: str) -> RunBusyError:
     return RunBusyError(
         f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
         f"process {process}",

@@ -1,4 +1,4 @@
-"""What is read from and written to the tables of the SQLite file: runs and events as rows.
+"""Reads and writes the tables of the SQLite file: runs and events as rows.
 
 A row of events is one event, or several that follow each other, one on a line; its position is that of the
 last one. So a run's length is the position of its last row, and no reader needs to decode to count.
@@ -138,7 +138,7 @@ class SqliteTables:
             lines = body.split(b"\n")
             begin, expected = position - first - len(lines) + 1, after + len(events)
             if checksum is not None and checksum != checksum_of_event(position, body):
-                where = _span(max(begin, expected), position - first)
+                where = _format_span(max(begin, expected), position - first)
                 raise damage(self.path, f"is damaged, run '{run_id}', {where}: what is read is not what was written")
             if begin > expected or (events and begin < expected):
                 raise damage(self.path, f"is damaged, events of run '{run_id}' are missing, from event {expected} on")
@@ -244,7 +244,7 @@ class SqliteTables:
             raise store_error(self.path, error) from error
 
 
-def _span(begin: int, end: int) -> str:
+def _format_span(begin: int, end: int) -> str:
     return f"event {end}" if begin >= end else f"events {begin} to {end}"
 
 

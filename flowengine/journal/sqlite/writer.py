@@ -1,4 +1,4 @@
-"""Rows on their way into the database: collected, then written in one transaction.
+"""Writes rows into the database: collected, then written in one transaction.
 
 One writer serves all runs of one thread's event loop over one connection, so that whatever finishes at the
 same time shares one commit. It is never entered by two threads at once. A writer whose commit failed never
@@ -25,7 +25,7 @@ from flowengine.journal.sqlite.tables import Change, Held, Row, SqliteTables
 
 __all__ = ["SqliteWriter", "is_alive", "process_of"]
 
-# --- Who writes, and whether it is still alive, among all processes of a machine
+# --- Names and locks of writers
 
 _NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{12}")
 """A store may be damaged or hostile: what it calls a writer must not lead to any other file."""
@@ -58,7 +58,7 @@ def claim(folder: Path) -> Ownership:
         while True:
             path = folder / f"{os.getpid()}-{secrets.token_hex(6)}"
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-            if _locked(path, descriptor):
+            if _try_lock(path, descriptor):
                 return Ownership(path, descriptor)
             os.close(descriptor)
     except OSError as error:
@@ -94,7 +94,7 @@ def process_of(name: str) -> str:
     return name.partition("-")[0]
 
 
-def _locked(path: Path, descriptor: int) -> bool:
+def _try_lock(path: Path, descriptor: int) -> bool:
     """Whether the lock is ours now; False where another claim took the new file for that of a dead writer."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,7 +161,7 @@ class SqliteWriter:
             execute("BEGIN IMMEDIATE")
             made = execute(_RUN, row)
             if made.rowcount:
-                execute(_EVENT, _checked((cast("int", made.lastrowid) * SPAN, body)))
+                execute(_EVENT, _add_checksum((cast("int", made.lastrowid) * SPAN, body)))
             execute("COMMIT")
         except BaseException as error:
             raise self._stop(error)  # noqa: B904 -- it has its cause
@@ -249,17 +249,17 @@ class SqliteWriter:
     def _insert(self) -> None:
         rows, execute = self.rows, self.tables.connection.execute
         if len(rows) == 1 and not self.changes:
-            execute(_EVENT, _checked(rows[0]))
+            execute(_EVENT, _add_checksum(rows[0]))
             return
         execute("BEGIN IMMEDIATE")
-        self.tables.connection.executemany(_EVENT, map(_checked, rows))
+        self.tables.connection.executemany(_EVENT, map(_add_checksum, rows))
         for statement, values in self.changes:
             if execute(statement, values).rowcount != 1:
                 raise StoreUnavailableError(f"a run in {self.tables.path} was taken over by another writer meanwhile")
         execute("COMMIT")
 
 
-def _checked(row: Row) -> tuple[int, str, int]:
+def _add_checksum(row: Row) -> tuple[int, str, int]:
     """The row with its checksum."""
     position, body = row
     return position, body, checksum_of_event(position, body.encode())

@@ -1,6 +1,6 @@
-"""Which runs are at work beside each other in a worker: one that is suspected to kill its workers is driven alone.
+"""Tracks the runs of a worker, and lets one that is suspected of killing its workers run alone.
 
-It knows no store and no deaths: whether a run is to be alone is decided by `suspicion`.
+It counts deaths of a run's writers from its journal. Whether a run is to be alone is decided by `suspicion`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flowengine.engine.ports import JournalStore
 
 __all__ = ["Company", "Deaths", "LeftError", "deaths_of", "is_progress"]
 
-# --- How often a run's writers have died, as its journal tells it
+# --- Deaths of a run's writers
 
 
 class Deaths(NamedTuple):
@@ -46,7 +46,7 @@ def deaths_of(events: Iterable[Event]) -> Deaths:
     before: Event | None = None
     for event in events:
         if isinstance(event, RunResumed):
-            count, nodes = _counted(count, nodes, before, within)
+            count, nodes = _count_death(count, nodes, before, within)
             within.clear()
         elif isinstance(event, NodeStarted):
             within[event.node] = None
@@ -55,10 +55,10 @@ def deaths_of(events: Iterable[Event]) -> Deaths:
         if is_progress(event):
             count = 0
         before = event
-    return Deaths(*_counted(count, nodes, before, within))
+    return Deaths(*_count_death(count, nodes, before, within))
 
 
-def _counted(
+def _count_death(
     count: int, nodes: tuple[str, ...], last: Event | None, within: dict[str, None]
 ) -> tuple[int, tuple[str, ...]]:
     """One more, unless the writer before has said that it ended, or there was none yet.
@@ -68,10 +68,10 @@ def _counted(
     """
     if last is None or isinstance(last, RunStarted | RunFinished) or (count and not within):
         return count, nodes
-    return count + 1, _innermost(within) or nodes
+    return count + 1, _innermost_nodes(within) or nodes
 
 
-def _innermost(within: Iterable[str]) -> tuple[str, ...]:
+def _innermost_nodes(within: Iterable[str]) -> tuple[str, ...]:
     names = tuple(within)
     return tuple(each for each in names if not any(other.startswith((f"{each}.", f"{each}[")) for other in names))
 
@@ -85,7 +85,7 @@ def is_progress(event: Event) -> bool:
     return isinstance(event, NodeFinished | NodeFailed | NodeSkipped)
 
 
-# --- How often a run's worker has died while it loaded the code of the flow, which may crash as any code
+# --- Deaths while the flow's code was loaded
 
 _KIND: Final = "queue.loading"
 

@@ -1,8 +1,8 @@
-"""A run's turn in a worker: beside others, or alone where its workers may have died of it; given up where they have.
+"""Gives a run its turn in a worker: beside others, alone where its workers may have died of it, or given up.
 
-What the decision needs is noted beside the run: how many runs each worker had that died with it. Who drives a run
-alone notes so before; of all others, who takes the runs of a dead worker over. The first word about a death counts:
-whoever comes later may see fewer of the worker's runs.
+What the decision needs is noted beside the run: how many runs each worker had that died with it. A worker that drives a
+run alone notes so before; for all others the note is made by the worker that takes the runs over. The first note of
+a death counts: a later one may see fewer of the worker's runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Turns:
             async with self.company.alone(may_leave=may_leave) as clear:
                 if suspicion.is_proven(self._takeovers):
                     await self._forget(run_id)
-                    raise RunError(_given_up(deaths, loading, self._takeovers))
+                    raise RunError(_explain_giving_up(deaths, loading, self._takeovers))
                 with_us = {run_id: (journal.epoch, 1)}
                 await anyio.to_thread.run_sync(note_companies, self._store, with_us)
                 journal.listener = partial(_clear_at_progress, clear)
@@ -76,36 +76,36 @@ class Turns:
 def note_companies(store: JournalStore, companies: Mapping[str, tuple[int, int]]) -> None:
     """Of each run, the epoch of its writer and how many runs that has, or had when it died."""
     for run_id, death in companies.items():
-        store.revise(_KIND, run_id, partial(_with, death))
+        store.revise(_KIND, run_id, partial(_add_death, death))
 
 
 def companies_of(store: JournalStore, run_id: str) -> tuple[int, ...]:
     """What was noted of a run's deaths, the last one at the end."""
-    return tuple(company for _, company in _pairs(store.recall(_KIND, run_id)))
+    return tuple(company for _, company in _to_pairs(store.recall(_KIND, run_id)))
 
 
 def forget_companies(store: JournalStore, run_id: str, epoch: int | None = None) -> None:
     """The run came to an end; or, with an epoch, was stopped in it."""
 
     def change(known: Any) -> Any:
-        return None if epoch is None else [list(pair) for pair in _pairs(known) if pair[0] != epoch] or None
+        return None if epoch is None else [list(pair) for pair in _to_pairs(known) if pair[0] != epoch] or None
 
     store.revise(_KIND, run_id, change)
 
 
-def _with(death: tuple[int, int], known: Any) -> Any:
-    pairs = _pairs(known)
+def _add_death(death: tuple[int, int], known: Any) -> Any:
+    pairs = _to_pairs(known)
     if death[0] not in dict(pairs):
         pairs.append(death)
     return [list(pair) for pair in pairs[-_MOST:]]
 
 
-def _pairs(known: Any) -> list[tuple[int, int]]:
+def _to_pairs(known: Any) -> list[tuple[int, int]]:
     found: Iterable[Any] = [] if known is None else thaw(known)
     return [(epoch, company) for epoch, company in found]
 
 
-def _given_up(deaths: Deaths, loading: int, takeovers: int) -> str:
+def _explain_giving_up(deaths: Deaths, loading: int, takeovers: int) -> str:
     if loading:
         return f"given up after {takeovers} takeovers: each worker that loaded the flow's code died of it"
     nodes = " and ".join(f"'{each}'" for each in deaths.nodes)

@@ -1,4 +1,4 @@
-"""The port on which a worker says whether it is well: `/healthz`, `/readyz` and `/metrics`.
+"""Answers `/healthz`, `/readyz` and `/metrics` on a worker's port.
 
 It is answered by the worker's own event loop, so a loop that is stuck does not answer. It reads and changes nothing.
 What it says holds nothing of any run, so there is no token.
@@ -29,7 +29,7 @@ from flowengine.version import __version__
 
 __all__ = ["answering", "listen"]
 
-# --- Numbers of a worker and of the queues, in the text format that Prometheus reads (version 0.0.4)
+# --- Metrics in the text format of Prometheus (version 0.0.4)
 
 
 class Metric(NamedTuple):
@@ -52,10 +52,10 @@ def text_of(metrics: Iterable[Metric]) -> str:
     a{queue="x\""} 2
     a 0.5
     """
-    return "".join(f"{line}\n" for metric in metrics for line in _lines(metric))
+    return "".join(f"{line}\n" for metric in metrics for line in _format_metric(metric))
 
 
-def _lines(metric: Metric) -> Iterator[str]:
+def _format_metric(metric: Metric) -> Iterator[str]:
     yield f"# HELP {metric.name} {metric.help}"
     yield f"# TYPE {metric.name} {metric.kind}"
     for labels, value in metric.samples:
@@ -79,7 +79,7 @@ def metrics_of(vitals: Vitals, queues: Sequence[QueueStatus] | None) -> Iterator
     if queues is None:
         return
     yield Metric("flowengine_orphaned_runs", "gauge", "Runs of the store without a job.", [(EMPTY, vitals.orphans)])
-    runs = [({"queue": each.queue, "state": state}, count) for each in queues for state, count in _states(each)]
+    runs = [({"queue": each.queue, "state": state}, count) for each in queues for state, count in _count_states(each)]
     yield Metric("flowengine_queue_runs", "gauge", "Runs of a queue, by how they stand.", runs)
     ages = [({"queue": each.queue}, each.oldest or 0.0) for each in queues]
     yield Metric("flowengine_queue_oldest_seconds", "gauge", "For how long its first run has been due.", ages)
@@ -87,7 +87,7 @@ def metrics_of(vitals: Vitals, queues: Sequence[QueueStatus] | None) -> Iterator
     yield Metric("flowengine_queue_workers", "gauge", "Workers that are alive and take from it.", workers)
 
 
-def _states(queue: QueueStatus) -> Iterator[tuple[str, int]]:
+def _count_states(queue: QueueStatus) -> Iterator[tuple[str, int]]:
     """Each run is in one state."""
     yield "due", queue.due
     yield "later", queue.later
@@ -165,13 +165,13 @@ def _app(vitals: Vitals, url: str) -> Starlette:
 
     async def metrics(request: Request) -> PlainTextResponse:
         async with one_at_a_time:
-            queues = await anyio.to_thread.run_sync(_ask, url)
+            queues = await anyio.to_thread.run_sync(_ask_queues, url)
         return PlainTextResponse(text_of(metrics_of(vitals, queues)), media_type=_FORMAT)
 
     return Starlette(routes=[Route("/healthz", is_alive), Route("/readyz", is_ready), Route("/metrics", metrics)])
 
 
-def _ask(url: str) -> Sequence[QueueStatus] | None:
+def _ask_queues(url: str) -> Sequence[QueueStatus] | None:
     """The queues; None where the store does not answer in time."""
     try:
         with psycopg.connect(url, connect_timeout=_CONNECT, autocommit=True) as connection:

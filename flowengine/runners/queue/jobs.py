@@ -1,4 +1,4 @@
-"""Jobs of the queue, put into its tables over the store's own connection, so that they ride in its transactions.
+"""Puts jobs into the queue's tables over the store's own connection, so that they ride in its transactions.
 
 A job says which run it is and nothing more. One job of a run waits at a time, and one is worked on at a time.
 """

@@ -1,4 +1,4 @@
-"""What a worker tells of its work: lines for people, which also say in a word what happened, and to which run."""
+"""Defines the notices of a worker: lines for people, with what happened and to which run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The flows of runs as this machine can run them: from the text and the files that a run has brought along, with the
-code, the keys and the settings that are here.
+"""Compiles the flows of runs on this machine, from the text and files that a run brings and the code and keys here.
 
 Where something of that is not here, the run is not at fault: another worker may have it. Plans are kept for a while,
 since many runs are of one flow; what a run says beside its flow makes it another one.
@@ -42,18 +41,18 @@ class Plans:
 
     def known(self, started: RunStarted) -> CompiledFlow | None:
         """The plan of a run, where it was loaded a while ago."""
-        begun, plan = self._known.get(_question(started), (0.0, None))
+        begun, plan = self._known.get(_identity_of(started), (0.0, None))
         return plan if monotonic() - begun < _AGE else None
 
     def loaded(self, started: RunStarted) -> CompiledFlow:
         """The plan of a run, made now; `LackingError` where it cannot be built, or not be run, here."""
-        plan = self._loaded(started)
+        plan = self._load(started)
         if len(self._known) >= _MOST:
             self._known.clear()
-        self._known[_question(started)] = monotonic(), plan
+        self._known[_identity_of(started)] = monotonic(), plan
         return plan
 
-    def _loaded(self, started: RunStarted) -> CompiledFlow:
+    def _load(self, started: RunStarted) -> CompiledFlow:
         if started.source is None:
             raise LackingError("the flow was built in Python, and no worker has it")
         settings = started.settings
@@ -71,11 +70,11 @@ class Plans:
             )
             plan.prepare()
         except DefinitionError as error:
-            raise LackingError(_told(error, started)) from error
+            raise LackingError(_format_problems(error, started)) from error
         return plan
 
 
-def _question(started: RunStarted) -> tuple[Any, ...]:
+def _identity_of(started: RunStarted) -> tuple[Any, ...]:
     """All that makes a plan what it is."""
     settings = started.settings
     return (
@@ -108,7 +107,7 @@ def check_versions(plan: CompiledFlow, events: Sequence[Event]) -> None:
         raise LackingError(f"the functions that {names} called when the run was submitted: others are here")
 
 
-def _told(error: DefinitionError, started: RunStarted) -> str:
+def _format_problems(error: DefinitionError, started: RunStarted) -> str:
     """Every problem on one line; and that the flow may be newer than what reads it."""
     problems = [str(each) for each in error.diagnostics] if isinstance(error, FlowError) else [str(error)]
     newer = f" (the run is of FlowEngine {started.engine}, this is {__version__})"

@@ -1,4 +1,4 @@
-"""Runs whose worker died or hangs: found by the queue's heartbeats, taken from it, and given to another.
+"""Finds runs whose worker died or hangs, by the queue's heartbeats, and gives them to another.
 
 A worker that hangs may wake up. So its run is taken from it in the store first (it writes and begins nothing
 more), and its job is replaced, not handed on: whatever it says of that job then is of no account.
@@ -35,7 +35,7 @@ from flowengine.runners.queue.submitted import SCHEMA
 
 __all__ = ["WORKER", "Orphans", "Rescue"]
 
-# --- Runs that are to go on and that no job is for, put back into their queue
+# --- Runs without a job
 
 _JOBS: Final = f"{SCHEMA}.procrastinate_jobs"
 _ORPHANS: Final = f"""
@@ -158,18 +158,18 @@ class Rescue:
             self._looked = now
             return []
         rescued: list[str] = []
-        lost: Sequence[Job] = await self._lost(worker, in_hand) if is_due else []
+        lost: Sequence[Job] = await self._find_lost(worker, in_hand) if is_due else []
         if lost and await anyio.to_thread.run_sync(self._store.is_settled, self._settled):
             runs = [_run_of(job) for job in lost]
             held = await anyio.to_thread.run_sync(self._store.held, WORKER, runs)
-            still = {job.id for job in await self._lost(worker, in_hand)}
-            hanging = {job.id for job in await self._lost(worker, in_hand, self._hanging)}
+            still = {job.id for job in await self._find_lost(worker, in_hand)}
+            hanging = {job.id for job in await self._find_lost(worker, in_hand, self._hanging)}
             found: list[tuple[Job, int | None]] = []
             for job in lost:
                 epoch, is_alive = held.get(_run_of(job), (None, False))
                 if job.id in (hanging if is_alive else still):  # So whose epoch that is was lost when it was looked up.
                     found.append((job, epoch))
-            await anyio.to_thread.run_sync(note_companies, self._store, _companies(found))
+            await anyio.to_thread.run_sync(note_companies, self._store, _count_companies(found))
             for job, epoch in found:
                 await self._replace(job, epoch)
                 rescued.append(_run_of(job))
@@ -189,7 +189,9 @@ class Rescue:
             return any(row["id"] is not None and not row["is_ours"] for row in found)
         return True
 
-    async def _lost(self, worker: int | None, in_hand: Collection[int], silent: float | None = None) -> Sequence[Job]:
+    async def _find_lost(
+        self, worker: int | None, in_hand: Collection[int], silent: float | None = None
+    ) -> Sequence[Job]:
         """Jobs of workers that are silent for so long; and those that are said to be ours and are not."""
         manager = self._app.job_manager
         stalled = await manager.get_stalled_jobs(queue=self._queue, seconds_since_heartbeat=silent or self._stalled)
@@ -208,7 +210,7 @@ class Rescue:
         stopped: set[int | None] = set(await manager.list_jobs_to_abort_async(queue=self._queue))
         if job.id not in stopped:
             with suppress(AlreadyEnqueued):
-                await self._as_new(job).defer_async()
+                await self._renew_job(job).defer_async()
         if epoch is not None:
             await anyio.to_thread.run_sync(self._store.take_from, run_id, epoch)
         if job.id in stopped:
@@ -217,7 +219,7 @@ class Rescue:
         else:
             await manager.finish_job(job, Status.FAILED, delete_job=True)
 
-    def _as_new(self, job: Job) -> JobDeferrer:
+    def _renew_job(self, job: Job) -> JobDeferrer:
         return self._app.configure_task(
             job.task_name,
             queue=job.queue,
@@ -229,7 +231,7 @@ class Rescue:
         )
 
 
-def _companies(found: Sequence[tuple[Job, int | None]]) -> Mapping[str, tuple[int, int]]:
+def _count_companies(found: Sequence[tuple[Job, int | None]]) -> Mapping[str, tuple[int, int]]:
     """Of each run that somebody wrote, the epoch and how many runs its worker had."""
     sizes = Counter(job.worker_id for job, _ in found)
     return {_run_of(job): (epoch, sizes[job.worker_id]) for job, epoch in found if epoch is not None}

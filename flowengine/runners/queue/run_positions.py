@@ -1,4 +1,4 @@
-"""Where runs stand in their queues, for whoever looks: read from the tables, without the queue's library.
+"""Tells where runs stand in their queues: read from the tables, without the queue's library.
 
 Nothing is changed here, and nothing is decided: a moment later it may all be otherwise.
 """
@@ -18,7 +18,7 @@ from flowengine.runners.queue.submitted import SCHEMA, TASK
 
 __all__ = ["ENDED", "Queryable", "Standing", "ask_queue", "forget", "lacks_of", "note", "standing_of", "words_of"]
 
-# --- What workers have said that they lack for a run, kept beside it for whoever asks why it does not begin
+# --- What workers lack for a run
 
 _KIND: Final = "queue.lacks"
 _MOST: Final = 20

@@ -1,4 +1,4 @@
-"""Runs for other processes: put into a queue on PostgreSQL, stopped there, and put back.
+"""Queues runs for other processes on PostgreSQL, stops them there, and puts them back.
 
 Which job is whose turn, who has it, whether its worker lives: all that is procrastinate's, whose tables are in
 the schema `flowengine_queue` of the store's own database. A job says which run it is and nothing more. The run is
@@ -78,13 +78,13 @@ async def opened(
     """The queue beside a store, whose tables are made by whoever comes first."""
     await anyio.to_thread.run_sync(make_tables, store)
     connector = (kind or procrastinate.PsycopgConnector)(
-        conninfo=address_of(store), min_size=1, max_size=connections, configure=_statement_by_statement
+        conninfo=address_of(store), min_size=1, max_size=connections, configure=_set_autocommit
     )
     async with procrastinate.App(connector=connector).open_async() as app:
         yield app
 
 
-async def _statement_by_statement(connection: psycopg.AsyncConnection[Any]) -> None:
+async def _set_autocommit(connection: psycopg.AsyncConnection[Any]) -> None:
     """Each of the library's statements stands alone; a transaction round it takes three ways to the server."""
     await connection.set_autocommit(True)
 
@@ -130,7 +130,7 @@ async def submit_many(
     """
     if plan.source is None:
         raise DefinitionError(f"flow '{plan.name}' is made of Python objects, which no worker has: write it as a file")
-    here = {"queue": queue, "priority": _checked(priority), "python": PYTHON, "baggage": plan.baggage}
+    here = {"queue": queue, "priority": _check_priority(priority), "python": PYTHON, "baggage": plan.baggage}
     starts = [
         beginning(plan, runs[run_id], store, run_id=run_id, settings={**settings, **here}, labels=labels)
         for run_id in sorted(runs)
@@ -199,7 +199,7 @@ async def requeue_in(
         raise DefinitionError(f"run {run_id} is of a flow made of Python objects, which no worker has")
     start: Mapping[str, Any] = events[0].settings
     place = queue or start.get("queue", "default")
-    rank = start.get("priority", 0) if priority is None else _checked(priority)
+    rank = start.get("priority", 0) if priority is None else _check_priority(priority)
     rank = rank if len(events) == 1 else before_new(rank)
     how = {"allow_changed": True} if allow_changed else {}
     jobs = await _jobs_of(app, run_id)
@@ -210,7 +210,7 @@ async def requeue_in(
             await app.job_manager.cancel_job_by_id_async(job.id or 0, delete_job=True)
     after = len(events) + (await _choose(store, run_id, settings) if settings else 0)
     try:
-        await _put(app, [run_id], place, rank, at, after=after, **how)
+        await _put_jobs(app, [run_id], place, rank, at, after=after, **how)
     except exceptions.AlreadyEnqueued:
         raise JournalError(f"run {run_id} is in a queue already") from None
 
@@ -263,7 +263,7 @@ async def close_run(store: PostgresStore, run_id: str, status: Literal["cancelle
         await journal.close()
 
 
-def _checked(priority: int) -> int:
+def _check_priority(priority: int) -> int:
     if abs(priority) > MOST_PRIORITY:
         raise DefinitionError(f"the priority {priority} is not between {-MOST_PRIORITY} and {MOST_PRIORITY}")
     return priority
@@ -275,7 +275,7 @@ async def _jobs_of(app: procrastinate.App, run_id: str) -> list[Job]:
     return [job for jobs in found for job in jobs]
 
 
-async def _put(
+async def _put_jobs(
     app: procrastinate.App, run_ids: Iterable[str], queue: str, priority: int, at: datetime | None, **how: Any
 ) -> None:
     """One job of a run waits at a time, and one is worked on at a time."""

@@ -1,4 +1,4 @@
-"""What all queues of a store hold and which workers take from them, for people and monitors.
+"""Tells what all queues of a store hold and which workers take from them, for people and monitors.
 
 Read from the tables, without the queue's library. Nothing is changed here; what of it is a problem is decided by
 `problems_of`, which asks nothing.
@@ -141,10 +141,11 @@ def problems_of(
         name, open_runs = f"queue '{each.queue}'", each.due + each.lacking + each.lost
         if open_runs and not each.workers:
             yield QueueProblem(
-                "unserved", each.queue, f"no worker takes from {name}, which has {_runs(open_runs)} for one"
+                "unserved", each.queue, f"no worker takes from {name}, which has {_format_count(open_runs)} for one"
             )
         elif each.lacking:
-            said = f"workers lack something for {_runs(each.lacking)} of {name}; `flowengine runs show RUN` says what"
+            count = _format_count(each.lacking)
+            said = f"workers lack something for {count} of {name}; `flowengine runs show RUN` says what"
             yield QueueProblem("lacking", each.queue, said)
         if oldest is not None and each.oldest is not None and each.oldest > oldest:
             yield QueueProblem("late", each.queue, f"the first run of {name} is due for longer than {oldest:g} s")
@@ -153,5 +154,5 @@ def problems_of(
         yield QueueProblem("orphan", queue, said)
 
 
-def _runs(count: int) -> str:
+def _format_count(count: int) -> str:
     return f"{count} run{'s' * (count != 1)}"

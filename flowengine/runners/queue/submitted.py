@@ -1,4 +1,4 @@
-"""Whether a run is for workers: it was submitted to a queue, and is in a store that has one.
+"""Tells whether a run is for workers: it was submitted to a queue, and is in a store that has one.
 
 Here so that those who ask need not have the queue's library. A run that was carried into another kind of store goes
 on like any other there.

@@ -1,5 +1,4 @@
-"""A worker of the queue's library that stays: begun anew when it ended by itself, stopped by signals, or because the
-store is a newer FlowEngine's.
+"""Restarts the queue library's worker when it ends by itself, and stops it on a signal or for a newer store.
 
 Beside it go its signs of life, and the looks for runs of workers that died and for runs without a job. It knows no
 runs, and what a job does is the library's and the tasks' concern.

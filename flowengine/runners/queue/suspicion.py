@@ -1,4 +1,4 @@
-"""Whether a run is suspected, or proven, to kill its workers, as what is on record of their deaths says. Pure.
+"""Weighs whether a run is suspected, or proven, to kill its workers, from the deaths on record. Pure.
 
 A worker that dies takes all its runs with it, and at most one of them is at fault. So a death says the less about a
 run, the more runs it shared it with; and only deaths that a run had to itself prove anything.
@@ -83,7 +83,7 @@ def share_out(waiting: int, idle: int) -> int:
     return ceil(waiting * idle / (idle + 1))
 
 
-# --- Runs that wait for their turn in one worker while others have nothing to do
+# --- Waiting runs for idle workers
 
 _IDLE: Final = """
     SELECT count(*) AS idle FROM procrastinate_workers AS worker JOIN flowengine_worker AS said USING (id)

@@ -1,4 +1,4 @@
-"""The queue's tables: procrastinate's own, in the schema `flowengine_queue` of the store's database.
+"""Makes and upgrades the queue's tables: procrastinate's own, in the schema `flowengine_queue` of the store.
 
 They are made by whoever comes first, with the library's script, and brought up to a newer library with its own
 migrations, in order, in one transaction. A table of ours beside them says which was the last, and another who the
@@ -52,13 +52,13 @@ def make_tables(store: PostgresStore) -> None:
     try:
         with psycopg.connect(address_of(store)) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            if not _there(connection, "procrastinate_jobs"):
+            if not _has_table(connection, "procrastinate_jobs"):
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
                 connection.execute(SchemaManager.get_schema())
-                _record(connection)
+                _record_version(connection)
             else:
                 _upgrade(connection)
-            if not _there(connection, "flowengine_worker"):
+            if not _has_table(connection, "flowengine_worker"):
                 connection.execute(_WORKERS)
     except psycopg.Error as error:
         store.list()  # Says it better, and without a password.
@@ -67,7 +67,7 @@ def make_tables(store: PostgresStore) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    if not _there(connection, "flowengine_version"):
+    if not _has_table(connection, "flowengine_version"):
         _adopt(connection)
     ((last, library),) = connection.execute("SELECT last, library FROM flowengine_version").fetchall()
     scripts = _migrations()
@@ -91,8 +91,8 @@ def _upgrade(connection: Connection) -> None:
         )
     for script in scripts:
         if script.name > last:
-            connection.execute(_text(script))
-    _record(connection)
+            connection.execute(_read_script(script))
+    _record_version(connection)
 
 
 def _adopt(connection: Connection) -> None:
@@ -105,17 +105,17 @@ def _adopt(connection: Connection) -> None:
             f"the queue's tables are those of another procrastinate than {procrastinate.__version__}, and do not say "
             f"of which: apply its migrations from {SchemaManager.get_migrations_path()} in the schema {SCHEMA}"
         )
-    _record(connection)
+    _record_version(connection)
 
 
-def _record(connection: Connection) -> None:
+def _record_version(connection: Connection) -> None:
     connection.execute("CREATE TABLE IF NOT EXISTS flowengine_version (last TEXT NOT NULL, library TEXT NOT NULL)")
     connection.execute("DELETE FROM flowengine_version")
     values = (_migrations()[-1].name, procrastinate.__version__)
     connection.execute("INSERT INTO flowengine_version VALUES (%s, %s)", values)
 
 
-def _there(connection: Connection, table: str) -> bool:
+def _has_table(connection: Connection, table: str) -> bool:
     query = "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = %s"
     return bool(connection.execute(query, (SCHEMA, table)).fetchall())
 
@@ -125,7 +125,7 @@ def _migrations() -> list[Path]:
     return sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))
 
 
-def _text(script: Path) -> LiteralString:
+def _read_script(script: Path) -> LiteralString:
     return cast(
         "LiteralString", script.read_text("utf-8")
     )  # As the library's own schema: part of an installed package.

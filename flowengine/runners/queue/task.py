@@ -1,4 +1,4 @@
-"""The task of a worker: one job, which is to go on with a run until it ends, waits, or is stopped.
+"""Works on one job of a worker: goes on with a run until it ends, waits, or is stopped.
 
 It goes on as anybody would, from what the store has of the run. So a job may be worked on twice without harm, and
 one that is put back loses nothing. A run that this worker lacks something for is left to others; one that its workers
@@ -148,11 +148,11 @@ class RunTask:
         assert context.job.id is not None  # It comes from the queue.
         self.in_hand.add(context.job.id)
         try:
-            await self._worked(context, run_id, how)
+            await self._work(context, run_id, how)
         finally:
             self.in_hand.discard(context.job.id)
 
-    async def _worked(self, context: JobContext, run_id: str, how: Mapping[str, Any]) -> None:
+    async def _work(self, context: JobContext, run_id: str, how: Mapping[str, Any]) -> None:
         """One job: the run goes on until it ends, waits, or is stopped."""
         try:
             run = await self._run(run_id, _How.of(how), context.job)
@@ -173,7 +173,7 @@ class RunTask:
             await self._fail(run_id, error)
             return
         except Exception as error:
-            await self._stumbled(run_id, error, context.job)
+            await self._handle_stumble(run_id, error, context.job)
             return
         else:
             if run is not None:
@@ -228,7 +228,7 @@ class RunTask:
         """The run, gone on with; None where it is not this job's any more."""
         journal = await self._store.take(run_id)
         try:
-            started, events = await self._looked_at(journal, how, job)
+            started, events = await self._look_at(journal, how, job)
             if started is None:
                 return None
             deaths, is_new = deaths_of(events), job.priority <= MOST_PRIORITY
@@ -238,7 +238,7 @@ class RunTask:
                 loading = await anyio.to_thread.run_sync(queue_loading.deaths_while_loading, self._store, run_id)
             may_leave = job.attempts < _OFFERS
             async with self.turns.turn(journal, run_id, deaths, loading, is_new=is_new, may_leave=may_leave):
-                plan = await self._planned(started, events, how, job)
+                plan = await self._compile_flow(started, events, how, job)
                 word, event = ("begins", "begins") if len(events) == 1 else ("goes on", "goes_on")
                 self._tell(WorkerNotice(f"run {run_id} {word}: {started.flow}", event, run_id))
                 return await resume(
@@ -251,7 +251,7 @@ class RunTask:
         finally:
             await journal.close()
 
-    async def _looked_at(
+    async def _look_at(
         self, journal: PostgresJournal, how: _How, job: Job
     ) -> tuple[RunStarted | None, Sequence[Event]]:
         """How the run was started, and its events; None: it is not to go on."""
@@ -266,7 +266,7 @@ class RunTask:
             return None, events
         return started._replace(settings=settings_of(events)), events
 
-    async def _planned(self, started: RunStarted, events: Sequence[Event], how: _How, job: Job) -> CompiledFlow:
+    async def _compile_flow(self, started: RunStarted, events: Sequence[Event], how: _How, job: Job) -> CompiledFlow:
         """What the run is to go on with."""
         plan = self._plans.known(started) or await self._loaded(started)
         await (
@@ -278,7 +278,7 @@ class RunTask:
             await anyio.to_thread.run_sync(forget, self._store, started.run_id)
         return plan
 
-    async def _stumbled(self, run_id: str, error: Exception, job: Job) -> None:
+    async def _handle_stumble(self, run_id: str, error: Exception, job: Job) -> None:
         """Others may fare better; where none does, the run is at fault."""
         said = f"{type(error).__name__}: {error}"
         if job.attempts + 1 < _TRIES:

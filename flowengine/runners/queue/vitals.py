@@ -1,4 +1,4 @@
-"""What a worker says of itself, beside the sign of life in the tables of the queue's library.
+"""Publishes what a worker says of itself, beside the sign of life in the tables of the queue's library.
 
 The row is written once for each id that the library gives a worker, and means something only as long as the library
 has that id: what a dead worker has left is deleted by the next one that begins.
@@ -20,7 +20,7 @@ from flowengine.version import __version__
 
 __all__ = ["Presence", "Vitals"]
 
-# --- What a worker knows of itself, for those who ask whether it is well
+# --- What a worker knows of itself
 
 
 class Vitals:

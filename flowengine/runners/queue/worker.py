@@ -1,4 +1,4 @@
-"""A worker: takes runs from a queue and drives them, several at a time, until it is told to stop.
+"""Takes runs from a queue and drives them, several at a time, until it is told to stop.
 
 What it is told by procrastinate is which run is next. It goes on with that run as anybody would, from what the
 store has of it, with the flow's own text: a run that was begun elsewhere is no different from a new one. So a job
@@ -39,7 +39,7 @@ from flowengine.runners.queue.vitals import Presence, Vitals
 
 __all__ = ["Pace", "PatientConnector", "work"]
 
-# --- The queue's connection to PostgreSQL, which waits for a server that went away, ever longer, and not in step
+# --- A connection that waits for the server
 
 T = TypeVar("T")
 
