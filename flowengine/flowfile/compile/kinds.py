@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from flowengine.core.budget import Budget
 from flowengine.core.context import Context
+from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.flow_levels import NodePath
 from flowengine.flowfile.analysis.node_settings import settings_of
 from flowengine.flowfile.compile.agent_factory import AgentMaker
@@ -26,6 +27,7 @@ from flowengine.flowfile.schema.node_types import (
     RoutingNodeSpec,
     SubflowNodeSpec,
 )
+from flowengine.flowfile.schema.packaged_kinds import PackagedNodeSpec, load_kind
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.compiled_flow import CompiledFlow
@@ -61,6 +63,8 @@ class Kinds:
 
     def make(self, path: NodePath, node: NodeSpec, common: dict[str, Any]) -> FlowNode:
         """The node; `common` are the settings that every node has."""
+        if isinstance(node, PackagedNodeSpec):
+            return _make_packaged(node, common)
         return _MAKERS[type(node)](self, path, node, common)
 
     def agent(self, path: NodePath, node: AgentNodeSpec, common: dict[str, Any]) -> FlowNode:
@@ -159,6 +163,16 @@ _MAKERS: Final[Mapping[type[Any], Callable[[Kinds, NodePath, Any, dict[str, Any]
     SubflowNodeSpec: Kinds.subflow,
     ApprovalNodeSpec: Kinds.approval,
 }
+
+
+def _make_packaged(node: PackagedNodeSpec, common: Mapping[str, Any]) -> FlowNode:
+    kind = load_kind(node.type)
+    made = kind.make(node, common)
+    if made.kind != node.type:
+        raise DefinitionError(f"the package of the node type '{node.type}' makes a node of the type '{made.kind}'")
+    if made.transparent != kind.traits.transparent:
+        raise DefinitionError(f"`transparent` of {type(made).__name__} is not what the traits of '{node.type}' say")
+    return made
 
 
 def _or_none(value: Value) -> Value:

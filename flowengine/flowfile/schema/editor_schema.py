@@ -25,7 +25,9 @@ from flowengine.flowfile.schema import node_types as schema_containers
 from flowengine.flowfile.schema import node_types as schema_nodes
 from flowengine.flowfile.schema.fields import ID_PATTERN, Keys
 from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.keys import NodeKeys
 from flowengine.flowfile.schema.node_types import NODE_TYPES
+from flowengine.flowfile.schema.packaged_kinds import PackagedNodeSpec, find_kinds, load_kind
 
 __all__ = ["json_schema"]
 
@@ -42,19 +44,31 @@ def json_schema() -> dict[str, Any]:
     definitions = cast("dict[str, Any]", raw.pop("$defs"))
     definitions["FlowSpec"] = dict(raw)
     models = {model.__name__: model for model in _models()}
+    kinds = _kinds()
+    definitions.pop(PackagedNodeSpec.__name__)
+    for model in kinds.values():
+        if model not in NODE_TYPES.values():
+            own = model.model_json_schema(by_alias=True)
+            definitions |= {**own.pop("$defs", {}), **definitions, model.__name__: own}
+            models[model.__name__] = model
     for name, definition in definitions.items():
         if name in models:
             _describe(definition, models[name])
-    definitions["Node"] = _node()
+    definitions["Node"] = _node(kinds)
     for name in ("FlowSpec", "MapNodeSpec", "LoopNodeSpec"):
         definitions[name]["properties"]["nodes"]["patternProperties"] = {ID_PATTERN: {"$ref": "#/$defs/Node"}}
     definitions["ApprovalNodeSpec"]["dependencies"] = {"expires": ["on_expire"], "on_expire": ["expires"]}
     definitions["Route"] = {"anyOf": [{"type": "string"}, definitions["Route"]]}
     definitions["OnErrorSpec"] = _on_error(definitions["OnErrorSpec"])
     tidy = {name: _tidy(definition) for name, definition in definitions.items()}
-    for name, model in NODE_TYPES.items():
+    for name, model in kinds.items():
         tidy[model.__name__] = {"title": name, **tidy[model.__name__]}  # What editors call it.
     return {"$schema": _DIALECT, "title": "FlowEngine flow, version 1", **tidy.pop("FlowSpec"), "definitions": tidy}
+
+
+def _kinds() -> dict[str, type[NodeKeys]]:
+    """What a node may say, by its type, those of packages included."""
+    return {**NODE_TYPES, **{name: load_kind(name).spec for name in find_kinds()}}
 
 
 def _models() -> Iterable[type[BaseModel]]:
@@ -77,17 +91,20 @@ def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
     for each in reversed(model.__mro__):
         docs |= _docs_of(each.__module__).get(each.__name__, {})
     for name, field in model.model_fields.items():
-        definition["properties"][field.alias or name]["description"] = docs[name]
-    if model in NODE_TYPES.values():
+        definition["properties"][field.alias or name]["description"] = docs.get(name, "")
+    if issubclass(model, NodeKeys) and "type" in definition["properties"]:
         definition["properties"]["type"]["description"] = definition["description"]
 
 
 @cache
 def _docs_of(module: str) -> Mapping[str, dict[str, str]]:
     """Class → field → the docstring under it."""
-    if not module.startswith("flowengine."):
+    if module.partition(".")[0] in ("builtins", "pydantic"):
         return {}
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except OSError:  # A package may come without its source.
+        return {}
     return {node.name: _docs_in(node) for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
@@ -101,20 +118,20 @@ def _docs_in(node: ast.ClassDef) -> dict[str, str]:
     return docs
 
 
-def _node() -> dict[str, Any]:
+def _node(types: Mapping[str, type[NodeKeys]]) -> dict[str, Any]:
     """A node: by its `type` one of the kinds; without one an agent."""
     kinds: list[dict[str, Any]] = []
-    for name, model in NODE_TYPES.items():
+    for name, model in types.items():
         named: dict[str, Any] = {"type": "object", "properties": {"type": {"const": name}}}
         if name != "agent":
             named["required"] = ["type"]
         kinds.append({"if": named, "then": {"$ref": f"#/$defs/{model.__name__}"}})
-    types = {
-        "enum": list(NODE_TYPES),
-        "enumDescriptions": [inspect.getdoc(model) for model in NODE_TYPES.values()],
+    described = {
+        "enum": list(types),
+        "enumDescriptions": [inspect.getdoc(model) for model in types.values()],
         "description": "Kind of the node; left out: agent.",
     }
-    return {"type": "object", "properties": {"type": types}, "allOf": kinds}
+    return {"type": "object", "properties": {"type": described}, "allOf": kinds}
 
 
 def _on_error(definition: Mapping[str, Any]) -> dict[str, Any]:

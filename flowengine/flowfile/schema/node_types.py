@@ -34,6 +34,7 @@ from flowengine.flowfile.schema.fields import (
 )
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys, OwnRoute, WorkKeys, routes_to
 from flowengine.flowfile.schema.output_shapes import EVALUATION, ROUTING, TEXT, Shape, object_shape
+from flowengine.flowfile.schema.packaged_kinds import TAG, PackagedNodeSpec, find_kinds, read_packaged
 
 __all__ = [
     "NODE_TYPES",
@@ -356,7 +357,10 @@ NODE_TYPES: Final = {
 
 def _type_of(value: Any) -> str | None:
     if is_map(value):
-        return f"<{value.get('type', 'agent')}>"
+        kind = value.get("type", "agent")
+        return TAG if isinstance(kind, str) and kind not in NODE_TYPES and kind in find_kinds() else f"<{kind}>"
+    if isinstance(value, PackagedNodeSpec):
+        return TAG
     return f"<{value.type}>" if isinstance(value, tuple(NODE_TYPES.values())) else None
 
 
@@ -369,7 +373,8 @@ NodeSpec = Annotated[
     | Annotated[MapNodeSpec, Tag("<map>")]
     | Annotated[LoopNodeSpec, Tag("<loop>")]
     | Annotated[SubflowNodeSpec, Tag("<subflow>")]
-    | Annotated[ApprovalNodeSpec, Tag("<approval>")],
+    | Annotated[ApprovalNodeSpec, Tag("<approval>")]
+    | Annotated[PackagedNodeSpec, BeforeValidator(read_packaged), Tag(TAG)],
     Discriminator(_type_of),
 ]
 """A node of any type."""
