@@ -108,6 +108,10 @@ class _Session(requests.Session):
         self._error: Exception | None = None
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
+        limit = options.get("timeout")
+        if isinstance(limit, int | float) and limit <= 0:  # The exporter tries again when its time is used up.
+            self._error = self._error or requests.Timeout("no time is left")
+            raise self._error
         self._answer = self._error = None
         try:
             self._answer = super().request(*args, **options)

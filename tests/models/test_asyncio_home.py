@@ -85,9 +85,10 @@ async def test_its_context_variables_are_the_callers_but_stay_its_own(home: Asyn
 async def test_being_cancelled_here_cancels_it_once(home: AsyncioHome) -> None:
     """It may clean up in peace, as asyncio's libraries expect it: anyio cancels again and again."""
     told: list[str] = []
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     async def wait() -> None:
+        begun.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -97,10 +98,12 @@ async def test_being_cancelled_here_cancels_it_once(home: AsyncioHome) -> None:
             ended.set()
             raise
 
-    with anyio.move_on_after(0.02) as scope:
-        await home.call(wait)
-    assert scope.cancelled_caught
-    assert await anyio.to_thread.run_sync(ended.wait, 5)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(home.call, wait)
+        assert await anyio.to_thread.run_sync(begun.wait, 30)
+        tasks.cancel_scope.cancel()
+    assert tasks.cancel_scope.cancelled_caught
+    assert await anyio.to_thread.run_sync(ended.wait, 30)
     assert told == ["cancelled", "cleaned up"]
 
 
