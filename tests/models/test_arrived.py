@@ -91,9 +91,8 @@ async def test_an_answer_that_has_arrived_is_on_record_although_its_caller_is_ca
     assert ended == []
 
 
-async def test_a_task_that_is_cancelled_is_so_after_what_has_arrived(thread: LoopThread, anyio_backend_name: str):
-    if anyio_backend_name != "asyncio":
-        pytest.skip("only asyncio's tasks can be cancelled by anybody")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # Only its tasks can be cancelled by other code.
+async def test_a_task_that_is_cancelled_is_so_after_what_has_arrived(thread: LoopThread):
     records: list[Any] = []
 
     async def note(record: Any) -> None:
@@ -134,10 +133,8 @@ async def test_a_call_that_is_cancelled_before_its_answer_is_aborted(thread: Loo
     assert await anyio.to_thread.run_sync(aborted.wait, 30)
 
 
-async def test_a_job_of_the_same_loop_gives_what_it_has(anyio_backend_name: str):
-    if anyio_backend_name != "asyncio":
-        pytest.skip("on trio every job is in another loop")
-
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # On trio every job is in another loop.
+async def test_a_job_of_the_same_loop_gives_what_it_has():
     async def answer() -> str:
         return "whole"
 

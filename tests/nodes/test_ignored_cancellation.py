@@ -91,13 +91,11 @@ WAYS: list[Callable[[Stubborn], Callable[[Context], Awaitable[Any]]]] = [
 MESSAGE = "took longer than its timeout of 0.01 s; its code ignores that it is cancelled, and was left behind"
 
 
-@pytest.fixture
-def only_asyncio(anyio_backend_name: str) -> None:
-    if anyio_backend_name != "asyncio":
-        pytest.skip("on trio a task ends when everything in it has ended")
+# On trio a task ends when everything in it has ended.
+only_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 
-@pytest.mark.usefixtures("only_asyncio")
+@only_asyncio
 @pytest.mark.parametrize("way", WAYS, ids=["swallow", "shield", "hide"])
 async def test_a_run_goes_on_without_a_node_that_ignores_its_timeout(way: Callable[[Stubborn], Any]):
     store = MemoryStore()
@@ -123,7 +121,7 @@ async def test_a_run_goes_on_without_a_node_that_ignores_its_timeout(way: Callab
         assert store.events(run.id) == before
 
 
-@pytest.mark.usefixtures("only_asyncio")
+@only_asyncio
 async def test_a_node_that_was_left_behind_is_tried_again():
     tries = 0
     with Stubborn() as stubborn:
@@ -141,7 +139,7 @@ async def test_a_node_that_was_left_behind_is_tried_again():
         await stubborn.ended.wait()
 
 
-@pytest.mark.usefixtures("only_asyncio")
+@only_asyncio
 async def test_what_was_left_behind_is_asked_again_to_stop(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flowengine.nodes.leaving._ASKS_AGAIN", 0.001)
     asked, gone = anyio.Event(), anyio.Event()
@@ -161,7 +159,7 @@ async def test_what_was_left_behind_is_asked_again_to_stop(monkeypatch: pytest.M
         await gone.wait()
 
 
-@pytest.mark.usefixtures("only_asyncio")
+@only_asyncio
 @pytest.mark.parametrize("way", WAYS, ids=["swallow", "shield", "hide"])
 async def test_a_cancelled_run_does_not_wait_for_a_node_with_a_timeout(way: Callable[[Stubborn], Any]):
     store = MemoryStore()
@@ -178,7 +176,7 @@ async def test_a_cancelled_run_does_not_wait_for_a_node_with_a_timeout(way: Call
         assert store.events(info.run_id) == events
 
 
-@pytest.mark.usefixtures("only_asyncio")
+@only_asyncio
 @pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a map"])
 async def test_a_cancelled_run_closes_a_node_that_swallows_its_cancellation(inside: bool):
     store = MemoryStore()
@@ -193,7 +191,7 @@ async def test_a_cancelled_run_closes_a_node_that_swallows_its_cancellation(insi
         assert cancelled == (["m[0].bad", "m"] if inside else ["m"])
 
 
-@pytest.mark.usefixtures("only_asyncio")
+@only_asyncio
 async def test_a_failed_sibling_closes_a_node_that_swallows_its_cancellation():
     with Stubborn() as stubborn:
 
@@ -208,7 +206,7 @@ async def test_a_failed_sibling_closes_a_node_that_swallows_its_cancellation():
         assert run.nodes["bad"].status == "cancelled"
 
 
-@pytest.mark.usefixtures("only_asyncio")
+@only_asyncio
 async def test_the_timeout_of_a_map_closes_a_node_inside_that_swallows_its_cancellation():
     with Stubborn() as stubborn:
         inside = MapNode({"bad": FunctionNode(stubborn.swallow)}, over=lambda context: [1], result=str, timeout=0.01)
