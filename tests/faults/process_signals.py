@@ -157,7 +157,7 @@ def _asking(mark: str) -> AgentNode:
 
 
 async def _scripted(mark: str) -> str:
-    outcome = await Sandbox(allow_unconfined=True).run(Path.cwd(), "wait.sh", [mark])
+    outcome = await Sandbox(allow_unconfined=True).run(Path("skill").absolute(), "wait.sh", [mark])
     return outcome.stdout
 
 
@@ -174,7 +174,9 @@ def marked(mark: str) -> list[int]:
 def check_orphans(nursery: Nursery, folder: Path, kind: str, numbers: Sequence[int]) -> None:
     """End a run that waits for a subprocess; nothing of it is left."""
     mark = f"{folder}/mark"
-    folder.joinpath("wait.sh").write_text("#!/bin/sh\necho $1\nsleep 3600\n")
+    # In a folder of its own: beside it the store's files come and go while the sandbox looks at the folder.
+    folder.joinpath("skill").mkdir()
+    folder.joinpath("skill", "wait.sh").write_text("#!/bin/sh\necho $1\nsleep 3600\n")
     child = nursery.start(at_work, folder, kind=kind, mark=mark)
     until(lambda: marked(mark) and _has_begun(folder), f"the {kind} does not start")
     for number in numbers:

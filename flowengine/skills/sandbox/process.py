@@ -63,6 +63,8 @@ _CHECK_INTERVAL: Final = 0.05
 _PIPE_CHUNK: Final = 65_536
 _END_TIMEOUT: Final = 2.0
 """Seconds at most to wait for a process that was killed."""
+_QUIET_LOOKS: Final = 3
+"""Looks for processes in a row that find no new one, after which there is none."""
 
 
 class Command(NamedTuple):
@@ -118,12 +120,23 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_below(pid: int) -> None:
-    """End all that runs below a process, which itself goes on; nobody waits for it."""
-    itself, *below = _open_handles(pid)
-    for handle in below:
-        with suppress(ProcessLookupError, PermissionError):
+    """End all that runs below a process, which itself goes on; nothing waits for it.
+
+    Each is stopped before its children are read: the kernel's list of children is whole only of processes that do
+    not run (proc(5)), and one that was just started would otherwise outlive its parent unseen.
+    """
+    handles: dict[int, int] = {}
+    quiet = 0
+    while quiet < _QUIET_LOOKS:
+        fresh = [each for each in _list_tree(pid) if each != pid and each not in handles]
+        for each in fresh:
+            with suppress(OSError):
+                handles[each] = os.pidfd_open(each)
+                signal.pidfd_send_signal(handles[each], signal.SIGSTOP)
+        quiet = 0 if fresh else quiet + 1
+    for handle in handles.values():
+        with suppress(OSError):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
-    for handle in (itself, *below):
         os.close(handle)
 
 
