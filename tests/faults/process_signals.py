@@ -157,7 +157,7 @@ def _asking(mark: str) -> AgentNode:
 
 
 async def _scripted(mark: str) -> str:
-    outcome = await Sandbox(allow_unconfined=True).run(Path("skill").absolute(), "wait.sh", [mark])
+    outcome = await Sandbox(allow_unconfined=True).run(Path.cwd() / "skill", "wait.sh", [mark])
     return outcome.stdout
 
 
