@@ -9,6 +9,7 @@ import pytest
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeFinished, NodeRecorded
 from flowengine.flow import Flow
+from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import pack_run, store_run, unpack_run
 from visualize.progress import folded
@@ -34,8 +35,9 @@ def test_a_run_of_an_earlier_version_is_read_and_written_as_it_was(name: str):
 async def test_a_waiting_run_of_an_earlier_version_goes_on_and_pays_nothing_twice():
     events, store = unpack_run(lines("release_approval"), "release_approval"), MemoryStore()
     run_id = await store_run(store, events)
-    flow = Flow.from_yaml(FLOWS / "release_approval.yaml")
-    run = await flow.approve(run_id, "sign_off", "hold", form={"ticket": "REL-1"}, store=store)
+    asked = max(event.at for event in events)
+    await answer(store, run_id, "sign_off", "hold", form={"ticket": "REL-1"}, now=asked + 60)
+    run = await Flow.from_yaml(FLOWS / "release_approval.yaml").resume(run_id, store=store)
     assert run.status == "succeeded", run.error
     finished = [event.node for event in store.events(run_id) if isinstance(event, NodeFinished)]
     assert finished.count("notes") == 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
 import time
 
 import pytest
 
-from flowengine.skills.sandbox.process import Command, run_command
+from flowengine.skills.sandbox.process import Command, end_below, run_command
 from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 
 
@@ -76,3 +78,30 @@ def test_memory_of_all_processes_together_is_watched() -> None:
 def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         run_command(Command(["/nowhere"]), ScriptLimits(), threading.Event())
+
+
+def test_all_below_a_process_is_ended_and_the_process_goes_on() -> None:
+    code = "import subprocess; print(subprocess.Popen(['sleep', '60']).wait(), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while not _children(process.pid):
+            time.sleep(0.01)
+        end_below(process.pid)
+        assert process.stdout.readline() == b"-9\n"
+        process.kill()
+
+
+def test_ending_ends_where_no_handle_of_a_process_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        end_below(os.getpid())
+        assert process.poll() is None
+        process.kill()
+
+
+def _children(pid: int) -> str:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return file.read()

@@ -105,7 +105,8 @@ def run_command(command: Command, limits: ScriptLimits, stop: threading.Event) -
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:
     """End the process and all below it, and wait until they are gone."""
-    handles = list(_open_handles(process.pid))
+    process.send_signal(signal.SIGSTOP)
+    handles = _stop_below(process.pid)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for handle in handles:
@@ -120,31 +121,31 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_below(pid: int) -> None:
-    """End all that runs below a process, which itself goes on; nothing waits for it.
-
-    Each is stopped before its children are read: the kernel's list of children is whole only of processes that do
-    not run (proc(5)), and one that was just started would otherwise outlive its parent unseen.
-    """
-    handles: dict[int, int] = {}
-    quiet = 0
-    while quiet < _QUIET_LOOKS:
-        fresh = [each for each in _list_tree(pid) if each != pid and each not in handles]
-        for each in fresh:
-            with suppress(OSError):
-                handles[each] = os.pidfd_open(each)
-                signal.pidfd_send_signal(handles[each], signal.SIGSTOP)
-        quiet = 0 if fresh else quiet + 1
-    for handle in handles.values():
-        with suppress(OSError):
+    """End all that runs below a process, which itself goes on; nothing waits for it."""
+    for handle in _stop_below(pid):
+        with suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         os.close(handle)
 
 
-def _open_handles(pid: int) -> Iterator[int]:
-    """Of the process and all below it; a handle means that process and no later one of its number."""
-    for each in _list_tree(pid):
-        with suppress(OSError):
-            yield os.pidfd_open(each)
+def _stop_below(pid: int) -> list[int]:
+    """Stop all that runs below a process; their handles, each of which means that process and no later of its number.
+
+    Each is stopped before its children are read: the kernel's list of children is whole only of processes that do
+    not run (proc(5)), and one that was just started would otherwise outlive its parent unseen.
+    """
+    handles: list[int] = []
+    known, quiet = {pid}, 0
+    while quiet < _QUIET_LOOKS:
+        fresh = [each for each in _list_tree(pid) if each not in known]
+        known.update(fresh)
+        for each in fresh:
+            with suppress(OSError):
+                handle = os.pidfd_open(each)
+                handles.append(handle)
+                signal.pidfd_send_signal(handle, signal.SIGSTOP)
+        quiet = 0 if fresh else quiet + 1
+    return handles
 
 
 class _Conversation:
