@@ -207,4 +207,5 @@ def model_call(
         error=error,
         request=plain_request(request),
         vectors=reply.vectors,
+        vendor_parts=reply.vendor_parts,
     )

@@ -156,7 +156,8 @@ class ToolLoop:
             Message("tool", result.text, tool_call_id=call.request.id)
             for call, result in zip(calls, results, strict=True)
         )
-        return (Message("assistant", reply.content, tuple(call.sound() for call in calls)), *answers)
+        sound = tuple(call.sound() for call in calls)
+        return (Message("assistant", reply.content, sound, vendor_parts=reply.vendor_parts), *answers)
 
     async def _run_calls(self, gateway: Gateway, calls: Sequence[_Call]) -> list[ToolResult]:
         """At most `max_parallel` at once, begun in order. A failure of the gateway begins no further ones."""

@@ -71,6 +71,8 @@ class ModelCall(NamedTuple):
     `extra` without its secrets."""
     vectors: Sequence[str] = ()
     """Of embeddings: a vector for each message (32-bit floats in base64)."""
+    vendor_parts: Sequence[Mapping[str, Any]] = ()
+    """What the vendor wants back unchanged with the answer, such as signed thinking."""
 
 
 class ToolCall(NamedTuple):

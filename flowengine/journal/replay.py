@@ -103,6 +103,7 @@ def reply_of(call: ModelCall) -> Reply:
         attempts=call.attempts,
         seconds=call.seconds,
         vectors=tuple(call.vectors),
+        vendor_parts=tuple(call.vendor_parts),
     )
 
 

@@ -55,6 +55,9 @@ class Message(NamedTuple):
     """Of an assistant's message: the tools it asked for."""
     tool_call_id: str | None = None
     """Of a tool's message: the request it answers."""
+    vendor_parts: tuple[Mapping[str, Any], ...] = ()
+    """Of an assistant's message: what its vendor wants back unchanged, JSON values: a block as it came
+    (`{"type": "thinking", "signature": …}`), or fields of its message (`{"reasoning_content": …}`)."""
 
 
 def as_dict(message: Message) -> dict[str, Any]:
@@ -71,6 +74,8 @@ def as_dict(message: Message) -> dict[str, Any]:
         ]
     if message.tool_call_id is not None:
         shape["tool_call_id"] = message.tool_call_id
+    if message.vendor_parts:
+        shape["vendor_parts"] = [dict(each) for each in message.vendor_parts]
     return shape
 
 
@@ -78,7 +83,7 @@ def from_dict(shape: Mapping[str, Any]) -> Message:
     """The message of an OpenAI chat shape. `content: null` reads as the empty text.
 
     >>> from_dict({"role": "assistant", "content": None})
-    Message(role='assistant', content='', tool_calls=(), tool_call_id=None)
+    Message(role='assistant', content='', tool_calls=(), tool_call_id=None, vendor_parts=())
     """
     role = shape.get("role")
     if role not in get_args(Role):
@@ -91,4 +96,5 @@ def from_dict(shape: Mapping[str, Any]) -> Message:
             ToolRequest(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls
         ),
         tool_call_id=shape.get("tool_call_id"),
+        vendor_parts=tuple(shape.get("vendor_parts") or ()),
     )

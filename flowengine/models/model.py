@@ -111,6 +111,8 @@ class Reply(NamedTuple):
     seconds: float = 0.0
     vectors: tuple[str, ...] = ()
     """Of a model for embeddings: a vector for each message, as `llm.vectors` writes it."""
+    vendor_parts: tuple[Mapping[str, Any], ...] = ()
+    """What the vendor wants back unchanged where the chat goes on (`Message.vendor_parts`)."""
 
 
 class Model(Protocol):

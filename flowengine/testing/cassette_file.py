@@ -81,6 +81,7 @@ class _Message(Keys):
     content: str = ""
     tool_calls: list[_ToolCall] = Field(default_factory=list[_ToolCall])
     tool_call_id: str | None = None
+    vendor_parts: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
 
 
 class _Request(Keys):
@@ -104,6 +105,7 @@ class _Reply(Keys):
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     cost_usd: float | None = None
+    vendor_parts: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
 
 
 class _Call(Keys):
@@ -129,7 +131,10 @@ def read_cassette(path: Path) -> list[Call]:
 
 def _to_request(written: _Request) -> Request:
     messages = [
-        Message(each.role, each.content, _to_tool_calls(each.tool_calls), each.tool_call_id)
+        Message(
+            *(each.role, each.content, _to_tool_calls(each.tool_calls), each.tool_call_id),
+            vendor_parts=tuple(each.vendor_parts),
+        )
         for each in written.messages
     ]
     shape = written.model_dump(exclude={"messages"}, exclude_none=True)
@@ -145,6 +150,7 @@ def _to_reply(written: _Reply) -> Reply:
         written.finish_reason,
         written.model,
         written.provider,
+        vendor_parts=tuple(written.vendor_parts),
     )
 
 
@@ -195,6 +201,7 @@ def _request_to_yaml(request: Request) -> dict[str, Any]:
             content=each.content,
             tool_calls=_tool_calls_to_yaml(each.tool_calls),
             tool_call_id=each.tool_call_id,
+            vendor_parts=list(each.vendor_parts),
         )
         for each in request.messages
     ]
@@ -212,6 +219,7 @@ def _reply_to_yaml(reply: Reply) -> dict[str, Any]:
         completion_tokens=reply.usage.completion_tokens,
         cached_tokens=reply.usage.cached_tokens,
         cost_usd=reply.cost_usd,
+        vendor_parts=list(reply.vendor_parts),
     )
 
 
@@ -260,6 +268,7 @@ def _to_call(node: str, record: ModelCall) -> Call:
         record.finish_reason or "stop",
         record.model,
         record.provider,
+        vendor_parts=tuple(record.vendor_parts),
     )
     return Call(request_of(record.request, record.messages), reply, node)
 

@@ -11,6 +11,7 @@ from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
         Message("system", "Be brief."),
         Message("assistant", "", (ToolRequest("c1", "look", '{"at": "sky"}'), ToolRequest("c2", "look", "{broken"))),
         Message("tool", "blue", tool_call_id="c1"),
+        Message("assistant", "Blue.", vendor_parts=({"type": "thinking", "thinking": "…", "signature": "x"},)),
     ],
 )
 def test_a_message_survives_the_way_through_its_chat_shape(message: Message) -> None:

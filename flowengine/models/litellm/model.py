@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -29,8 +29,8 @@ from flowengine.models.litellm.loading import (
     silence_warnings,
     wait_for_litellm,
 )
-from flowengine.models.litellm.reply import PieceCollector, read_reply
-from flowengine.models.messages import as_dict
+from flowengine.models.litellm.reply import THINKING, PieceCollector, read_reply
+from flowengine.models.messages import Message, as_dict
 from flowengine.models.model import Reply, Request
 from flowengine.models.outbound import check_outbound
 
@@ -155,7 +155,7 @@ class LiteLLMModel:
         """The request as litellm's keyword arguments; what the caller left open is left out."""
         arguments: dict[str, Any] = {
             "model": f"{self._prefix}/{self.name}",
-            "messages": [as_dict(each) for each in request.messages],
+            "messages": [_to_wire(each, self._prefix) for each in request.messages],
             "timeout": request.timeout,
             "max_retries": 0,
             "num_retries": 0,
@@ -184,6 +184,18 @@ class LiteLLMModel:
 
     def _timeout_error(self, request: Request) -> TransientModelError:
         return TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s")
+
+
+_TAKES_THINKING: Final = frozenset({"anthropic", "bedrock", "vertex_ai"})
+"""Vendors to which signed thinking goes back."""
+
+
+def _to_wire(message: Message, prefix: str) -> dict[str, Any]:
+    shape = as_dict(message)
+    parts: list[dict[str, Any]] = shape.pop("vendor_parts", [])
+    if thinking := [each for each in parts if each.get("type") in THINKING and prefix in _TAKES_THINKING]:
+        shape["thinking_blocks"] = thinking
+    return shape
 
 
 def _reply_in(receive: MemoryObjectReceiveStream[str | Reply]) -> Reply | None:

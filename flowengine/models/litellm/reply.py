@@ -5,14 +5,19 @@ Numbers that the vendor did not give stay unknown: litellm puts zeros in their p
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from flowengine.core.secret_values import NO_SECRETS, Secrets
 from flowengine.errors import PermanentModelError, TransientModelError
 from flowengine.models.messages import ToolRequest, texts_of
 from flowengine.models.model import Reply, TokenUsage
 
-__all__ = ["PieceCollector", "read_reply", "read_vectors"]
+__all__ = ["THINKING", "PieceCollector", "read_reply", "read_vectors"]
+
+
+THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+"""Types of the parts that hold a model's signed thinking."""
 
 
 def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Secrets = NO_SECRETS) -> Reply:
@@ -31,6 +36,7 @@ def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Se
         model=response.model or name,
         provider=provider,
         seconds=seconds,
+        vendor_parts=_read_thinking(message),
     )
     return _mark_refusal(reply, fields.get("refusal"), keys)
 
@@ -116,6 +122,16 @@ class PieceCollector:
         return prompt + completion
 
 
+def _read_thinking(message: Any) -> tuple[Mapping[str, Any], ...]:
+    """Signed thinking, which goes back with the answer. litellm gives it in one piece where the answer is whole."""
+    blocks: list[dict[str, Any]] = getattr(message, "thinking_blocks", None) or []
+    return tuple({name: value for name, value in each.items() if name in _SIGNED} for each in blocks)
+
+
+_SIGNED: Final = frozenset({"type", "thinking", "signature", "data"})
+"""What a block of thinking consists of; litellm adds marks for caches."""
+
+
 def _tool_request(call: Any, index: int) -> ToolRequest:
     return ToolRequest(call.id or f"call_{index}", call.function.name or "", call.function.arguments or "")
 
@@ -134,7 +150,12 @@ def _known_cost(cost: float | None, usage: TokenUsage) -> float | None:
 def _hide_keys(keys: Secrets, reply: Reply) -> Reply:
     """The answer without what its server must not send back to be printed and recorded."""
     calls = tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls)
-    return reply._replace(content=keys.hide(reply.content), tool_calls=calls, model=keys.hide(reply.model))
+    return reply._replace(
+        content=keys.hide(reply.content),
+        tool_calls=calls,
+        model=keys.hide(reply.model),
+        vendor_parts=tuple(keys.hide_in(reply.vendor_parts)),
+    )
 
 
 def _mark_refusal(reply: Reply, refusal: str | None, keys: Secrets) -> Reply:
