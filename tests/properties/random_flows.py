@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-__all__ = ["Case", "cases"]
+__all__ = ["INPUTS", "STATE", "Case", "Given", "cases"]
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Document = dict[str, Any]

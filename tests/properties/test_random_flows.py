@@ -11,7 +11,7 @@ from tests.properties.comparing import Observed, differences
 from tests.properties.exploring import examine, reproduction
 from tests.properties.oracle import Meaning
 from tests.properties.oracle_scope import Outcome
-from tests.properties.random_flows import STATE
+from tests.properties.random_flows import INPUTS, STATE, Case, Given
 from tests.properties.ways import Bench, Mismatch
 
 BLOCKS, FLOWS = 10, 25
@@ -31,6 +31,16 @@ def test_every_way_of_running_a_flow_gives_what_the_flow_means(bench: Bench, blo
         assert verdict.kind != "mismatch", f"flow {number}\n{reproduction(verdict)}"
         kinds.append(verdict.kind)
     assert kinds.count("good") > 0.8 * FLOWS  # Else the flows say too little.
+
+
+async def test_a_value_of_a_class_is_one_of_the_edited_code_after_an_edit(bench: Bench):
+    hold = {"type": "function", "call": "lib:hold", "with": {"x": "{{ inputs.a }}"}}
+    see = {"type": "function", "call": "lib:seen_result", "needs": ["made"], "set": {"slot": "{{ inputs.b }}"}}
+    outputs = {"seen": "{{ nodes.seen.output }}"}
+    flow = {"flowengine": "v1", "inputs": INPUTS, "shared_state": STATE, "nodes": {"made": hold, "seen": see}}
+    first = Given({**flow, "name": "t", "outputs": outputs}, {}, {"a": 6, "b": 0})
+    second = first._replace(inputs={"a": 6, "b": None}, edited_code=True)
+    await bench.check(Case(first, second, {}, frozenset(), 127))
 
 
 def test_the_same_number_is_the_same_flow():

@@ -11,13 +11,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
-from contextlib import chdir
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterable, Iterator, Sequence
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from flowengine.core.budget import Budget
+from flowengine.core.user_code import is_of_project
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowError
@@ -135,11 +136,32 @@ class Bench(NamedTuple):
         run = await _asked(flow, case, store, flow.run(first.inputs, store=store, run_id="r2", reuse="r1"))
         yield "re-used", wanted, observe(await _until_up(flow, case, store, run))
         changed, meant = self.flow(second), self.meaning(case, second)
-        for way, reuse in (("edited, in the same store", None), ("edited and re-used", "r1")):
+        world.begin()
+        run = await _asked(changed, case, store, changed.run(second.inputs, store=store, run_id="r4"))
+        yield "edited, in the same store", meant, observe(run)
+        written = [encode(each) for each in store.events("r1")]
+        with self._only_loaded(second):
             world.begin()
-            options: Any = {"store": store, "run_id": f"r4{reuse}", "reuse": reuse}
-            run = await _asked(changed, case, store, changed.run(second.inputs, **options))
-            yield way, meant, observe(run)
+            later = MemoryStore()
+            await store_run(later, [decode(each) for each in written])
+            options: Any = {"store": later, "run_id": "r6", "reuse": "r1"}
+            yield (
+                "edited and re-used",
+                meant,
+                observe(await _asked(changed, case, later, changed.run(second.inputs, **options))),
+            )
+
+    @contextmanager
+    def _only_loaded(self, given: Given) -> Generator[None]:
+        """Only the code that is run now is loaded: a process that begins after an edit never saw the code before."""
+        others = [each / "lib.py" for each in self.folders if each != self.folders[given.edited_code]]
+        hidden = {name: each for name, each in sys.modules.items() if is_of_project(name) and _file_of(each) in others}
+        for name in hidden:
+            del sys.modules[name]
+        try:
+            yield
+        finally:
+            sys.modules.update(hidden)
 
     async def _worked(self, flow: Flow, case: Case, store: JournalStore) -> Run:
         """As a worker of a queue does it: from the run's first event, with the flow's text and files in it."""
@@ -170,6 +192,10 @@ def _imported(path: Path) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _file_of(module: ModuleType) -> Path:
+    return Path(getattr(module, "__file__", None) or "/")
 
 
 def _seated(flow: Flow) -> Flow:

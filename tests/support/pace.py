@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.require import missing
 
-__all__ = ["Pace", "done_within", "measured_pace", "refused_within", "slowness"]
+__all__ = ["Pace", "done_within", "measured_pace", "refused_within", "slowness", "spent_within"]
 
 MOST = 12.0
 """How many times slower than usual this machine may be for a promise in seconds to be judged at all."""
@@ -93,23 +93,32 @@ def done_within(seconds: float) -> Generator[None]:
         assert took <= seconds * factor, f"{took:.1f} s, at {factor:.1f} times the usual pace; promised: {seconds} s"
 
 
-def refused_within(seconds: float, refusal: type[Exception], work: Callable[[], object]) -> bool:
-    """Whether the work is refused in so many CPU seconds, in one of three tries: what others do beside it only adds.
+def spent_within(seconds: float, work: Callable[[], object]) -> bool:
+    """Whether the work takes so many CPU seconds, in one of three tries: what others do beside it only adds.
 
     In a thread of its own, whose stack of calls begins empty: how deep a test is called would decide otherwise
     whether the interpreter's stack grows and shrinks by a page at every call, which takes five times as long.
     Without the garbage collector, whose time is that of all the objects of the test process.
     """
 
-    def taken() -> float:
+    def spent() -> float:
         begun = time.thread_time()
-        with pytest.raises(refusal):
-            work()
+        work()
         return time.thread_time() - begun
 
     gc.disable()
     try:
         with ThreadPoolExecutor(1) as thread:
-            return any(thread.submit(taken).result() < seconds * slowness() for _ in range(3))
+            return any(thread.submit(spent).result() < seconds * slowness() for _ in range(3))
     finally:
         gc.enable()
+
+
+def refused_within(seconds: float, refusal: type[Exception], work: Callable[[], object]) -> bool:
+    """Whether the work is refused in so many CPU seconds, as `spent_within` measures them."""
+
+    def refused() -> None:
+        with pytest.raises(refusal):
+            work()
+
+    return spent_within(seconds, refused)

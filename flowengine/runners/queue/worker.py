@@ -68,11 +68,15 @@ class PatientConnector(PsycopgConnector):
         self._end = min(self._end, monotonic() + after)
 
     async def execute_query_async(self, query: Any, **arguments: Any) -> None:
-        """Where a job is no longer what it was, somebody else has seen to it: there is nothing to say of it."""
+        """Change something, unless it is no longer this worker's to change.
+
+        Where a job is no longer what it was, another worker has seen to it; after the pool was closed this worker has
+        ended, and what it had in hand is taken over.
+        """
         try:
             await self._patiently(partial(super().execute_query_async, query, **arguments))
         except ConnectorException as error:
-            if not isinstance(error.__cause__, psycopg.errors.RaiseException):
+            if not isinstance(error.__cause__, psycopg.errors.RaiseException | PoolClosed):
                 raise
 
     async def execute_query_one_async(self, query: Any, **arguments: Any) -> dict[str, Any]:
