@@ -1,4 +1,5 @@
-"""A language model's HTTP interface without a language model: OpenAI chat completions and embeddings on loopback.
+"""A language model's HTTP interface without a language model: OpenAI chat completions and embeddings, Anthropic
+messages, on loopback.
 
 It answers as it is told, keeps every request with its times, and can be slow, busy, broken,
 silent or cut off. It knows nothing of FlowEngine: what the product sends is judged by an
@@ -6,7 +7,7 @@ outsider. One asyncio loop and a hand-written HTTP/1.1 reader, so that some hund
 once cost little beside what is measured.
 
     with ModelServer(responder=["first answer", Failure(429, retry_after=0.1), "third"]) as server:
-        ...  # server.url is what a client takes as its base URL; server.requests is what it sent
+        ...  # server.url is what an OpenAI client takes as its base URL; server.requests is what it sent
 
 or, in a process of its own (the first line printed is the port, `GET /requests` shows what came):
 
@@ -19,13 +20,34 @@ import argparse
 import asyncio
 import contextlib
 import json
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, cast
+
+sys.path.append(str(Path(__file__).parents[2]))  # for a process of its own, and for who names it without its package
+
+from tests.support.anthropic_wire import AnthropicWire
+from tests.support.model_answers import (
+    Answer,
+    Completion,
+    Failure,
+    Hang,
+    Raw,
+    Responder,
+    StreamFailure,
+    Thinking,
+    ToolCall,
+    Truncated,
+    default_responder,
+    fill,
+    to_completion,
+)
+from tests.support.openai_wire import OpenAIWire
 
 __all__ = [
     "Answer",
@@ -35,78 +57,14 @@ __all__ = [
     "ModelServer",
     "Raw",
     "Received",
+    "Responder",
+    "StreamFailure",
+    "Thinking",
     "ToolCall",
     "Truncated",
     "fill",
     "letters",
 ]
-
-
-# --- what a responder may answer --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    """A tool that the model wants called; `arguments` is a value, or raw (perhaps broken) text."""
-
-    name: str
-    arguments: Mapping[str, Any] | str = field(default_factory=dict)
-    id: str = "call_1"
-
-
-@dataclass(frozen=True)
-class Completion:
-    """A whole answer, where a text alone does not say enough."""
-
-    content: str | None = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    refusal: str | None = None
-    finish_reason: str | None = None
-    """None: `tool_calls` where there are some, else `stop`."""
-    usage: Mapping[str, Any] | None = None
-    """None: counted roughly. An empty one is sent as no usage at all."""
-    latency: float | None = None
-    """Seconds before this answer; None takes the server's."""
-    piece_delay: float = 0.0
-    """Seconds before each piece of a streamed answer."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An HTTP error."""
-
-    status: int
-    message: str = "the server was told to fail"
-    retry_after: float | str | None = None
-    code: str | None = None
-
-
-@dataclass(frozen=True)
-class Hang:
-    """No answer, ever; the connection stays open until the client leaves."""
-
-
-@dataclass(frozen=True)
-class Truncated:
-    """An answer whose connection breaks off in the middle of its body."""
-
-    content: str = "an answer that is cut off in the middle"
-
-
-@dataclass(frozen=True)
-class Raw:
-    """A whole response with a body that may be no answer at all: a proxy's page, half a JSON, nothing."""
-
-    body: bytes
-    kind: str = "application/json"
-    status: int = 200
-
-
-Answer: TypeAlias = str | Mapping[str, Any] | ToolCall | Completion | Failure | Hang | Raw | Truncated
-"""A text; a value sent as JSON text; or one of the classes above."""
-
-Responder: TypeAlias = Callable[[dict[str, Any]], Answer]
-"""Request body → answer. Runs in the server's thread."""
 
 
 @dataclass
@@ -126,123 +84,10 @@ class Received:
     """Number of the connection that it came on; equal numbers mean a connection used again."""
 
 
-# --- answering without a script -----------------------------------------------------------------
-
-
-def default_responder(body: dict[str, Any]) -> Answer:
-    """Something valid for a JSON Schema that is asked for, else a short text that repeats the question."""
-    schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema")
-    if schema is not None:
-        return Completion(json.dumps(fill(schema, schema), ensure_ascii=False))
-    questions = [each.get("content") for each in body.get("messages", ()) if each.get("role") == "user"]
-    asked = questions[-1] if questions and isinstance(questions[-1], str) else ""
-    return f"Answer to: {' '.join(asked.split())[:80]}"
-
-
-def fill(schema: Any, root: Any) -> Any:
-    """A plausible value of a JSON Schema: first of an enum, every property, numbers near 0.9."""
-    if not isinstance(schema, Mapping):
-        return "text"
-    if "$ref" in schema:
-        target = root
-        for part in schema["$ref"].removeprefix("#/").split("/"):
-            target = target[part]
-        return fill(target, root)
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        if keyword in schema:
-            return fill(schema[keyword][0], root)
-    if "const" in schema:
-        return schema["const"]
-    if "enum" in schema:
-        return schema["enum"][0]
-    kind = schema.get("type", "object" if "properties" in schema else "string")
-    return _fill_type(kind[0] if isinstance(kind, list) else kind, schema, root)
-
-
-def _fill_type(kind: str, schema: Mapping[str, Any], root: Any) -> Any:
-    if kind == "object":
-        return {name: fill(each, root) for name, each in schema.get("properties", {}).items()}
-    if kind == "array":
-        return [fill(schema.get("items"), root)] * max(1, schema.get("minItems", 1))
-    if kind in ("number", "integer"):
-        value = min(max(0.9, schema.get("minimum", 0.9)), schema.get("maximum", 0.9))
-        return value if kind == "number" else round(value)
-    if kind == "string":
-        return "text".ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength")]
-    return {"boolean": True, "null": None}[kind]
-
-
 # --- the wire format ----------------------------------------------------------------------------
 
 
-def _as_completion(answer: Any) -> Completion:
-    if isinstance(answer, Completion):
-        return answer
-    if isinstance(answer, ToolCall):
-        return Completion(None, (answer,))
-    return Completion(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
-
-
-def _usage(completion: Completion, body: dict[str, Any]) -> dict[str, Any]:
-    if completion.usage is not None:
-        return dict(completion.usage)
-    prompt = len(json.dumps(body.get("messages", ""), ensure_ascii=False)) // 4 + 1
-    answer = len(completion.content or "") // 4 + 1
-    return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
-
-
-def _tool_calls(completion: Completion) -> list[dict[str, Any]]:
-    return [
-        {
-            "index": index,
-            "id": call.id,
-            "type": "function",
-            "function": {
-                "name": call.name,
-                "arguments": call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments),
-            },
-        }
-        for index, call in enumerate(completion.tool_calls)
-    ]
-
-
-def _finish_reason(completion: Completion) -> str:
-    return completion.finish_reason or ("tool_calls" if completion.tool_calls else "stop")
-
-
-def _envelope(kind: str, body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": "chatcmpl-local",
-        "object": kind,
-        "created": 1700000000,
-        "model": body.get("model", "local"),
-        "choices": [{"index": 0, **choice}],
-    }
-
-
-def _whole(completion: Completion, body: dict[str, Any]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": completion.content}
-    if completion.tool_calls:
-        message["tool_calls"] = _tool_calls(completion)
-    if completion.refusal is not None:
-        message["refusal"] = completion.refusal
-    shape = _envelope("chat.completion", body, {"message": message, "finish_reason": _finish_reason(completion)})
-    usage = _usage(completion, body)
-    return {**shape, "usage": usage} if usage else shape
-
-
-def _chunks(completion: Completion, body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The pieces of a streamed answer: role, words, tool calls, the end, and the usage where asked for."""
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    text = completion.content or ""
-    deltas += [{"content": text[at : at + 8]} for at in range(0, len(text), 8)]
-    deltas += [{"tool_calls": [call]} for call in _tool_calls(completion)]
-    kind = "chat.completion.chunk"
-    chunks = [_envelope(kind, body, {"delta": each, "finish_reason": None}) for each in deltas]
-    chunks.append(_envelope(kind, body, {"delta": {}, "finish_reason": _finish_reason(completion)}))
-    if (body.get("stream_options") or {}).get("include_usage"):
-        chunks.append({**_envelope(kind, body, {}), "choices": [], "usage": _usage(completion, body)})
-    return chunks
+_WIRES: Final = (OpenAIWire(), AnthropicWire())
 
 
 def letters(text: str) -> list[float]:
@@ -267,6 +112,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._buffer = b""
         self._current: Received | None = None
+        self._wire: OpenAIWire | AnthropicWire = _WIRES[0]
         self._timer: asyncio.TimerHandle | None = None
         self._stream: asyncio.Task[None] | None = None
 
@@ -283,6 +129,9 @@ class _Connection(asyncio.Protocol):
             self._timer.cancel()
         if self._stream is not None:
             self._stream.cancel()
+
+    def abort(self) -> None:
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -304,7 +153,9 @@ class _Connection(asyncio.Protocol):
         self._handle(method, path, headers, rest[:length])
 
     def _handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
-        if method == "POST" and path.endswith("/chat/completions"):
+        wire = next((each for each in _WIRES if path.partition("?")[0].endswith(each.path)), None)
+        if method == "POST" and wire is not None:
+            self._wire = wire
             shape = json.loads(body)
             self._current = Received(method, path, headers, shape, time.time(), connection=self._number)
             self._server.requests.append(self._current)
@@ -340,17 +191,19 @@ class _Connection(asyncio.Protocol):
         if isinstance(answer, Failure):
             self._fail(answer)
         elif isinstance(answer, Raw):
-            head = {"content-type": answer.kind, "content-length": len(answer.body)}
+            head = {"content-type": answer.kind, "content-length": len(answer.body), **answer.headers}
             self._transport.write(_head(answer.status, head) + answer.body)
         elif body.get("stream"):
             self._stream = asyncio.get_running_loop().create_task(self._send_stream(answer, body))
             return
         elif isinstance(answer, Truncated):
-            whole = _response(200, _whole(Completion(answer.content), body))
+            whole = _response(200, self._wire.whole(Completion(answer.content), body))
             self._transport.write(whole[:-20])
             self._transport.close()
+        elif isinstance(answer, StreamFailure):
+            self._fail(Failure(500, answer.message, code=answer.kind))
         else:
-            self._transport.write(_response(200, _whole(_as_completion(answer), body)))
+            self._transport.write(_response(200, self._wire.whole(to_completion(answer), body)))
         self._done()
 
     def _embed(self, body: dict[str, Any]) -> None:
@@ -366,24 +219,26 @@ class _Connection(asyncio.Protocol):
         self._transport.write(_response(200, {"object": "list", "model": body["model"], "data": data, "usage": usage}))
 
     def _fail(self, failure: Failure) -> None:
-        headers = {} if failure.retry_after is None else {"retry-after": failure.retry_after}
-        error = {"message": failure.message, "type": "local_error", "param": None, "code": failure.code}
-        self._transport.write(_response(failure.status, {"error": error}, headers))
+        asked = {} if failure.retry_after is None else {"retry-after": failure.retry_after}
+        self._transport.write(_response(failure.status, self._wire.failure(failure), {**asked, **failure.headers}))
 
     async def _send_stream(self, answer: Any, body: dict[str, Any]) -> None:
         cut = isinstance(answer, Truncated)
-        completion = Completion(answer.content) if cut else _as_completion(answer)
+        fails = isinstance(answer, StreamFailure)
+        completion = Completion(answer.content) if cut or fails else to_completion(answer)
         self._transport.write(_head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
-        chunks = _chunks(completion, body)
-        for chunk in chunks[: len(chunks) // 2] if cut else chunks:
+        *frames, last = self._wire.frames(completion, body)
+        if cut or fails:
+            del frames[len(frames) // 2 :]
+        for frame in frames:
             if completion.piece_delay:
                 await asyncio.sleep(completion.piece_delay)
-            self._write_chunk(f"data: {json.dumps(chunk)}\n\n".encode())
+            self._write_chunk(frame)
         self._note_answer()
         if cut:
             self._transport.close()
         else:
-            self._write_chunk(b"data: [DONE]\n\n")
+            self._write_chunk(self._wire.broken_frame(answer) if fails else last)
             self._transport.write(b"0\r\n\r\n")
         self._done()
 
@@ -422,7 +277,7 @@ class ModelServer:
         self.host = host
         self.port = port
         self.requests: list[Received] = []
-        """Chat completions and embeddings asked for, in order of arrival."""
+        """Chat completions, messages and embeddings asked for, in order of arrival."""
         self.connections = 0
         """Connections ever made."""
         self._responder: Responder = default_responder
@@ -432,7 +287,12 @@ class ModelServer:
     @property
     def url(self) -> str:
         """What an OpenAI client takes as its base URL."""
-        return f"http://{self.host}:{self.port}/v1"
+        return f"{self.root}/v1"
+
+    @property
+    def root(self) -> str:
+        """What an Anthropic client takes as its base URL."""
+        return f"http://{self.host}:{self.port}"
 
     def respond_with(self, responder: Responder | Sequence[Answer]) -> None:
         """Answer like this from now on."""
@@ -474,7 +334,7 @@ class ModelServer:
         self._loop.run_forever()
         server.close()
         for connection in transports:
-            connection._transport.abort()
+            connection.abort()
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
@@ -487,12 +347,16 @@ class ModelServer:
 
 def _read_answers(path: str) -> list[Answer]:
     """A JSON list: texts, and objects that name one of the answer classes (`{"Failure": {"status": 429}}`)."""
-    kinds: dict[str, type[Any]] = {kind.__name__: kind for kind in (Completion, Failure, Hang, ToolCall, Truncated)}
-    answers: list[Answer] = []
-    for each in json.loads(Path(path).read_text("utf-8")):
-        name = next(iter(each)) if isinstance(each, dict) and len(each) == 1 else ""
-        answers.append(kinds[name](**each[name]) if name in kinds else each)
-    return answers
+    known = (Completion, Failure, Hang, ToolCall, Truncated)
+    kinds: dict[str, type[Any]] = {kind.__name__: kind for kind in known}
+
+    def to_answer(value: Any) -> Answer:
+        for name, kind in kinds.items():
+            if isinstance(value, dict) and value.keys() == {name}:
+                return kind(**value[name])
+        return cast("Answer", value)
+
+    return [to_answer(each) for each in json.loads(Path(path).read_text("utf-8"))]
 
 
 def main() -> None:
