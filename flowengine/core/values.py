@@ -21,6 +21,8 @@ from pathlib import PosixPath, PurePosixPath, PureWindowsPath
 from typing import Any, Final, NoReturn, cast
 from uuid import UUID
 
+from flowengine.core.file_values import FileValue
+
 __all__ = [
     "UNCHANGEABLE",
     "FrozenDict",
@@ -96,7 +98,7 @@ UNCHANGEABLE: Final[frozenset[type[Any]]] = frozenset(
     {
         *(int, str, float, bool, type(None), FrozenList, FrozenDict),
         *(bytes, complex, date, datetime, time, timedelta, timezone, Decimal, UUID),
-        *(PosixPath, PurePosixPath, PureWindowsPath),
+        *(PosixPath, PurePosixPath, PureWindowsPath, FileValue),
     }
 )
 """Types of values that nobody can change."""

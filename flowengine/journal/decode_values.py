@@ -24,9 +24,10 @@ from pydantic import BaseModel
 from pydantic_core import TzInfo
 
 from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.file_values import FileValue
 from flowengine.core.values import frozen_dict, frozen_list
 from flowengine.errors import JournalError, StoreCorruptError
-from flowengine.journal.encode_values import TUPLES
+from flowengine.journal.encode_values import FILE_TAG, TUPLES
 from flowengine.journal.value_types import check_fields, find_class, is_only_looking
 
 __all__ = ["unpack"]
@@ -213,6 +214,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$offset": lambda seconds: TzInfo(int(seconds)),
     "$decimal": Decimal,
     "$uuid": lambda digits: UUID(hex=digits),
+    FILE_TAG: _call_with_parts(FileValue),
     "$path": _call_with_parts(_read_path),
     "$enum": _instance_reader(_read_enum),
     "$model": _instance_reader(_read_model),

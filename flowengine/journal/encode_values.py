@@ -5,6 +5,7 @@ It knows which Python types can be written down, and nothing of events, files or
     as they are                  None, bool, int, float, str; lists and dicts of these
     {"$tuple": …}                tuples, sets, bytes, dates, decimals, UUIDs, paths, dicts that are no
                                  JSON objects, text with lone surrogates, integers of thousands of digits
+    {"$file": […]}               files: hash, media type, name and size; the content is kept beside the events
     {"$NodeResult": […]}         the engine's own named tuples and results: their fields by position
     {"$model": ["module:Class", …]}  users' pydantic models, dataclasses, enums and named tuples
 
@@ -39,13 +40,15 @@ from flowengine.core.context import (
     NodeResult,
     RoutingResult,
 )
+from flowengine.core.file_values import FileValue
 from flowengine.core.records import RECORDS
 from flowengine.core.values import FrozenDict, FrozenList, MixedDict, MixedList
 from flowengine.engine.events import EVENTS, ErrorInfo
 from flowengine.journal.value_types import class_name
 
-__all__ = ["MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
+__all__ = ["FILE_TAG", "MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
 
+FILE_TAG: Final = "$file"
 MAX_DEPTH: Final = 120
 """Levels of JSON that a value may have; readers of JSON stop at 200."""
 _HUGE: Final = 10**4000
@@ -200,6 +203,7 @@ _PACKERS: Final[dict[type[Any], Callable[[Any, int], Any]]] = {
     TzInfo: lambda value, depth: {"$offset": value.utcoffset(None).total_seconds()},
     Decimal: lambda value, depth: {"$decimal": str(value)},
     UUID: lambda value, depth: {"$uuid": value.hex},
+    FileValue: lambda value, depth: {FILE_TAG: [value.blob, value.media_type, value.name, value.size]},
     **dict.fromkeys((PurePosixPath, PureWindowsPath, PosixPath, WindowsPath), _pack_path),
     **dict.fromkeys((LLMResult, RoutingResult, EvaluationResult), _pack_result),
     **dict.fromkeys(TUPLES.values(), _pack_tuple_of_ours),

@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from flowengine.core.context import RunStatus
+from flowengine.core.file_values import find_files, hash_of
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
+from flowengine.errors import JournalError, RunBusyError, StoreCorruptError, StoreUnavailableError
 from flowengine.journal.approvals import forget_answers
+from flowengine.journal.blobs import beside_owner, check_blob, missing_blob
 from flowengine.journal.run_lookup import labels_of, no_such_run, resolve
 
 __all__ = ["MemoryJournal", "MemoryStore"]
@@ -64,6 +66,9 @@ class MemoryStore:
         self._writers: set[str] = set()
         self._beside: dict[tuple[str, str], Any] = {}
         """What is kept beside the runs."""
+        self._blobs: dict[str, bytes] = {}
+        self._owners: dict[str, set[str]] = {}
+        """Owner → the files that it was given."""
 
     def create(self, run_id: str, /) -> MemoryJournal:
         if self._runs.get(run_id):
@@ -89,6 +94,7 @@ class MemoryStore:
             raise RunBusyError(f"run '{run_id}' is being written by this process", f"process {os.getpid()}")
         del self._runs[run_id]
         forget_answers(self, run_id)
+        self.forget_blobs(run_id)
 
     def recall(self, kind: str, key: str, /) -> Any:
         return self._beside.get((kind, key))
@@ -99,12 +105,50 @@ class MemoryStore:
             self._beside.pop((kind, key), None)
         else:
             self._beside[kind, key] = value
+        if self._blobs:
+            self._owners[beside_owner(kind, key)] = {file.blob for file in find_files(value)}
+            self._drop_unowned()
+
+    def put_blob(self, owner: str, content: bytes, /) -> str:
+        blob = check_blob(content)
+        self._blobs[blob] = content
+        self._owners.setdefault(owner, set()).add(blob)
+        return blob
+
+    def keep_blob(self, owner: str, blob: str, /) -> bool:
+        if blob not in self._blobs:
+            return False
+        self._owners.setdefault(owner, set()).add(blob)
+        return True
+
+    def read_blob(self, blob: str, /) -> bytes:
+        content = self._blobs.get(blob)
+        if content is None:
+            raise missing_blob("memory", blob)
+        if hash_of(content) != blob:
+            raise StoreCorruptError(f"memory is damaged: the content of file {blob[:12]}… is not what was written")
+        return content
+
+    def blob_size(self, blob: str, /) -> int | None:
+        content = self._blobs.get(blob)
+        return None if content is None else len(content)
+
+    def forget_blobs(self, owner: str, /) -> None:
+        self._owners.pop(owner, None)
+        self._drop_unowned()
 
     def find(self, reference: str, /) -> str:
         return resolve(reference, self._list_ids(), "memory")
 
     def close(self) -> None:
         self._writers.clear()
+
+    def _drop_unowned(self) -> None:
+        if self._blobs:
+            needed = {blob for owned in self._owners.values() for blob in owned}
+            needed |= {file.blob for events in self._runs.values() for file in find_files(events)}
+            for blob in set(self._blobs) - needed:
+                del self._blobs[blob]
 
     def _journal(self, run_id: str, events: list[Event]) -> MemoryJournal:
         if run_id in self._writers:

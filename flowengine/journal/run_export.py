@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.context import NodeResult
+from flowengine.core.context import EMPTY, NodeResult
+from flowengine.core.file_values import binding_files, clean_name, find_files, hash_of
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted, to_json_value
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreCorruptError, StoreVersionError
+from flowengine.journal.blobs import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
+from flowengine.journal.encode_values import FILE_TAG
 from flowengine.masking.masker import Masker
 
-__all__ = ["dumps", "event_line", "masked", "pack_run", "shown", "store_run", "unpack_run"]
+__all__ = [
+    "UnpackedRun",
+    "dumps",
+    "event_line",
+    "masked",
+    "pack_run",
+    "read_files",
+    "shown",
+    "store_run",
+    "unpack_run",
+    "unpack_with_files",
+]
 
 # --- Values and events as JSON
 
@@ -58,10 +74,41 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
     for event in events:
         version, name, *fields = json.loads(encode(_remove_hints(event)))
         hidden: list[Any] = [
-            value if field in _KEPT else hides.value(value)
+            value if field in _KEPT else _mask(value, hides)
             for field, value in zip(type(event)._fields, fields, strict=False)
         ]
         yield decode(json.dumps([version, name, *hidden], ensure_ascii=False))
+
+
+def _mask(value: Any, masker: Masker) -> Any:
+    """The value with its texts masked, but for the hashes and media types of files."""
+    files: list[Any] = []
+
+    def put_aside(tree: Any) -> Any:
+        if isinstance(tree, list):
+            return [put_aside(each) for each in cast("list[Any]", tree)]
+        if not isinstance(tree, dict):
+            return tree
+        entries = cast("dict[str, Any]", tree)
+        if list(entries) != [FILE_TAG]:
+            return {key: put_aside(each) for key, each in entries.items()}
+        files.append(entries[FILE_TAG])
+        return {FILE_TAG: [len(files) - 1, files[-1][2]]}
+
+    def put_back(tree: Any) -> Any:
+        if isinstance(tree, list):
+            return [put_back(each) for each in cast("list[Any]", tree)]
+        if not isinstance(tree, dict):
+            return tree
+        entries = cast("dict[str, Any]", tree)
+        if list(entries) != [FILE_TAG]:
+            return {key: put_back(each) for key, each in entries.items()}
+        index, name = entries[FILE_TAG]
+        blob, media_type, _, size = files[index]
+        return {FILE_TAG: [blob, media_type, clean_name(name), size]}
+
+    aside = put_aside(value)
+    return put_back(masker.value(aside)) if files else masker.value(value)
 
 
 def _remove_hints(event: Event) -> Event:
@@ -79,41 +126,100 @@ def _remove_hints(event: Event) -> Event:
 
 # --- A run as one file
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+"""Since 2 there are contents of files; a run without any is written as 1."""
 
 
-def pack_run(events: Sequence[Event]) -> Iterator[str]:
-    """The lines of the file."""
+class UnpackedRun(NamedTuple):
+    """What a file holds."""
+
+    events: list[Event]
+    files: Mapping[str, bytes]
+    """Hash → content, of the files that the events name."""
+
+
+def read_files(store: JournalStore, events: Iterable[Event]) -> dict[str, bytes]:
+    """The contents of the files that the events name, as far as the store holds them."""
+    named = {file.blob for event in events for file in find_files(event)}
+    if not named:
+        return {}
+    blobs = blobs_of(store)
+    return {blob: blobs.read_blob(blob) for blob in sorted(named) if blobs.blob_size(blob) is not None}
+
+
+def pack_run(events: Sequence[Event], files: Mapping[str, bytes] = EMPTY) -> Iterator[str]:
+    """The lines of the file; `files`: hash → content."""
     started = events[0]
     assert isinstance(started, RunStarted)  # Stores give out no other runs.
-    yield json.dumps({"flowengine_run": _VERSION, "run_id": started.run_id, "events": len(events)})
+    head = {"flowengine_run": _VERSION if files else 1, "run_id": started.run_id, "events": len(events)}
+    yield json.dumps(head | {"files": len(files)} if files else head)
     for event in events:
         yield encode(event)
+    for blob, content in files.items():
+        yield json.dumps({"file": blob, "content": b64encode(content).decode()})
 
 
 def unpack_run(lines: Iterable[str], name: str) -> list[Event]:
     """The events of a file; `name` is the file's, for messages."""
+    return unpack_with_files(lines, name).events
+
+
+def unpack_with_files(lines: Iterable[str], name: str) -> UnpackedRun:
+    """The events and the contents of a file; `name` is the file's, for messages."""
     rest = iter(lines)
     head = _read_head(next(rest, ""), name)
     events: list[Event] = []
+    files: dict[str, bytes] = {}
+
+    def read_content(blob: str) -> bytes:
+        if blob not in files:
+            raise missing_blob(name, blob)
+        return files[blob]
+
     for number, line in enumerate(rest, 2):
         if line.strip():
             try:
-                events.append(decode(line.strip()))
+                if len(events) < head["events"]:
+                    with binding_files(read_content) if head.get("files") else nullcontext():
+                        events.append(decode(line.strip()))
+                elif head.get("files"):
+                    blob, content = _read_content(line)
+                    files[blob] = content
+                else:
+                    raise StoreCorruptError("there is more than its events")
             except StoreCorruptError as error:
                 raise StoreCorruptError(f"{name}:{number}: {error}") from error
     if len(events) != head["events"]:
         raise StoreCorruptError(f"{name} is not whole: it has {len(events)} of {head['events']} events")
+    if len(files) != head.get("files", 0):
+        raise StoreCorruptError(f"{name} is not whole: it has {len(files)} of {head['files']} files")
     if not events or not isinstance(events[0], RunStarted):
         raise StoreCorruptError(f"{name} does not begin with a run's start")
-    return events
+    foreign = files.keys() - {file.blob for file in find_files(events)} if files else ()
+    if foreign:
+        raise StoreCorruptError(f"{name} holds a file that no event names: {min(foreign)[:12]}…")
+    return UnpackedRun(events, files)
+
+
+def _read_content(line: str) -> tuple[str, bytes]:
+    """Hash and content of a line; a content that is not what its hash says is an error."""
+    if len(line) > MAX_BLOB * 4 // 3 + 200:
+        raise StoreCorruptError(f"a file is larger than {MAX_BLOB:,} bytes")
+    try:
+        found = json.loads(line)
+        blob, content = found["file"], b64decode(found["content"], validate=True)
+    except (ValueError, TypeError, KeyError):
+        raise StoreCorruptError(f"not a file: {line[:80]!r}") from None
+    if hash_of(content) != blob:
+        raise StoreCorruptError(f"the content of file {blob!r:.20} is not what its hash says")
+    return blob, content
 
 
 def _read_head(line: str, name: str) -> dict[str, Any]:
     try:
         head = json.loads(line)
         version, events = head["flowengine_run"], head["events"]
-        if not isinstance(version, int) or not isinstance(events, int):
+        if not all(type(each) is int and each >= 0 for each in (version, events, head.get("files", 0))):
             raise TypeError
     except (ValueError, TypeError, KeyError):
         raise StoreCorruptError(f"{name} is no exported run: `flowengine runs export` makes one") from None
@@ -122,14 +228,21 @@ def _read_head(line: str, name: str) -> dict[str, Any]:
     return head
 
 
-async def store_run(store: JournalStore, events: Sequence[Event], run_id: str | None = None) -> str:
-    """Write a run into a store, under its own id or another; `JournalError` where the id is taken."""
+async def store_run(
+    store: JournalStore, events: Sequence[Event], run_id: str | None = None, files: Mapping[str, bytes] = EMPTY
+) -> str:
+    """Write a run into a store, under its own id or another; `JournalError` where the id is taken.
+
+    `files`: hash → content, of files that the store may not have.
+    """
     started = events[0]
     assert isinstance(started, RunStarted)  # As `unpack_run` and stores give them.
     if run_id is not None:
         started = started._replace(run_id=run_id)
     journal = store.create(started.run_id)
     try:
+        for content in files.values():
+            blobs_of(store).put_blob(started.run_id, content)
         for event in (started, *events[1:]):
             journal.append(event)
         waiting = journal.commit(True)

@@ -20,6 +20,7 @@ from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import Journal, JournalStore, RunInfo
 from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailableError, did_you_mean
+from flowengine.journal.blobs import blobs_of
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.sqlite.store import SQLiteStore
@@ -82,6 +83,21 @@ class TeeStore:
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
         self._store.revise(kind, key, change)
+
+    def put_blob(self, owner: str, content: bytes, /) -> str:
+        return blobs_of(self._store).put_blob(owner, content)
+
+    def keep_blob(self, owner: str, blob: str, /) -> bool:
+        return blobs_of(self._store).keep_blob(owner, blob)
+
+    def read_blob(self, blob: str, /) -> bytes:
+        return blobs_of(self._store).read_blob(blob)
+
+    def blob_size(self, blob: str, /) -> int | None:
+        return blobs_of(self._store).blob_size(blob)
+
+    def forget_blobs(self, owner: str, /) -> None:
+        blobs_of(self._store).forget_blobs(owner)
 
     def find(self, reference: str, /) -> str:
         return self._store.find(reference)

@@ -21,9 +21,10 @@ from flowengine.cli.run_access import (
 )
 from flowengine.cli.table import format_table
 from flowengine.cli.terminal import Results, complain, put_lines
+from flowengine.core.file_values import find_files
 from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import StoreUnavailableError
-from flowengine.journal.run_export import dumps, masked, pack_run, store_run, unpack_run
+from flowengine.journal.run_export import dumps, masked, pack_run, read_files, store_run, unpack_with_files
 from flowengine.journal.sqlite.repair import Repair, repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
@@ -58,6 +59,8 @@ def repair(as_json: bool, store: str | None) -> int:
         results.line(line)
     if done.lost_beside:
         complain(f"lost beside the runs: {done.lost_beside} values of sessions or caches")
+    if done.lost_files:
+        complain(f"lost: the contents of {done.lost_files} files")
     complain(f"wrote {done.path}; {opened.path} is as it was")
     cut = [run.run_id for run in done.runs if run.state == "cut"]
     if cut:
@@ -71,6 +74,7 @@ def _to_data(done: Repair, opened: SQLiteStore) -> dict[str, object]:
         "repaired": None if done.path is None else str(done.path),
         "runs": [run._asdict() for run in done.runs],
         "lost_beside": done.lost_beside,
+        "lost_files": done.lost_files,
     }
 
 
@@ -86,12 +90,17 @@ _MACHINE_FIELDS: Final = frozenset({"folder", "queue", "priority"})
 )
 @store_option
 def export_run(reference: str, output: str | None, hides: bool, store: str | None) -> int:
-    """Write RUN with all its events into one file. It holds inputs, prompts and answers as they were."""
+    """Write RUN with all its events and files into one file. It holds inputs, prompts and answers as they were.
+
+    With --masked the contents of its files are left out.
+    """
     with open_journal(choose_store(store)) as kept:
         events = read(kept, kept.find(reference))
-    lines = list(pack_run(list(masked(events)) if hides else events))
+        files = {} if hides else read_files(kept, events)
+    lines = list(pack_run(list(masked(events)) if hides else events, files))
     if put_lines(lines, output):
-        complain(f"wrote {output}: {len(lines) - 1} events")
+        left_out = " without the contents of files" if hides and any(find_files(events)) else ""
+        complain(f"wrote {output}: {len(events)} events{f', {len(files)} files' if files else ''}{left_out}")
     return 0
 
 
@@ -111,9 +120,10 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnavailableError(f"{file} cannot be read: {error}") from error
-    events = _drop_foreign_paths(unpack_run(text.split("\n"), file))
+    found = unpack_with_files(text.split("\n"), file)
+    events = _drop_foreign_paths(found.events)
     with open_journal(choose_store(store)) as kept:
-        complain(f"run {anyio.run(store_run, kept, events, run_id)} is in {format_store(store)}")
+        complain(f"run {anyio.run(store_run, kept, events, run_id, found.files)} is in {format_store(store)}")
     return 0
 
 
@@ -121,7 +131,7 @@ def _drop_foreign_paths(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
     which no worker takes up: it was not submitted here."""
     started = events[0]
-    assert isinstance(started, RunStarted)  # `unpack_run` gives no other.
+    assert isinstance(started, RunStarted)  # `unpack_with_files` gives no other.
     path = None if started.path is None else PurePath(started.path)
     if path is not None and (path.is_absolute() or ".." in path.parts):
         path = PurePath(path.name)

@@ -6,6 +6,8 @@
     event    the events of each run, counted from 0
     late     what a writer had paid for when the run was another's already; it joins the run when that is opened
     beside   what is kept beside the runs
+    blob     contents of files, under their hashes
+    blob_use the runs, and the values beside them, that need a content
     turn     calls to vendors: when the turn of each is, or was, and the tokens that it takes (see `postgres_rates`)
 
 Rows have no checksums of ours, unlike those of a SQLite file: the server has its own for every page (`initdb
@@ -131,6 +133,15 @@ _MIGRATIONS: Final = (
     """,
     TURNS,
     b"ALTER TABLE flowengine.run ADD COLUMN labels JSONB",
+    b"""
+    CREATE TABLE flowengine.blob (hash TEXT COLLATE "C" PRIMARY KEY, size BIGINT NOT NULL, body BYTEA NOT NULL);
+    ALTER TABLE flowengine.blob ALTER COLUMN body SET STORAGE EXTERNAL;
+    CREATE TABLE flowengine.blob_use (
+        owner TEXT COLLATE "C" NOT NULL, hash TEXT COLLATE "C" NOT NULL, at TIMESTAMPTZ NOT NULL DEFAULT now(),
+        PRIMARY KEY (owner, hash)
+    );
+    CREATE INDEX ON flowengine.blob_use (hash);
+    """,
 )
 """`fillfactor`: a commit changes the run's row where it lies."""
 

@@ -25,6 +25,7 @@ from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinish
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
 from flowengine.journal.approvals import forget_answers
+from flowengine.journal.blobs import BlobNotes
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.postgres.batch import BatchEntry, Begin, Hold
 from flowengine.journal.postgres.connection import Connection, Database
@@ -51,6 +52,7 @@ class PostgresJournal:
         commits: Commits,
         tables: PostgresTables,
         waits: bool,
+        notes: BlobNotes,
         release: Callable[[], None],
         first: str | None = None,
     ) -> None:
@@ -64,6 +66,7 @@ class PostgresJournal:
         self._writer = commits.writer
         self._tables = tables
         self._waits = waits
+        self._notes = notes
         self._release: Callable[[], None] | None = release
         self._first = first
         self.is_careful = False
@@ -81,6 +84,7 @@ class PostgresJournal:
         is_paid = isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, ToolCall)
         if not (is_paid and isinstance(self._hold.failure, SupersededError)):  # That is stored; `commit` tells.
             self._refuse()
+        self._notes.note(body)
         begin, status, finished = None, None, None
         if self._length == 0:
             if not isinstance(event, RunStarted):
@@ -299,6 +303,21 @@ class PostgresStore:
     def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
         self._tables.revise(kind, key, change)
 
+    def put_blob(self, owner: str, content: bytes, /) -> str:
+        return self._tables.blobs.put(owner, content)
+
+    def keep_blob(self, owner: str, blob: str, /) -> bool:
+        return self._tables.blobs.keep(owner, blob)
+
+    def read_blob(self, blob: str, /) -> bytes:
+        return self._tables.blobs.read(blob)
+
+    def blob_size(self, blob: str, /) -> int | None:
+        return self._tables.blobs.size(blob)
+
+    def forget_blobs(self, owner: str, /) -> None:
+        self._tables.blobs.forget(owner)
+
     def find(self, reference: str, /) -> str:
         writer, tables = self._current()
         writer.settle()
@@ -327,7 +346,7 @@ class PostgresStore:
             parts = self._parts.get(process)
             if parts is None or parts[0].failure is not None:
                 database = Database(self.url, self.durability, migrate, patience=self._patience, role=self.role)
-                parts = self._parts[process] = PostgresWriter(database), PostgresTables(database)
+                parts = self._parts[process] = PostgresWriter(database), PostgresTables(database, self.read_blob)
                 parts[0].is_leaving = self.is_leaving
             return parts
 
@@ -341,7 +360,8 @@ class PostgresStore:
         first: str | None = None,
     ) -> PostgresJournal:
         waits = self.durability != "memory"
-        return PostgresJournal(hold, length, self._commits_of(writer), tables, waits, release, first)
+        notes = BlobNotes(self, hold.run_id)
+        return PostgresJournal(hold, length, self._commits_of(writer), tables, waits, notes, release, first)
 
     def _commits_of(self, writer: PostgresWriter) -> Commits:
         """Those of this thread's event loop."""

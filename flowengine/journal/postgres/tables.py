@@ -6,15 +6,19 @@ It knows SQL and the codec. Events are written by `writer` alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from flowengine.core.context import EMPTY
+from flowengine.core.file_values import FileSource, binding_files
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError
+from flowengine.journal.blobs import beside_owner, named_blobs
 from flowengine.journal.codec import decode, decode_value, encode, encode_value
 from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of
+from flowengine.journal.postgres.blobs import PostgresBlobs
 from flowengine.journal.postgres.connection import Connection, Database
 
 __all__ = ["Beginnings", "PostgresTables", "Taken"]
@@ -72,9 +76,12 @@ class Taken(NamedTuple):
 class PostgresTables:
     """The tables over one connection."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, source: FileSource | None = None) -> None:
+        """`source`: where files that are read here have their content."""
         self._database = database
         self._query = database.query
+        self.blobs = PostgresBlobs(database)
+        self._source = source
 
     def free_number(self, run_id: str) -> int | None:
         """The number of a new run; None where there is a run of that id."""
@@ -145,7 +152,8 @@ class PostgresTables:
             if position != after + len(events):
                 raise StoreCorruptError(f"{name} is damaged: events of run '{run_id}' are missing")
             try:
-                events.append(decode(body))
+                with self._binding():
+                    events.append(decode(body))
             except JournalError as error:
                 raise type(error)(f"{name}, run '{run_id}', event {position}: {error}") from error
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
@@ -179,7 +187,8 @@ class PostgresTables:
     def recall(self, kind: str, key: str) -> Any:
         """What is kept beside the runs under a key; None where nothing is."""
         for (value,) in self._query("SELECT value FROM flowengine.beside WHERE kind = %s AND key = %s", kind, key):
-            return decode_value(value)
+            with self._binding():
+                return decode_value(value)
         return None
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
@@ -193,12 +202,15 @@ class PostgresTables:
             value = change(self.recall(kind, key))
             if value is None:
                 execute("DELETE FROM flowengine.beside WHERE kind = %s AND key = %s", (kind, key))
+                self.blobs.drop(beside_owner(kind, key), connection)
                 return
+            text = encode_value(value)
             execute(
                 "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
                 "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
-                (kind, key, encode_value(value)),
+                (kind, key, text),
             )
+            self.blobs.own_beside(kind, key, named_blobs(text), connection)
 
     def _begin(
         self,
@@ -230,7 +242,8 @@ class PostgresTables:
             "SELECT run_id, body FROM flowengine.run JOIN flowengine.event USING (number) "
             "WHERE run_id = ANY(%s) AND position = 0"
         )
-        found = {run_id: decode(body) for run_id, body in connection.execute(query, (run_ids,)).fetchall()}
+        with self._binding():
+            found = {run_id: decode(body) for run_id, body in connection.execute(query, (run_ids,)).fetchall()}
         return {run_id: event for run_id, event in found.items() if isinstance(event, RunStarted)}
 
     def _take_over(self, run_id: str, connection: Connection) -> Taken | None:
@@ -255,7 +268,11 @@ class PostgresTables:
                 "DELETE FROM flowengine.event USING gone WHERE event.number = gone.number",
                 (run_id,),
             )
+            self.blobs.drop(run_id, connection)
         return True
+
+    def _binding(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._source is None else binding_files(self._source)
 
     def _is_free(self, run_id: str, connection: Connection) -> bool:
         """Whether there is the run, whose row is locked then; an error where its writer lives.

@@ -4,6 +4,8 @@
            `labels` is a JSON object
     event  events in order; position = run number * 2**32 + the event's number, counted from 0
     beside what is kept beside the runs; made when something is
+    blob   contents of files, under their hashes
+    blob_use  the runs, and the values beside them, that need a content
 
 Each row has a checksum; that of a run is of what never changes, and `ended` is the one
 of its end. Rows that were written before there were checksums have none, and are read as they are.
@@ -67,7 +69,18 @@ SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)
 
 _APPLICATION_ID: Final = 0x464C4F57
 """`FLOW`, in the header of the file."""
-_VERSION: Final = 3
+_VERSION: Final = 4
+_BLOB: Final = """
+    CREATE TABLE IF NOT EXISTS blob (
+        number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, body BLOB NOT NULL
+    )
+"""
+_BLOB_USE: Final = """
+    CREATE TABLE IF NOT EXISTS blob_use (
+        owner TEXT NOT NULL, hash TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (owner, hash)
+    ) WITHOUT ROWID
+"""
+_BLOB_USE_INDEX: Final = "CREATE INDEX IF NOT EXISTS blob_use_hash ON blob_use (hash)"
 _SCHEMA: Final = f"""
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS run (
@@ -85,6 +98,9 @@ _SCHEMA: Final = f"""
         ended INTEGER
     );
     CREATE TABLE IF NOT EXISTS event (position INTEGER PRIMARY KEY, body TEXT NOT NULL, checksum INTEGER);
+    {_BLOB};
+    {_BLOB_USE};
+    {_BLOB_USE_INDEX};
     PRAGMA application_id = {_APPLICATION_ID};
     PRAGMA user_version = {_VERSION};
     COMMIT;
@@ -104,6 +120,7 @@ _MIGRATIONS: Final = {
         _BESIDE_BEFORE,
         "ALTER TABLE beside ADD COLUMN checksum INTEGER",
     ),
+    3: (_BLOB, _BLOB_USE, _BLOB_USE_INDEX),
 }
 """Version of a store → the statements that make the next one of it. They touch no row."""
 

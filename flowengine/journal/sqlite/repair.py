@@ -19,9 +19,11 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
+from flowengine.core.file_values import hash_of
 from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.journal.codec import decode, decode_value
+from flowengine.journal.blobs import beside_owner, named_blobs
+from flowengine.journal.codec import decode, decode_value, encode_value
 from flowengine.journal.sqlite.database import SPAN, SQLITE_ERRORS, checksum_of_event, checksum_of_texts, connect
 from flowengine.journal.sqlite.salvage import SavedRow, read_rows
 from flowengine.journal.sqlite.tables import SqliteTables, end_of, finishing, releasing, run_row
@@ -50,10 +52,12 @@ class Repair(NamedTuple):
     runs: Sequence[RepairedRun]
     lost_beside: int = 0
     """Values kept beside the runs (sessions, cached results) that are not in the new store."""
+    lost_files: int = 0
+    """Files that the runs name and whose content is not in the new store."""
 
     @property
     def is_whole(self) -> bool:
-        return not self.lost_beside and all(run.state == "whole" for run in self.runs)
+        return not (self.lost_beside or self.lost_files) and all(run.state == "whole" for run in self.runs)
 
 
 class _Found(NamedTuple):
@@ -65,6 +69,8 @@ class _Found(NamedTuple):
     """Run number → its id, and whether it had ended, as its row says."""
     beside: Mapping[tuple[str, str], Any]
     lost_beside: int
+    blobs: Mapping[str, bytes]
+    """Hash → content, as it was written."""
 
 
 class _Kept(NamedTuple):
@@ -120,6 +126,8 @@ def _read_healthy(copy: Path) -> Sequence[RepairedRun] | None:
             runs = [_read_whole(tables, info.run_id) for info in tables.runs()]
             for kind, key in tables.kept_beside():
                 tables.recall(kind, key)
+            if tables.blobs.damaged():
+                return None
         found = _find_rows(copy)
     except StoreVersionError:
         raise
@@ -146,13 +154,14 @@ def _save(path: Path, copy: Path) -> Repair:
     if not kept:
         raise StoreCorruptError(f"{path} holds no run that can be read, or is no store of FlowEngine at all")
     made = copy.with_name("repaired.db")
-    lost = _write(made, list(kept.values()), found.beside)
-    return Repair(_put_beside(path, made), [each.run for each in kept.values()], found.lost_beside + lost)
+    lost, lost_files = _write(made, list(kept.values()), found)
+    runs = [each.run for each in kept.values()]
+    return Repair(_put_beside(path, made), runs, found.lost_beside + lost, lost_files)
 
 
 def _find_rows(copy: Path) -> _Found:
     if not copy.stat().st_size:
-        return _Found({}, {}, {}, 0)
+        return _Found({}, {}, {}, 0, {})
     with copy.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         return _sort_rows(read_rows(data))
 
@@ -161,9 +170,12 @@ def _sort_rows(rows: Iterable[SavedRow]) -> _Found:
     events: dict[int, dict[int, bytes | None]] = defaultdict(dict)
     names: dict[int, tuple[str, bool]] = {}
     beside: dict[tuple[str, str], Any] = {}
+    blobs: dict[str, bytes] = {}
     lost = 0
     for key, values in rows:
-        if key is not None and key >= SPAN and _is_event(values):
+        if key is not None and _is_blob(values):
+            blobs[values[1].decode()] = values[3]
+        elif key is not None and key >= SPAN and _is_event(values):
             body = _check_body(key, values)
             of_run = events[key // SPAN]
             of_run[key] = body if of_run.get(key, body) == body else None
@@ -175,11 +187,18 @@ def _sort_rows(rows: Iterable[SavedRow]) -> _Found:
                 beside[name] = value
             except (JournalError, UnicodeError):
                 lost += 1
-    return _Found(events, names, beside, lost)
+    return _Found(events, names, beside, lost, blobs)
 
 
 _RUN_COLUMNS: Final = range(9, 13)
 """Columns of a run's row, in stores of any version."""
+
+
+def _is_blob(values: Sequence[Any]) -> bool:
+    """Whether it is a content that is as it was written: its hash stands beside it."""
+    if len(values) != 4 or values[0] is not None or not all(isinstance(values[at], bytes) for at in (1, 3)):
+        return False
+    return hash_of(values[3]).encode() == values[1]
 
 
 def _is_event(values: Sequence[Any]) -> bool:
@@ -242,8 +261,18 @@ def _read_lines(number: int, rows: Mapping[int, bytes | None]) -> tuple[list[str
     return lines, events, ""
 
 
-def _write(path: Path, kept: Sequence[_Kept], beside: Mapping[tuple[str, str], Any]) -> int:
-    """Make the new store; how many of the values beside the runs it could not take."""
+def _write(path: Path, kept: Sequence[_Kept], found: _Found) -> tuple[int, int]:
+    """Make the new store; how many of the values beside the runs it could not take, and how many files are gone."""
+    lost_files = set[str]()
+
+    def own(owner: str, text: str) -> None:
+        for blob in named_blobs(text):
+            content = found.blobs.get(blob)
+            if content is None:
+                lost_files.add(blob)
+            else:
+                writer.tables.blobs.put(owner, content)
+
     writer = SqliteWriter(SqliteTables(path, connect(path, "process", 0)))
     with closing(writer):
         for lines, events, run in kept:
@@ -251,18 +280,21 @@ def _write(path: Path, kept: Sequence[_Kept], beside: Mapping[tuple[str, str], A
                 continue
             held = writer.begin(run_row(run.run_id, cast("RunStarted", events[0]), ""), lines[0])
             assert held is not None  # Each id is there once.
+            own(run.run_id, lines[0])
             for index, line in enumerate(lines[1:], 1):
+                own(run.run_id, line)
                 writer.add(held.number * SPAN + index, line)
             end = end_of(events)
             writer.changes.append(releasing(held) if end is None else finishing(held, end))
             writer.write()
         lost = 0
-        for (kind, key), value in beside.items():
+        for (kind, key), value in found.beside.items():
             try:
+                own(beside_owner(kind, key), encode_value(value))
                 writer.tables.revise(kind, key, lambda _, value=value: value)
             except JournalError:
                 lost += 1
-    return lost
+    return lost, len(lost_files)
 
 
 def _put_beside(path: Path, made: Path) -> Path:

@@ -22,6 +22,7 @@ from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
 from flowengine.journal.approvals import forget_answers
+from flowengine.journal.blobs import BlobNotes, missing_blob
 from flowengine.journal.codec import encode
 from flowengine.journal.run_lookup import no_such_run, resolve
 from flowengine.journal.sqlite.database import SPAN, Durability, connect, damage, grow_log
@@ -50,6 +51,7 @@ class SQLiteJournal:
         writer: SqliteWriter,
         owner: str,
         waits: bool,
+        notes: BlobNotes,
         release: Callable[[], None],
     ) -> None:
         self._run_id = run_id
@@ -60,6 +62,7 @@ class SQLiteJournal:
         self._writer = writer
         self._owner = owner
         self._waits = waits
+        self._notes = notes
         self._release = release
 
     def append(self, event: Event, /) -> None:
@@ -67,6 +70,7 @@ class SQLiteJournal:
         writer = self._writer
         if writer.failure is not None:
             raise writer.refusal()
+        self._notes.note(body)
         if type(event) in _RUN_EVENTS or self._held is None:
             self._append_of_run(event, body)
             return
@@ -201,7 +205,7 @@ class SQLiteStore:
             writer = self._writer()
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, before)
-            if not writer.tables.remove(held, before, owner):
+            if not writer.tables.remove(run_id, held, before, owner):
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
             forget_answers(self, run_id)
         finally:
@@ -212,6 +216,24 @@ class SQLiteStore:
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
         self._writer().tables.revise(kind, key, change)
+
+    def put_blob(self, owner: str, content: bytes, /) -> str:
+        return self._writer().tables.blobs.put(owner, content)
+
+    def keep_blob(self, owner: str, blob: str, /) -> bool:
+        return self._is_there() and self._writer().tables.blobs.keep(owner, blob)
+
+    def read_blob(self, blob: str, /) -> bytes:
+        if not self._is_there():
+            raise missing_blob(str(self.path), blob)
+        return self._writer().tables.blobs.read(blob)
+
+    def blob_size(self, blob: str, /) -> int | None:
+        return self._writer().tables.blobs.size(blob) if self._is_there() else None
+
+    def forget_blobs(self, owner: str, /) -> None:
+        if self._is_there():
+            self._writer().tables.blobs.forget(owner)
 
     def find(self, reference: str, /) -> str:
         return resolve(reference, self._run_ids(), str(self.path))
@@ -235,7 +257,7 @@ class SQLiteStore:
             writer = None
         if writer is None:
             connection = connect(self.path, self.durability, self._patience)
-            writer = self._writers[key] = SqliteWriter(SqliteTables(self.path, connection))
+            writer = self._writers[key] = SqliteWriter(SqliteTables(self.path, connection, self.read_blob))
         return writer
 
     def _is_there(self) -> bool:
@@ -251,7 +273,9 @@ class SQLiteStore:
     ) -> SQLiteJournal:
         if self.durability == "full":
             grow_log(self.path, writer.tables.connection)
-        return SQLiteJournal(run_id, held, length, writer, owner, self.durability != "memory", release)
+        return SQLiteJournal(
+            run_id, held, length, writer, owner, self.durability != "memory", BlobNotes(self, run_id), release
+        )
 
     def _run_ids(self) -> Sequence[str]:
         return self._writer().tables.run_ids() if self._is_there() else ()

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from time import time
 from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 from flowengine.core.context import RunStatus
+from flowengine.core.file_values import FileSource, binding_files
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
+from flowengine.journal.blobs import beside_owner, named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
 from flowengine.journal.run_lookup import decode_labels, encode_labels, labels_of
+from flowengine.journal.sqlite.blobs import SqliteBlobs
 from flowengine.journal.sqlite.database import (
     BESIDE,
     SPAN,
@@ -93,9 +97,12 @@ def _storable(text: str | None) -> str | None:
 class SqliteTables:
     """The tables over one connection."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, source: FileSource | None = None) -> None:
+        """`source`: where files that are read here have their content."""
         self.path = path
         self.connection = connection
+        self.blobs = SqliteBlobs(path, connection)
+        self._source = source
 
     def held(self, run_id: str) -> tuple[Held, str | None] | None:
         """The run, and the name of the writer that it has or had; None where there is no such run."""
@@ -142,8 +149,9 @@ class SqliteTables:
                 raise damage(self.path, f"is damaged, run '{run_id}', {where}: what is read is not what was written")
             if begin > expected or (events and begin < expected):
                 raise damage(self.path, f"is damaged, events of run '{run_id}' are missing, from event {expected} on")
-            for index, line in enumerate(lines[expected - begin :], expected):
-                events.append(self._decoded(run_id, index, line))
+            with self._binding():
+                for index, line in enumerate(lines[expected - begin :], expected):
+                    events.append(self._decoded(run_id, index, line))
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
             raise damage(self.path, f"is damaged, run '{run_id}' has no beginning")
         if after == 0 and rows[0][3] in _ENDED and end_of(events) is None:
@@ -198,7 +206,8 @@ class SqliteTables:
         for value, checksum in self._query(query, kind, key):
             if checksum is not None and checksum != checksum_of_texts(kind, key, value):
                 raise damage(self.path, f"is damaged, what it keeps as {kind} '{key}' is not what was written")
-            return decode_value(value)
+            with self._binding():
+                return decode_value(value)
         return None
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
@@ -209,25 +218,31 @@ class SqliteTables:
             value = change(self.recall(kind, key))
             if value is None:
                 self._query("DELETE FROM beside WHERE kind = ? AND key = ?", kind, key)
+                self.blobs.drop(beside_owner(kind, key))
             else:
                 text = encode_value(value)
                 statement = "REPLACE INTO beside (kind, key, at, value, checksum) VALUES (?, ?, ?, ?, ?)"
                 self._query(statement, kind, key, time(), text, checksum_of_texts(kind, key, text))
+                self.blobs.own_beside(kind, key, named_blobs(text))
         except BaseException:
             self._query("ROLLBACK")
             raise
         self._query("COMMIT")
 
-    def remove(self, held: Held, before: str | None, owner: str) -> bool:
-        """Delete a run with its events, unless another writer was faster."""
+    def remove(self, run_id: str, held: Held, before: str | None, owner: str) -> bool:
+        """Delete a run with its events and files, unless another writer was faster."""
         self._query("BEGIN IMMEDIATE")
         taken = self.take_over(held, before, owner)
         if taken is not None:
             first = held.number * SPAN
             self._query("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
             self._query("DELETE FROM run WHERE number = ?", held.number)
+            self.blobs.drop(run_id)
         self._query("COMMIT")
         return taken is not None
+
+    def _binding(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._source is None else binding_files(self._source)
 
     def _decoded(self, run_id: str, index: int, line: bytes) -> Event:
         try:
