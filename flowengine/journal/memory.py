@@ -15,7 +15,7 @@ from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError, StoreUnavailableError
 from flowengine.journal.approvals import forget_answers
-from flowengine.journal.blobs import beside_owner, check_blob, missing_blob
+from flowengine.journal.blob_owners import beside_owner, check_blob, missing_blob
 from flowengine.journal.run_lookup import labels_of, no_such_run, resolve
 
 __all__ = ["MemoryJournal", "MemoryStore"]

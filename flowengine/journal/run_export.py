@@ -14,7 +14,7 @@ from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted, to_json_value
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import StoreCorruptError, StoreVersionError
-from flowengine.journal.blobs import MAX_BLOB, blobs_of, missing_blob
+from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.encode_values import FILE_TAG
 from flowengine.masking.masker import Masker

@@ -20,7 +20,7 @@ from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import Journal, JournalStore, RunInfo
 from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailableError, did_you_mean
-from flowengine.journal.blobs import blobs_of
+from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.sqlite.store import SQLiteStore

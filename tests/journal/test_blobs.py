@@ -24,8 +24,8 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.journal import blobs as blob_rules
-from flowengine.journal.blobs import blobs_of
+from flowengine.journal import blob_owners
+from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import masked, pack_run, read_files, store_run, unpack_with_files
 from flowengine.journal.sqlite.repair import repair_store
@@ -129,15 +129,15 @@ async def test_what_was_put_for_a_run_that_never_began_goes_after_a_day(
     await store_run(store, [*events_of("r2", FileValue(hash_of(b"x"), "text/plain", "x", 1))])
     store.remove("r1")
     assert store.blob_size(FILE.blob) == len(SCAN)
-    module = "sqlite" if isinstance(store, SQLiteStore) else "postgres"
-    monkeypatch.setattr(f"flowengine.journal.{module}.blobs.NEVER_BEGAN_AFTER", -60.0)
+    module = "sqlite.blob_tables" if isinstance(store, SQLiteStore) else "postgres.blobs"
+    monkeypatch.setattr(f"flowengine.journal.{module}.NEVER_BEGAN_AFTER", -60.0)
     store.forget_blobs("nobody")
     assert store.blob_size(FILE.blob) is None
     assert store.read_blob(hash_of(b"x")) == b"x"
 
 
 async def test_a_content_that_is_too_large_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blob_rules, "MAX_BLOB", 10)
+    monkeypatch.setattr(blob_owners, "MAX_BLOB", 10)
     with pytest.raises(NotJournalableError, match="a file of 11 bytes is not kept: at most 10 are"):
         store.put_blob("r1", b"x" * 11)
     assert store.read_blob(store.put_blob("r1", b"x" * 10)) == b"x" * 10

@@ -12,7 +12,7 @@ from typing import Final
 
 from flowengine.core.file_values import hash_of
 from flowengine.errors import StoreCorruptError
-from flowengine.journal.blobs import NEVER_BEGAN_AFTER, beside_owner, check_blob, missing_blob
+from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER, beside_owner, check_blob, missing_blob
 from flowengine.journal.postgres.connection import Connection, Database
 
 __all__ = ["PostgresBlobs"]

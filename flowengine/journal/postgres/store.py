@@ -25,7 +25,7 @@ from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinish
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
 from flowengine.journal.approvals import forget_answers
-from flowengine.journal.blobs import BlobNotes
+from flowengine.journal.blob_owners import BlobNotes
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.postgres.batch import BatchEntry, Begin, Hold
 from flowengine.journal.postgres.connection import Connection, Database

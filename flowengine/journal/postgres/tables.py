@@ -15,7 +15,7 @@ from flowengine.core.file_values import FileSource, binding_files
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError
-from flowengine.journal.blobs import beside_owner, named_blobs
+from flowengine.journal.blob_owners import beside_owner, named_blobs
 from flowengine.journal.codec import decode, decode_value, encode, encode_value
 from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of
 from flowengine.journal.postgres.blobs import PostgresBlobs

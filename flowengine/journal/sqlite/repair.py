@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from flowengine.core.file_values import hash_of
 from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.journal.blobs import beside_owner, named_blobs
+from flowengine.journal.blob_owners import beside_owner, named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
 from flowengine.journal.sqlite.database import SPAN, SQLITE_ERRORS, checksum_of_event, checksum_of_texts, connect
 from flowengine.journal.sqlite.salvage import SavedRow, read_rows

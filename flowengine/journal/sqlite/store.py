@@ -22,7 +22,7 @@ from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
 from flowengine.journal.approvals import forget_answers
-from flowengine.journal.blobs import BlobNotes, missing_blob
+from flowengine.journal.blob_owners import BlobNotes, missing_blob
 from flowengine.journal.codec import encode
 from flowengine.journal.run_lookup import no_such_run, resolve
 from flowengine.journal.sqlite.database import SPAN, Durability, connect, damage, grow_log

@@ -21,10 +21,10 @@ from flowengine.core.file_values import FileSource, binding_files
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
-from flowengine.journal.blobs import beside_owner, named_blobs
+from flowengine.journal.blob_owners import beside_owner, named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
 from flowengine.journal.run_lookup import decode_labels, encode_labels, labels_of
-from flowengine.journal.sqlite.blobs import SqliteBlobs
+from flowengine.journal.sqlite.blob_tables import SqliteBlobs
 from flowengine.journal.sqlite.database import (
     BESIDE,
     SPAN,

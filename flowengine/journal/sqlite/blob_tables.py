@@ -10,7 +10,7 @@ from time import time
 from typing import Any, Final
 
 from flowengine.core.file_values import hash_of
-from flowengine.journal.blobs import NEVER_BEGAN_AFTER, beside_owner, check_blob, missing_blob
+from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER, beside_owner, check_blob, missing_blob
 from flowengine.journal.sqlite.database import SQLITE_ERRORS, damage, store_error
 
 __all__ = ["SqliteBlobs"]
