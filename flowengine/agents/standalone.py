@@ -208,4 +208,6 @@ def model_call(
         request=plain_request(request),
         vectors=reply.vectors,
         vendor_parts=reply.vendor_parts,
+        cache_write_tokens=reply.usage.cache_write_tokens,
+        reasoning_tokens=reply.usage.reasoning_tokens,
     )

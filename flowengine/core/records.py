@@ -73,6 +73,10 @@ class ModelCall(NamedTuple):
     """Of embeddings: a vector for each message (32-bit floats in base64)."""
     vendor_parts: Sequence[Mapping[str, Any]] = ()
     """What the vendor wants back unchanged with the answer, such as signed thinking."""
+    cache_write_tokens: int | None = None
+    """The part of the prompt's that the vendor wrote to its cache."""
+    reasoning_tokens: int | None = None
+    """The part of the answer's that the model thought with."""
 
 
 class ToolCall(NamedTuple):

@@ -95,7 +95,13 @@ def reply_of(call: ModelCall) -> Reply:
     return Reply(
         content=call.content,
         tool_calls=tuple(ToolRequest(**asked) for asked in call.tool_calls),
-        usage=TokenUsage(call.prompt_tokens, call.completion_tokens, call.cached_tokens),
+        usage=TokenUsage(
+            call.prompt_tokens,
+            call.completion_tokens,
+            call.cached_tokens,
+            call.cache_write_tokens,
+            call.reasoning_tokens,
+        ),
         cost_usd=call.cost_usd,
         finish_reason=call.finish_reason,
         model=call.model,

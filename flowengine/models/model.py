@@ -91,6 +91,10 @@ class TokenUsage(NamedTuple):
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     """The part of `prompt_tokens` that the vendor served from its cache."""
+    cache_write_tokens: int | None = None
+    """The part of `prompt_tokens` that the vendor wrote to its cache."""
+    reasoning_tokens: int | None = None
+    """The part of `completion_tokens` that the model thought with."""
 
 
 class Reply(NamedTuple):

@@ -24,8 +24,10 @@ __all__ = [
     "Price",
     "context_window",
     "is_listed",
+    "listed_entry",
     "listed_names",
     "listed_price",
+    "listed_schema_support",
     "listed_vendor",
     "longest_answer",
 ]
@@ -96,6 +98,17 @@ def context_window(provider: str, name: str) -> int | None:
     entry = _entry(provider, name)
     window = None if entry is None else entry.get("max_input_tokens")
     return window if isinstance(window, int) and window > 0 else None
+
+
+def listed_schema_support(provider: str, name: str) -> bool | None:
+    """Whether a vendor's model follows a JSON Schema, as the table says; None where it has no such model."""
+    entry = _entry(provider, name)
+    return None if entry is None else entry.get("supports_response_schema") is True
+
+
+def listed_entry(provider: str, name: str) -> Mapping[str, Any] | None:
+    """What the table has of a vendor's model; None where it has none of that name."""
+    return _entry(provider, name)
 
 
 def is_listed(provider: str, name: str) -> bool:

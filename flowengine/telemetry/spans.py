@@ -256,6 +256,8 @@ class _Fold:
             names.INPUT_TOKENS: call.prompt_tokens,
             names.OUTPUT_TOKENS: call.completion_tokens,
             names.CACHED_TOKENS: call.cached_tokens,
+            names.CACHE_WRITE_TOKENS: call.cache_write_tokens,
+            names.REASONING_TOKENS: call.reasoning_tokens,
             **dict.fromkeys(names.COSTS, call.cost_usd),
             names.PURPOSE: call.purpose,
             names.ATTEMPTS: call.attempts,

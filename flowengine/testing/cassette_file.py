@@ -104,6 +104,8 @@ class _Reply(Keys):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
     cost_usd: float | None = None
     vendor_parts: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
 
@@ -145,7 +147,13 @@ def _to_reply(written: _Reply) -> Reply:
     return Reply(
         written.content,
         _to_tool_calls(written.tool_calls),
-        TokenUsage(written.prompt_tokens, written.completion_tokens, written.cached_tokens),
+        TokenUsage(
+            written.prompt_tokens,
+            written.completion_tokens,
+            written.cached_tokens,
+            written.cache_write_tokens,
+            written.reasoning_tokens,
+        ),
         written.cost_usd,
         written.finish_reason,
         written.model,
@@ -218,6 +226,8 @@ def _reply_to_yaml(reply: Reply) -> dict[str, Any]:
         prompt_tokens=reply.usage.prompt_tokens,
         completion_tokens=reply.usage.completion_tokens,
         cached_tokens=reply.usage.cached_tokens,
+        cache_write_tokens=reply.usage.cache_write_tokens,
+        reasoning_tokens=reply.usage.reasoning_tokens,
         cost_usd=reply.cost_usd,
         vendor_parts=list(reply.vendor_parts),
     )
@@ -263,7 +273,13 @@ def _to_call(node: str, record: ModelCall) -> Call:
     reply = Reply(
         record.content,
         tuple(_to_tool_request(each) for each in record.tool_calls),
-        TokenUsage(record.prompt_tokens, record.completion_tokens, record.cached_tokens),
+        TokenUsage(
+            record.prompt_tokens,
+            record.completion_tokens,
+            record.cached_tokens,
+            record.cache_write_tokens,
+            record.reasoning_tokens,
+        ),
         record.cost_usd,
         record.finish_reason or "stop",
         record.model,

@@ -98,8 +98,12 @@ def _make_model_call(call: ModelCall, seq: int) -> Markup:
 def _format_tokens(call: ModelCall) -> str:
     if call.prompt_tokens is None and call.completion_tokens is None:
         return "unknown"
-    cached = f" ({call.cached_tokens:,} cached)" if call.cached_tokens else ""
-    return f"{call.prompt_tokens or 0:,} in{cached}, {call.completion_tokens or 0:,} out"
+    cached = f"{call.cached_tokens:,} cached" if call.cached_tokens else ""
+    written = f"{call.cache_write_tokens:,} written to the cache" if call.cache_write_tokens else ""
+    of_prompt = ", ".join(filter(None, (cached, written)))
+    of_answer = f"{call.reasoning_tokens:,} reasoning" if call.reasoning_tokens else ""
+    shown = [f" ({each})" if each else "" for each in (of_prompt, of_answer)]
+    return f"{call.prompt_tokens or 0:,} in{shown[0]}, {call.completion_tokens or 0:,} out{shown[1]}"
 
 
 def _make_message(message: Mapping[str, Any]) -> Markup:

@@ -41,7 +41,7 @@ def usage_of_reply(request: Request, reply: Reply) -> Spending:
 
 def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
     """Tokens of the question and of the answer."""
-    prompt, answer, _ = reply.usage
+    prompt, answer = reply.usage[:2]
     if prompt is not None:
         return prompt, answer or 0
     model = reply.model or request.model

@@ -57,7 +57,7 @@ class PricedModel:
         return self._price
 
     def _add_cost(self, reply: Reply) -> Reply:
-        prompt, answer, _ = reply.usage
+        prompt, answer = reply.usage[:2]
         return reply if prompt is None else reply._replace(cost_usd=self._price.of(prompt, answer or 0))
 
 

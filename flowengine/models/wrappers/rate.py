@@ -177,6 +177,6 @@ def _expected_tokens(request: Request) -> int:
 
 
 def _correct(turn: RateTurn | None, reply: Reply) -> None:
-    prompt, completion, _ = reply.usage
+    prompt, completion = reply.usage[:2]
     if turn is not None and prompt is not None:
         turn.took(prompt + (completion or 0))

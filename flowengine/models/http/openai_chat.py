@@ -1,0 +1,286 @@
+"""Speaks the protocol of OpenAI's chat completions, which most vendors and servers of one's own speak too.
+
+Where they differ is data (`vendor_traits`). Fields that an answer lacks stay unknown; what it has beyond the protocol
+is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+from flowengine.models.http.chat_protocol import (
+    IncompleteAnswerError,
+    StreamedEvent,
+    StreamFailureError,
+    VendorAnswer,
+)
+from flowengine.models.http.vendor_traits import VendorTraits
+from flowengine.models.messages import ToolRequest, as_dict
+from flowengine.models.model import Reply, Request, TokenUsage
+
+__all__ = ["AZURE_CHAT", "OPENAI_CHAT", "AzureChat", "OpenAIChat", "read_chat_usage"]
+
+# --- What is sent
+
+
+class OpenAIChat:
+    """`ChatProtocol` of `/chat/completions`."""
+
+    def path(self, model: str, settings: Mapping[str, Any]) -> str:
+        return "/chat/completions"
+
+    def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        key = settings.get("api_key")
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": request.model, "messages": [as_dict(each) for each in request.messages]}
+        if request.temperature is not None and traits.takes_temperature:
+            body["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            body[traits.token_limit] = request.max_tokens
+        if request.tools:
+            body["tools"] = list(request.tools)
+        if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
+            body |= _ask_for_schema(request, traits)
+        if stream:
+            body["stream"] = True
+            if traits.takes_stream_options:
+                body["stream_options"] = {"include_usage": True}
+        for name, value in request.extra.items():
+            if wire := traits.options.get(name, name):
+                body[wire] = value
+        return body
+
+    def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
+        choice = _first_choice(body)
+        if choice is None:
+            raise IncompleteAnswerError("the server's answer is empty, it has no choices")
+        message = _as_object(choice.get("message"))
+        if not message:
+            raise IncompleteAnswerError("the server's answer has no message")
+        content, refusal = _read_content(message.get("content"))
+        calls = tuple(_read_call(each, index) for index, each in enumerate(_list_of_objects(message.get("tool_calls"))))
+        reply = Reply(
+            content=content,
+            tool_calls=calls,
+            usage=read_chat_usage(body.get("usage"), traits),
+            finish_reason=_read_reason(choice.get("finish_reason"), calls),
+            model=_text(body.get("model")),
+        )
+        return VendorAnswer(_unwrap_answer_tool(reply, traits), _text(message.get("refusal")) or refusal)
+
+    def collector(self, traits: VendorTraits) -> ChatCollector:
+        return ChatCollector(traits)
+
+
+class AzureChat(OpenAIChat):
+    """The same at Azure: a deployment stands in the path, and the key in a header of its own."""
+
+    def path(self, model: str, settings: Mapping[str, Any]) -> str:
+        if str(settings.get("api_base") or "").rstrip("/").endswith("/v1"):
+            return "/chat/completions"
+        version = quote(str(settings.get("api_version") or _AZURE_VERSION), safe="")
+        return f"/openai/deployments/{quote(model, safe='')}/chat/completions?api-version={version}"
+
+    def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        key = settings.get("api_key")
+        return {"api-key": str(key)} if key else {}
+
+
+_AZURE_VERSION: Final = "2024-10-21"
+"""The latest version that Azure calls generally available."""
+
+OPENAI_CHAT: Final = OpenAIChat()
+AZURE_CHAT: Final = AzureChat()
+
+_ANSWER_TOOL: Final = "give_answer"
+"""The tool that a model is made to call where that is how a vendor takes schemas."""
+
+
+def _ask_for_schema(request: Request, traits: VendorTraits) -> dict[str, Any]:
+    if traits.structured_output == "json_schema":
+        shape = {"name": request.response_name, "schema": request.response_schema}
+        return {"response_format": {"type": "json_schema", "json_schema": shape}}
+    if traits.structured_output == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    if traits.structured_output == "tool":
+        function = {"name": _ANSWER_TOOL, "parameters": request.response_schema}
+        tool = {"type": "function", "function": function}
+        choice = {"type": "function", "function": {"name": _ANSWER_TOOL}}
+        return {"tools": [*request.tools, tool], "tool_choice": "required" if request.tools else choice}
+    return {}
+
+
+# --- Whole answers
+
+
+def _first_choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    choices = _list_of_objects(body.get("choices"))
+    return choices[0] if choices else None
+
+
+def _list_of_objects(value: Any) -> list[Mapping[str, Any]]:
+    entries = cast("Sequence[Any]", value) if isinstance(value, list) else ()
+    return [cast("Mapping[str, Any]", each) for each in entries if isinstance(each, dict)]
+
+
+def _as_object(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _read_content(content: Any) -> tuple[str, str]:
+    """(text, refusal) of a content, which may be a text, nothing, or a list of parts."""
+    if isinstance(content, str):
+        return content, ""
+    parts = _list_of_objects(content)
+    texts = (_text(each.get("text")) for each in parts if each.get("type") in ("text", "output_text"))
+    return "".join(texts), "".join(_text(each.get("refusal")) for each in parts)
+
+
+def _read_call(call: Mapping[str, Any], index: int) -> ToolRequest:
+    named = _as_object(call.get("function"))
+    return ToolRequest(
+        _text(call.get("id")) or f"call_{index}", _text(named.get("name")), _read_arguments(named.get("arguments"))
+    )
+
+
+def _read_arguments(arguments: Any) -> str:
+    """Some servers send a value where the protocol has its JSON text."""
+    return arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
+
+
+_REASONS: Final = {
+    "stop": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+
+def _read_reason(reason: Any, calls: Sequence[ToolRequest]) -> str:
+    found = _REASONS.get(_text(reason), "stop")
+    return "tool_calls" if found == "stop" and calls else found
+
+
+def read_chat_usage(usage: Any, traits: VendorTraits) -> TokenUsage:
+    """The tokens that were told; all unknown where there are none."""
+    if not isinstance(usage, Mapping):
+        return TokenUsage()
+    told = cast("Mapping[str, Any]", usage)
+    prompt, completion = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
+    if not (prompt or completion):
+        return TokenUsage()
+    reasoning = _first_count(told, traits.reasoning_tokens)
+    if traits.reasoning_is_apart and reasoning and _count(told, "total_tokens") != (prompt or 0) + (completion or 0):
+        completion = (completion or 0) + reasoning
+    cached, written = (_first_count(told, each) for each in (traits.cached_tokens, traits.cache_write_tokens))
+    return TokenUsage(prompt, completion, cached, written, reasoning)
+
+
+def _first_count(usage: Mapping[str, Any], places: Sequence[str]) -> int | None:
+    return next((count for each in places if (count := _count(usage, each)) is not None), None)
+
+
+def _count(usage: Mapping[str, Any], place: str) -> int | None:
+    """The number at a place such as `prompt_tokens_details.cached_tokens`."""
+    found: Any = usage
+    for name in place.split("."):
+        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+
+
+def _unwrap_answer_tool(reply: Reply, traits: VendorTraits) -> Reply:
+    """The answer as text, where the model was made to give it as a tool's arguments."""
+    given = next((each for each in reply.tool_calls if each.name == _ANSWER_TOOL), None)
+    if given is None or traits.structured_output != "tool":
+        return reply
+    return reply._replace(content=given.arguments, tool_calls=(), finish_reason="stop")
+
+
+# --- Streamed answers
+
+
+class ChatCollector:
+    """`AnswerCollector` of chunks."""
+
+    def __init__(self, traits: VendorTraits) -> None:
+        self.is_complete = False
+        self._traits = traits
+        self._texts: list[str] = []
+        self._refusals: list[str] = []
+        self._calls: dict[int, list[str]] = {}
+        self._usage: Any = None
+        self._model = ""
+        self._reason = ""
+
+    def add(self, event: StreamedEvent) -> str:
+        if event.data.strip() == "[DONE]":
+            self.is_complete = True
+            return ""
+        try:
+            chunk: Any = json.loads(event.data)
+        except ValueError as error:
+            raise IncompleteAnswerError("a piece of the server's answer cannot be read as JSON") from error
+        if not isinstance(chunk, dict):
+            return ""
+        chunk = cast("dict[str, Any]", chunk)
+        if chunk.get("error") or event.kind == "error":
+            raise StreamFailureError(chunk)
+        self._model = _text(chunk.get("model")) or self._model
+        self._usage = chunk.get("usage") or self._usage
+        choice = _first_choice(chunk)
+        return "" if choice is None else self._add_choice(choice)
+
+    def answer(self) -> VendorAnswer:
+        if not (self._reason or (self.is_complete and (self._texts or self._calls))):
+            raise IncompleteAnswerError("the answer broke off before its end")
+        calls = tuple(ToolRequest(*self._calls[index]) for index in sorted(self._calls))
+        reply = Reply(
+            content="".join(self._texts),
+            tool_calls=calls,
+            usage=read_chat_usage(self._usage, self._traits),
+            finish_reason=_read_reason(self._reason, calls),
+            model=self._model,
+        )
+        return VendorAnswer(_unwrap_answer_tool(reply, self._traits), "".join(self._refusals))
+
+    def _add_choice(self, choice: Mapping[str, Any]) -> str:
+        self._reason = _text(choice.get("finish_reason")) or self._reason
+        self._usage = choice.get("usage") or self._usage  # Some vendors put it here.
+        delta = _as_object(choice.get("delta") or choice.get("message"))
+        for position, call in enumerate(_list_of_objects(delta.get("tool_calls"))):
+            self._add_call(call, position)
+        piece, refusal = _read_content(delta.get("content"))
+        if piece:
+            self._texts.append(piece)
+        if said := _text(delta.get("refusal")) or refusal:
+            self._refusals.append(said)
+        return piece
+
+    def _add_call(self, call: Mapping[str, Any], position: int) -> None:
+        """Name and id come with the first piece of a tool call, its arguments bit by bit."""
+        told = call.get("index")
+        index = told if isinstance(told, int) else self._next_index(call, position)
+        parts = self._calls.setdefault(index, [f"call_{index}", "", ""])
+        named = _as_object(call.get("function"))
+        parts[0] = _text(call.get("id")) or parts[0]
+        parts[1] += _text(named.get("name"))
+        parts[2] += _read_arguments(named.get("arguments"))
+
+    def _next_index(self, call: Mapping[str, Any], position: int) -> int:
+        """Where a server leaves the index out: a piece with a new id begins a call, others go on with the last one."""
+        id = _text(call.get("id"))
+        if not id:
+            return max(self._calls, default=position)
+        return next((index for index, parts in self._calls.items() if parts[0] == id), len(self._calls))

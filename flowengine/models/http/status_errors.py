@@ -1,0 +1,143 @@
+"""Classifies what a server answers instead of an answer: the same request may work later, or it never will.
+
+It reads statuses, headers and bodies that anybody may have written, and takes keys out of what is told of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from flowengine.core.secret_values import Secrets
+from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+
+__all__ = ["FailedAnswer", "error_of_answer", "read_retry_after", "show_address", "status_of_body"]
+
+_TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
+"""HTTP statuses after which the same request may work."""
+
+_SPENT: Final = re.compile(r"insufficient_quota|exceeded your current quota|insufficient balance", re.IGNORECASE)
+"""A 429 that no waiting helps."""
+
+_LONGEST: Final = 2000
+"""Characters of what a server says that are told."""
+
+_STATUS_OF_TYPE: Final = {
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "overloaded_error": 529,
+    "api_error": 500,
+    "server_error": 500,
+    "internal_server_error": 500,
+    "timeout_error": 504,
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+}
+"""Words for failures that servers use where no HTTP status tells (in a stream that was begun)."""
+
+
+class FailedAnswer(NamedTuple):
+    """What came instead of an answer."""
+
+    status: int
+    text: str
+    """The body."""
+    headers: Mapping[str, str] = {}
+
+
+def error_of_answer(answer: FailedAnswer, label: str, secrets: Secrets) -> ModelError:
+    """Our error for it. `label`: the vendor and the model; `secrets`: what must not be told.
+
+    >>> error_of_answer(FailedAnswer(429, '{"error": {"message": "slow down"}}'), "openai/m", Secrets(()))
+    TransientModelError('openai/m: slow down')
+    """
+    message = secrets.hide(f"{label}: {_describe(answer)}")
+    spent = answer.status == 429 and _SPENT.search(answer.text) is not None
+    if answer.status in _TRANSIENT and not spent:
+        return TransientModelError(message, read_retry_after(answer.headers), is_rate_limit=answer.status == 429)
+    return PermanentModelError(message)
+
+
+def status_of_body(body: Mapping[str, Any]) -> int:
+    """The HTTP status that a failure in a body amounts to; 500 where it says nothing.
+
+    >>> status_of_body({"error": {"type": "overloaded_error"}}), status_of_body({"error": {"code": 429}})
+    (529, 429)
+    """
+    inner = body.get("error")
+    told = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else body
+    for name in ("status", "status_code", "code", "type"):
+        value = told.get(name)
+        if isinstance(value, str):
+            value = int(value) if value.isdecimal() and len(value) == 3 else _STATUS_OF_TYPE.get(value)
+        if isinstance(value, int) and 400 <= value < 600:
+            return value
+    return 500
+
+
+def _describe(answer: FailedAnswer) -> str:
+    said = " ".join(_message_in(answer.text).split())
+    if not said or "<html" in answer.text[:1000].lower() or "<!doctype" in answer.text[:1000].lower():
+        return f"the server answers with status {answer.status}{' and a web page' if said else ''}"
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} …"
+
+
+def _message_in(text: str) -> str:
+    """The message inside of an error that is sent as JSON; any other text as it is.
+
+    >>> _message_in('{"error": {"message": "overloaded", "type": "x"}}'), _message_in("overloaded")
+    ('overloaded', 'overloaded')
+    """
+    try:
+        body: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(body, list) and body:  # Gemini puts one round it.
+        body = cast("list[Any]", body)[0]
+    for name in ("error", "message", "detail", "errors"):
+        if isinstance(body, dict) and (inner := cast("dict[str, Any]", body).get(name)):
+            return inner if isinstance(inner, str) else _message_in(json.dumps(inner, ensure_ascii=False))
+    return text
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asked to wait: a number, milliseconds, or a date. Names of headers in small letters."""
+    if (milliseconds := _parse_seconds(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    asked = headers.get("retry-after") or ""
+    if (seconds := _parse_seconds(asked)) is not None:
+        return seconds
+    try:
+        date = parsedate_to_datetime(asked)
+    except ValueError:
+        return None
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def _parse_seconds(text: str | None) -> float | None:
+    try:
+        number = float(text or "none")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def show_address(address: str) -> str:
+    """An address without what may be secret in it.
+
+    >>> show_address("http://me:word@models.example:8000/v1?key=x")
+    'http://models.example:8000/v1'
+    """
+    try:
+        parts = urlsplit(address)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        return "the server"

@@ -1,0 +1,272 @@
+"""Lists what vendors differ in where they speak one protocol: data only, each entry with its source.
+
+A vendor that is not here is reached through litellm. What holds for some of its models only is a `ModelRule`; which
+models follow a JSON Schema is in litellm's table of models too, where a vendor's entry says `schemas_are_listed`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+from flowengine.models.pricing import listed_schema_support
+
+__all__ = ["NATIVE", "STRUCTURED_OUTPUTS", "ModelRule", "StructuredOutput", "VendorTraits", "is_native", "traits_of"]
+
+StructuredOutput: TypeAlias = Literal["json_schema", "json_object", "tool", "prompt"]
+"""How an answer's shape is asked for: by the schema, as some JSON, as a tool that has to be called, in the prompt."""
+
+STRUCTURED_OUTPUTS: Final[tuple[StructuredOutput, ...]] = get_args(StructuredOutput)
+
+
+class ModelRule(NamedTuple):
+    """What is different for models whose name has a pattern in it."""
+
+    pattern: str
+    changes: Mapping[str, Any]
+    """Fields of `VendorTraits` with their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class VendorTraits:
+    """What has to be known of a vendor, or of one of its models."""
+
+    protocol: Literal["openai", "azure", "anthropic"]
+    sources: tuple[str, ...]
+    """Where this is written."""
+    address: str = ""
+    """Where the vendor is; empty: somebody has to say."""
+    path: str = "/v1"
+    """Added to an address that has no path of its own."""
+    token_limit: str = "max_tokens"
+    """What the bound of an answer is called."""
+    takes_temperature: bool = True
+    structured_output: StructuredOutput = "json_schema"
+    schemas_are_listed: bool = False
+    """Whether only those models follow a schema of which the table says so; the others are told in the prompt."""
+    schema_with_tools: bool = False
+    """Whether a schema may be sent beside tools."""
+    takes_stream_options: bool = True
+    """Whether a stream's usage has to be asked for; where False, it comes by itself."""
+    stream_end: str = "[DONE]"
+    """The last event's data, where there is one: what comes after it is not waited for."""
+    cached_tokens: tuple[str, ...] = ("prompt_tokens_details.cached_tokens",)
+    """Where the usage tells the tokens that a cache served; the first place that is there counts."""
+    cache_write_tokens: tuple[str, ...] = ()
+    reasoning_tokens: tuple[str, ...] = ("completion_tokens_details.reasoning_tokens",)
+    reasoning_is_apart: bool = False
+    """Whether the tokens of reasoning are not among those of the answer."""
+    model_prefix: str = ""
+    """Stands before names without a slash."""
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Our names of options → the vendor's, where they differ; an empty one: it is left out."""
+    models: tuple[ModelRule, ...] = ()
+    """The first that fits a model's name counts."""
+
+
+def is_native(provider: str) -> bool:
+    """Whether a vendor is reached over HTTP from here, without litellm."""
+    return provider in NATIVE
+
+
+def traits_of(
+    provider: str, model: str, *, structured_output: str | None = None, is_elsewhere: bool = False
+) -> VendorTraits:
+    """What is known of a vendor's model. `structured_output`: what the user says of it; `is_elsewhere`: it is asked
+    at another address than the vendor's own, so what it follows is known for names of the vendor's only.
+
+    >>> traits_of("openai", "gpt-5-mini").token_limit, traits_of("openai", "gpt-4o").token_limit
+    ('max_completion_tokens', 'max_tokens')
+    """
+    found = _traits_of(provider, model, is_elsewhere)
+    return found if structured_output is None else replace(found, structured_output=structured_output)
+
+
+@lru_cache(maxsize=256)
+def _traits_of(provider: str, model: str, is_elsewhere: bool) -> VendorTraits:
+    vendor = NATIVE[provider]
+    found = vendor
+    for rule in vendor.models:
+        if re.search(rule.pattern, model):
+            found = replace(vendor, **rule.changes)
+            break
+    if found.structured_output == "json_schema" and (found.schemas_are_listed or (is_elsewhere and vendor.address)):
+        is_listed = listed_schema_support(provider, model)
+        follows = is_listed is True or (is_listed is None and not found.schemas_are_listed and not is_elsewhere)
+        if not follows:
+            found = replace(found, structured_output="prompt")
+    return found
+
+
+_THINKS: Final = r"(^|/)(o\d|gpt-5)(?!.*-chat)"
+"""OpenAI's models that reason."""
+_REASONING: Final = ModelRule(_THINKS, {"token_limit": "max_completion_tokens", "takes_temperature": False})
+_BEFORE_SCHEMAS: Final = (
+    r"^(ft:)?(gpt-4-turbo|gpt-4-\d|gpt-3\.5|gpt-4$|gpt-4o-2024-05-13|chatgpt-4o|o1-mini|o1-preview)"
+)
+
+NATIVE: Final[Mapping[str, VendorTraits]] = {
+    "openai": VendorTraits(
+        "openai",
+        (
+            "https://platform.openai.com/docs/api-reference/chat/create",  # max_tokens, stream_options
+            "https://platform.openai.com/docs/guides/structured-outputs",  # which models, beside tools
+            "https://platform.openai.com/docs/guides/reasoning",  # no temperature
+        ),
+        "https://api.openai.com/v1",
+        schema_with_tools=True,
+        models=(
+            ModelRule(_BEFORE_SCHEMAS, {"structured_output": "prompt"}),
+            _REASONING,
+            ModelRule("search-preview", {"takes_temperature": False}),
+        ),
+    ),
+    "azure": VendorTraits(
+        "azure",
+        (
+            "https://learn.microsoft.com/azure/ai-services/openai/reference",
+            "https://learn.microsoft.com/azure/ai-services/openai/how-to/structured-outputs",
+            "https://learn.microsoft.com/azure/ai-services/openai/how-to/reasoning",
+        ),
+        path="",
+        schema_with_tools=True,
+        models=(ModelRule(r"gpt-?35|gpt-4-|gpt-4$", {"structured_output": "prompt"}), _REASONING),
+    ),
+    "google": VendorTraits(
+        "openai",
+        (
+            "https://ai.google.dev/gemini-api/docs/openai",
+            "https://ai.google.dev/gemini-api/docs/structured-output",  # not beside tools before Gemini 3
+        ),
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        path="/v1beta/openai",
+        models=(ModelRule(r"^gemma", {"structured_output": "prompt"}),),
+    ),
+    "openrouter": VendorTraits(
+        "openai",
+        (
+            "https://openrouter.ai/docs/api-reference/overview",
+            "https://openrouter.ai/docs/features/structured-outputs",
+            "https://openrouter.ai/docs/use-cases/usage-accounting",
+        ),
+        "https://openrouter.ai/api/v1",
+        path="/api/v1",
+        schemas_are_listed=True,
+        cache_write_tokens=("prompt_tokens_details.cache_write_tokens",),
+        models=(ModelRule(r"^openai/(gpt-4o|gpt-4\.1|gpt-5|o\d)", {"schemas_are_listed": False}),),
+    ),
+    "groq": VendorTraits(
+        "openai",
+        (
+            "https://console.groq.com/docs/api-reference#chat-create",  # max_completion_tokens
+            "https://console.groq.com/docs/structured-outputs",  # which models; neither tools nor streams beside it
+        ),
+        "https://api.groq.com/openai/v1",
+        path="/openai/v1",
+        token_limit="max_completion_tokens",
+        structured_output="json_object",
+        cached_tokens=("prompt_tokens_details.cached_tokens", "x_groq.usage.prompt_tokens_details.cached_tokens"),
+        models=(ModelRule(r"gpt-oss|llama-4|kimi-k2", {"structured_output": "json_schema"}),),
+    ),
+    "deepseek": VendorTraits(
+        "openai",
+        (
+            "https://api-docs.deepseek.com/api/create-chat-completion",  # prompt_cache_hit_tokens
+            "https://api-docs.deepseek.com/guides/json_mode",
+        ),
+        "https://api.deepseek.com/v1",
+        structured_output="json_object",
+        schema_with_tools=True,
+        cached_tokens=("prompt_cache_hit_tokens", "prompt_tokens_details.cached_tokens"),
+    ),
+    "mistral": VendorTraits(
+        "openai",
+        (
+            "https://docs.mistral.ai/api/#tag/chat",  # random_seed, no stream_options
+            "https://docs.mistral.ai/capabilities/structured-output/custom_structured_output/",
+        ),
+        "https://api.mistral.ai/v1",
+        takes_stream_options=False,
+        options={"seed": "random_seed"},
+        models=(ModelRule("codestral-mamba|^mathstral", {"structured_output": "prompt"}),),
+    ),
+    "together_ai": VendorTraits(
+        "openai",
+        (
+            "https://docs.together.ai/reference/chat-completions-1",
+            "https://docs.together.ai/docs/json-mode",
+        ),
+        "https://api.together.xyz/v1",
+        schemas_are_listed=True,
+    ),
+    "fireworks_ai": VendorTraits(
+        "openai",
+        (
+            "https://docs.fireworks.ai/api-reference/post-chatcompletions",
+            "https://docs.fireworks.ai/structured-responses/structured-response-formatting",
+        ),
+        "https://api.fireworks.ai/inference/v1",
+        path="/inference/v1",
+        model_prefix="accounts/fireworks/models/",
+    ),
+    "xai": VendorTraits(
+        "openai",
+        (
+            "https://docs.x.ai/docs/api-reference#chat-completions",  # max_completion_tokens, usage
+            "https://docs.x.ai/docs/guides/structured-outputs",
+        ),
+        "https://api.x.ai/v1",
+        token_limit="max_completion_tokens",
+        reasoning_is_apart=True,
+        models=(ModelRule("grok-2-vision|grok-beta", {"structured_output": "prompt"}),),
+    ),
+    "cerebras": VendorTraits(
+        "openai",
+        (
+            "https://inference-docs.cerebras.ai/api-reference/chat-completions",
+            "https://inference-docs.cerebras.ai/capabilities/structured-outputs",  # not beside tools
+        ),
+        "https://api.cerebras.ai/v1",
+        token_limit="max_completion_tokens",
+    ),
+    "perplexity": VendorTraits(
+        "openai",
+        (
+            "https://docs.perplexity.ai/api-reference/chat-completions-post",
+            "https://docs.perplexity.ai/guides/structured-outputs",
+        ),
+        "https://api.perplexity.ai",
+        path="",
+        takes_stream_options=False,
+        reasoning_tokens=("completion_tokens_details.reasoning_tokens", "reasoning_tokens"),
+    ),
+    "ollama": VendorTraits(
+        "openai",
+        (
+            "https://github.com/ollama/ollama/blob/main/docs/openai.md",
+            "https://ollama.com/blog/structured-outputs",
+        ),
+    ),
+    "lmstudio": VendorTraits(
+        "openai",
+        (
+            "https://lmstudio.ai/docs/app/api/endpoints/openai",
+            "https://lmstudio.ai/docs/app/api/structured-output",
+        ),
+    ),
+    "hosted_vllm": VendorTraits(
+        "openai",
+        (
+            "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
+            "https://docs.vllm.ai/en/latest/features/structured_outputs.html",
+        ),
+    ),
+    "llamacpp": VendorTraits(
+        "openai",
+        ("https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",),
+    ),
+}
+"""The vendors that are reached without litellm, by their own names."""
