@@ -12,6 +12,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
+from flowengine.core.file_values import FileValue
+
 __all__ = ["Message", "Role", "ToolRequest", "as_dict", "from_dict", "texts_of", "vectors_of"]
 
 # --- Vectors as text
@@ -58,6 +60,8 @@ class Message(NamedTuple):
     vendor_parts: tuple[Mapping[str, Any], ...] = ()
     """Of an assistant's message: what its vendor wants back unchanged, JSON values: a block as it came
     (`{"type": "thinking", "signature": …}`), or fields of its message (`{"reasoning_content": …}`)."""
+    attachments: tuple[FileValue, ...] = ()
+    """Files that the model is to see with the text; their contents are read where a request's body is made."""
 
 
 def as_dict(message: Message) -> dict[str, Any]:
@@ -76,6 +80,11 @@ def as_dict(message: Message) -> dict[str, Any]:
         shape["tool_call_id"] = message.tool_call_id
     if message.vendor_parts:
         shape["vendor_parts"] = [dict(each) for each in message.vendor_parts]
+    if message.attachments:
+        shape["attachments"] = [
+            {"blob": each.blob, "media_type": each.media_type, "name": each.name, "size": each.size}
+            for each in message.attachments
+        ]
     return shape
 
 
@@ -83,7 +92,7 @@ def from_dict(shape: Mapping[str, Any]) -> Message:
     """The message of an OpenAI chat shape. `content: null` reads as the empty text.
 
     >>> from_dict({"role": "assistant", "content": None})
-    Message(role='assistant', content='', tool_calls=(), tool_call_id=None, vendor_parts=())
+    Message(role='assistant', content='', tool_calls=(), tool_call_id=None, vendor_parts=(), attachments=())
     """
     role = shape.get("role")
     if role not in get_args(Role):
@@ -97,4 +106,5 @@ def from_dict(shape: Mapping[str, Any]) -> Message:
         ),
         tool_call_id=shape.get("tool_call_id"),
         vendor_parts=tuple(shape.get("vendor_parts") or ()),
+        attachments=tuple(FileValue(**each) for each in shape.get("attachments") or ()),
     )

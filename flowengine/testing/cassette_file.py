@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from flowengine.core.file_values import FileValue
 from flowengine.core.records import PREPARING, ModelCall
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.errors import FlowError, StoreVersionError
@@ -76,12 +77,22 @@ class _ToolCall(Keys):
     """Raw text, as the model gave it."""
 
 
+class _Attachment(Keys):
+    """A file by its hash; the content is in no cassette."""
+
+    blob: str = Field(pattern="[0-9a-f]{64}")
+    media_type: str
+    name: str
+    size: int
+
+
 class _Message(Keys):
     role: Role
     content: str = ""
     tool_calls: list[_ToolCall] = Field(default_factory=list[_ToolCall])
     tool_call_id: str | None = None
     vendor_parts: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    attachments: list[_Attachment] = Field(default_factory=list[_Attachment])
 
 
 class _Request(Keys):
@@ -136,6 +147,7 @@ def _to_request(written: _Request) -> Request:
         Message(
             *(each.role, each.content, _to_tool_calls(each.tool_calls), each.tool_call_id),
             vendor_parts=tuple(each.vendor_parts),
+            attachments=tuple(FileValue(**file.model_dump()) for file in each.attachments),
         )
         for each in written.messages
     ]
@@ -210,6 +222,7 @@ def _request_to_yaml(request: Request) -> dict[str, Any]:
             tool_calls=_tool_calls_to_yaml(each.tool_calls),
             tool_call_id=each.tool_call_id,
             vendor_parts=list(each.vendor_parts),
+            attachments=[*as_dict(each).get("attachments", ())],
         )
         for each in request.messages
     ]

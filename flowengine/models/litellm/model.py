@@ -20,6 +20,7 @@ from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_val
 from flowengine.core.threads import post_to_this_loop
 from flowengine.errors import FlowEngineError, TransientModelError
 from flowengine.models.arrived import postpone_cancellation
+from flowengine.models.attachments import openai_parts
 from flowengine.models.litellm import loading as litellm_import
 from flowengine.models.litellm.error_classes import as_model_error, secrets_of, tellable
 from flowengine.models.litellm.loading import (
@@ -193,6 +194,8 @@ _TAKES_THINKING: Final = frozenset({"anthropic", "bedrock", "vertex_ai"})
 def _to_wire(message: Message, prefix: str) -> dict[str, Any]:
     shape = as_dict(message)
     parts: list[dict[str, Any]] = shape.pop("vendor_parts", [])
+    if shape.pop("attachments", ()):
+        shape["content"] = openai_parts(message)
     if thinking := [each for each in parts if each.get("type") in THINKING and prefix in _TAKES_THINKING]:
         shape["thinking_blocks"] = thinking
     return shape
