@@ -15,17 +15,15 @@ from flowengine import Agent, ApprovalNode, ConditionNode, Flow, FlowBuilder, Fu
 from flowengine import builder as keywords
 from flowengine.errors import DefinitionError
 from flowengine.flow import FlowSettings, RunOptions
-from flowengine.flowfile.schema.node_types import (
-    AgentNodeSpec,
-    ApprovalNodeSpec,
-    ConditionNodeSpec,
-    EvaluationNodeSpec,
-    FunctionNodeSpec,
-    LoopNodeSpec,
-    MapNodeSpec,
-    RoutingNodeSpec,
-    SubflowNodeSpec,
-)
+from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
+from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
+from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
+from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
+from flowengine.flowfile.kinds.map_kind import MapNodeSpec
+from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
+from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
 from flowengine.nodes.node import FlowNode, NodeSettings
 from tests.support.require import require
 

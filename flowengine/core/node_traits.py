@@ -1,13 +1,22 @@
-"""The traits of each kind of node that more than its own class has to know: the engine's nodes, files, pictures, plans.
+"""The kinds of node, and the traits of each that more than its own file has to know: nodes, checks, pictures, plans.
 
-Said here once. A kind that is not in the table has the traits of a function.
+A kind of ours is a line in `TRAITS` and a file in `flowfile/kinds`; a package names its own under the entry point
+group `flowengine.nodes`. A kind that is neither has the traits of a function.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint
 from typing import Final, NamedTuple
 
-__all__ = ["TRAITS", "NodeTraits", "traits_of"]
+from flowengine.core.packages import find_entry_points, load_entry_point
+from flowengine.errors import DefinitionError
+
+__all__ = ["SHAPES", "TRAITS", "NodeTraits", "find_packaged_kinds", "traits_of"]
+
+
+SHAPES: Final = ("rectangle", "rounded", "hexagon", "octagon", "diamond", "stack", "folder", "house")
 
 
 class NodeTraits(NamedTuple):
@@ -20,10 +29,10 @@ class NodeTraits(NamedTuple):
     asks_models: bool = False
     """Its work is done by an agent."""
     shape: str = "rectangle"
-    """How it is drawn."""
+    """How it is drawn: one of `SHAPES`."""
 
 
-TRAITS: Final[dict[str, NodeTraits]] = {
+TRAITS: Final[Mapping[str, NodeTraits]] = {
     "agent": NodeTraits(asks_models=True, shape="rounded"),
     "routing": NodeTraits(transparent=True, asks_models=True, shape="hexagon"),
     "condition": NodeTraits(transparent=True, shape="diamond"),
@@ -34,9 +43,24 @@ TRAITS: Final[dict[str, NodeTraits]] = {
     "subflow": NodeTraits(container=True, shape="folder"),
     "approval": NodeTraits(transparent=True, shape="house"),
 }
-"""Kind of node → its traits."""
+"""Kind of node → its traits, for each kind of ours; nothing else lists them."""
+
+
+def find_packaged_kinds() -> Mapping[str, EntryPoint]:
+    """The kinds that installed packages bring; none takes the name of one of ours. Nothing is imported."""
+    return {name: point for name, point in find_entry_points("flowengine.nodes").items() if name not in TRAITS}
 
 
 def traits_of(kind: str) -> NodeTraits:
-    """The traits of a kind, be it one that no table knows."""
-    return TRAITS.get(kind, TRAITS["function"])
+    """The traits of a kind, be it a package's, or one that nothing knows."""
+    return TRAITS.get(kind) or _traits_of_package(kind)
+
+
+def _traits_of_package(kind: str) -> NodeTraits:
+    point = find_packaged_kinds().get(kind)
+    try:
+        found: object = None if point is None else load_entry_point(point, f"the node type '{kind}'")
+    except DefinitionError:  # A run can be drawn whose kind can no longer be had; running it says what is wrong.
+        found = None
+    traits = getattr(found, "traits", None)
+    return traits if isinstance(traits, NodeTraits) and traits.shape in SHAPES else TRAITS["function"]

@@ -15,9 +15,11 @@ from flowengine.estimate.model_call_bounds import Asking
 from flowengine.estimate.output_sizes import OutputSizes, foreseen_value
 from flowengine.flowfile.analysis.flow_levels import NodePath, level_of
 from flowengine.flowfile.analysis.references import edges_of
+from flowengine.flowfile.kinds.map_kind import MapNodeSpec
+from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec
-from flowengine.flowfile.schema.node_types import LoopNodeSpec, MapNodeSpec, NodeSpec, SubflowNodeSpec
+from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.models.worst_case import ModelFacts
 
 __all__ = ["FlowBound", "NodeBound", "bound_of"]
@@ -110,8 +112,8 @@ class _File:
         limits = node.limits if isinstance(node, BoundedKeys) else None
         is_capped = is_capped or _bounds_answers(limits)
         times, inside, most = 1, list[_Node](), NONE
-        if isinstance(node, MapNodeSpec | LoopNodeSpec):
-            times = node.max_iterations if isinstance(node, LoopNodeSpec) else self.sizes.over(path).items
+        if isinstance(node, BodyKeys):
+            times = self.sizes.over(path).items if isinstance(node, MapNodeSpec) else node.most_rounds()
             inside = self.level(path, is_capped=is_capped)
             most = self.together(path, inside).times(times)
         elif isinstance(node, SubflowNodeSpec):

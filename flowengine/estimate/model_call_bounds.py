@@ -22,9 +22,12 @@ from flowengine.flowfile.analysis.flow_levels import NodePath, level_of, nodes_o
 from flowengine.flowfile.analysis.node_settings import retry_of, settings_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.schema.agent_settings import AgentSpec, Evaluate, Improve
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, NodeSpec, RoutingNodeSpec
+from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import LONGEST_ANSWER, KnownModel, ModelFacts
 

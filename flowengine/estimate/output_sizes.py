@@ -19,17 +19,15 @@ from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
 from flowengine.flowfile.analysis.references import edges_of, last_of
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.compile.scope import expression, values
+from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
+from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
+from flowengine.flowfile.kinds.map_kind import MapNodeSpec
+from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
+from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import (
-    AgentNodeSpec,
-    ConditionNodeSpec,
-    EvaluationNodeSpec,
-    LoopNodeSpec,
-    MapNodeSpec,
-    NodeSpec,
-    RoutingNodeSpec,
-    SubflowNodeSpec,
-)
+from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 
 __all__ = ["OutputSizes", "foreseen_value"]

@@ -12,12 +12,13 @@ from copy import deepcopy
 from functools import cache
 from typing import Any, Final, cast
 
+from flowengine.core.node_traits import TRAITS
 from flowengine.errors import Diagnostic, did_you_mean
 from flowengine.flowfile.analysis.flow_levels import key_path, node_at
 from flowengine.flowfile.analysis.gaps import Gaps
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import ID_PATTERN
-from flowengine.flowfile.schema.node_types import NODE_TYPES
+from flowengine.flowfile.schema.node_kinds import spec_of
 from flowengine.flowfile.translate import Problem
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 
@@ -80,8 +81,7 @@ class Mending:
 
     def _supply_type(self, path: KeyPath, node: Mapping[str, Any]) -> Iterator[Diagnostic]:
         misspelt = next((key for key, value in node.items() if _is_type(key, value)), None)
-        keys = node.keys() & _KNOWN_KEYS
-        kind = None if misspelt or keys <= _keys_of("agent") else _type_by_keys(keys)
+        kind = None if misspelt or node.keys() <= _keys_of("agent") else _type_by_keys(node.keys(), but="agent")
         if misspelt is not None:
             told = self._diagnostic("FE201", f"unknown key '{misspelt}'", (*path, misspelt), "; did you mean 'type'?")
             self._rename((*path, misspelt), "type")
@@ -134,7 +134,7 @@ class Mending:
         elif len(path) > 1 and path[0] == "inputs":
             self._copy.put(path[:2], _STAND_IN_INPUT)
         elif code == "FE201":
-            self._remove(path, value, is_clear=proposed is not None or last in _KNOWN_KEYS)
+            self._remove(path, value, is_clear=proposed is not None or last in _known_keys())
         else:
             self._replace(path, self._stand_in(path), value, missing=problem.lacks is not None)
 
@@ -191,7 +191,7 @@ class Mending:
 
     def _type(self, path: KeyPath, node: dict[str, Any], proposed: str | None) -> None:
         """A node of an unknown type is of the one that is probably meant."""
-        kind = proposed or _type_by_keys(node.keys() & _KNOWN_KEYS)
+        kind = proposed or _type_by_keys(node.keys())
         if kind is None:
             self._replace(path, _STAND_IN_NODE, node)
         else:
@@ -201,11 +201,13 @@ class Mending:
 
 @cache
 def _keys_of(kind: str) -> frozenset[str]:
-    return frozenset(field.alias or name for name, field in NODE_TYPES[kind].model_fields.items())
+    return frozenset(field.alias or name for name, field in spec_of(kind).model_fields.items())
 
 
-_KNOWN_KEYS: Final = frozenset(key for kind in NODE_TYPES for key in _keys_of(kind))
-"""Keys of some node: one that stands at another node is not misspelt."""
+@cache
+def _known_keys() -> frozenset[str]:
+    """Keys of some node: one that stands at another node is not misspelt."""
+    return frozenset(key for kind in TRAITS for key in _keys_of(kind))
 
 
 def _items(nodes: Any) -> Iterable[tuple[str, Any]]:
@@ -213,16 +215,19 @@ def _items(nodes: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _is_type(key: str, value: Any) -> bool:
-    if key in _KNOWN_KEYS or not isinstance(value, str):
+    if not isinstance(value, str) or value not in TRAITS or not did_you_mean(key, ("type",)):
         return False
-    return value in NODE_TYPES and bool(did_you_mean(key, ("type",)))
+    return key not in _known_keys()
 
 
-def _type_by_keys(keys: Set[str]) -> str | None:
-    """The only type that takes these keys and needs no others."""
-    fitting: list[str] = []
-    for kind, model in NODE_TYPES.items():
-        required = {field.alias or name for name, field in model.model_fields.items() if field.is_required()}
+def _type_by_keys(keys: Set[str], *, but: str | None = None) -> str | None:
+    """The only type that takes these keys and needs no others; none where the type `but` takes them all."""
+    keys, fitting = keys & _known_keys(), list[str]()
+    if but is not None and keys <= _keys_of(but):
+        return None
+    for kind in TRAITS:
+        fields = spec_of(kind).model_fields.items()
+        required = {field.alias or name for name, field in fields if field.is_required()}
         if required - {"type"} <= keys - {"type"} <= _keys_of(kind):
             fitting.append(kind)
     return fitting[0] if len(fitting) == 1 else None

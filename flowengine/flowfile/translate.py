@@ -18,8 +18,7 @@ from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.report import Nearest
 from flowengine.flowfile.schema.fields import found, shortened
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import NODE_TYPES
-from flowengine.flowfile.schema.packaged_kinds import TAG, find_kinds, load_kind
+from flowengine.flowfile.schema.node_kinds import node_types, spec_of
 from flowengine.flowfile.yaml.positions import SourceText
 
 __all__ = ["Problem", "problems_of"]
@@ -208,7 +207,7 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
     if not is_map(said.value) or said.path[-2:-1] != ("nodes",):
         return _Words("FE401", f"expected a map, found {found(said.value)}")
     kind = said.value.get("type")
-    hint = nearest(kind, [*NODE_TYPES, *find_kinds()]) if isinstance(kind, str) else ""
+    hint = nearest(kind, node_types()) if isinstance(kind, str) else ""
     return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
 
 
@@ -217,19 +216,16 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
 
 def _keys_at(location: Sequence[str | int]) -> list[str]:
     """The keys that a map at this location may have."""
-    if TAG in location:
-        kind, *inside = location[location.index(TAG) + 1 :]
-        fields = load_kind(str(kind).strip("<>")).spec.model_fields.items()
-        return [] if inside else [field.alias or name for name, field in fields]
     starts = [at for at in range(0, len(location) - 2, 3) if location[at] == "nodes" and _is_tag(location[at + 2])]
-    if starts:  # Wherever a node stands: every node of a type has the same keys.
-        location = ("nodes", "", *location[starts[-1] + 2 :])
-    return _keys_of(tuple(location))
+    if not starts:
+        return _keys_of(FlowSpec, tuple(location))
+    kind, *inside = location[starts[-1] + 2 :]  # Wherever a node stands: every node of a type has the same keys.
+    return _keys_of(spec_of(str(kind).strip("<>")), tuple(inside))
 
 
 @lru_cache(maxsize=256)
-def _keys_of(location: tuple[str | int, ...]) -> list[str]:
-    at: list[tuple[str | None, Any]] = [(None, FlowSpec)]
+def _keys_of(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    at: list[tuple[str | None, Any]] = [(None, model)]
     for part in location:
         if _is_tag(part) and any(tag == part for tag, _ in at):
             at = [each for each in at if each[0] == part]

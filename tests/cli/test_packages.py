@@ -11,105 +11,18 @@ import jsonschema
 import pytest
 
 from flowengine.context_providers import registry
-from flowengine.core.node_traits import TRAITS
 from tests.support.packages import installed_package
+from tests.support.small_package import FLOW, small_package
+from visualize.layout import Box, outline
 
 Command = Callable[..., Any]
-
-_PACKAGE = '''
-    from typing import ClassVar, Literal
-
-    from flowengine import ContextProvider
-    from flowengine.core.context import NodeResult
-    from flowengine.core.node_traits import NodeTraits
-    from flowengine.flowfile.compile.scope import template
-    from flowengine.flowfile.schema.fields import Routes, Template
-    from flowengine.flowfile.schema.keys import routes_to
-    from flowengine.flowfile.schema.packaged_kinds import NodeKind, PackagedNodeSpec
-    from flowengine.journal.memory import MemoryStore
-    from flowengine.models.scripted import ScriptedModel
-    from flowengine.nodes.node import FlowNode
-
-    class Tides(ContextProvider):
-        def get_context(self, query, previous_context=None, **kwargs):
-            return "High water at noon"
-
-    class Shelf(MemoryStore):
-        def __init__(self, url, durability):
-            super().__init__()
-
-    def parrot(name, settings, environ):
-        return ScriptedModel(
-            lambda request: f"{name} at {settings.base_url}: {'High water' in str(request.messages)}",
-            name=name,
-            provider="parrot",
-        )
-
-    class ShoutNodeSpec(PackagedNodeSpec):
-        """Says a text loudly."""
-
-        type: Literal["shout"]
-        """Kind of the node."""
-        text: Template
-        """What is shouted."""
-        routes: Routes = {}
-        """Where `loud` leads."""
-
-        def own_routes(self):
-            return routes_to(self.routes)
-
-        def output_shape(self):
-            return {"type": "object", "properties": {"said": {"type": "string"}}}
-
-    class ShoutNode(FlowNode):
-        kind: ClassVar[str] = "shout"
-
-        def __init__(self, text, targets, **settings):
-            super().__init__(**settings)
-            self.text = text
-            self.targets = targets
-
-        @property
-        def routes(self):
-            return self.targets
-
-        async def run(self, context, /):
-            return NodeResult({"said": self.text(context).upper()})
-
-    def make(spec, settings):
-        return ShoutNode(template(spec.text), {name: each.to for name, each in spec.routes.items()}, **settings)
-
-    shout = NodeKind(ShoutNodeSpec, make, NodeTraits(shape="octagon"))
-'''
-
-_FLOW = """
-flowengine: v1
-name: talk
-inputs: {word: {type: string, default: ahoy}}
-nodes:
-  hello: {model: parrot/grey, prompt: Say hello, context: [tides]}
-  call:
-    type: shout
-    needs: [hello]
-    text: "{{ inputs.word }}"
-outputs: {said: "{{ nodes.hello.output }} / {{ nodes.call.output.said }}"}
-"""
 
 
 @pytest.fixture(autouse=True)
 def package(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (folder / "talk.yaml").write_text(_FLOW)
-    (folder / "flowengine.toml").write_text('[providers.parrot]\nbase_url = "http://cage"\n')
     monkeypatch.setattr(registry, "_registered", {})
-    brought = {
-        "flowengine.models": {"parrot": "a_package:parrot"},
-        "flowengine.context_providers": {"tides": "a_package:Tides"},
-        "flowengine.stores": {"shelf": "a_package:Shelf"},
-        "flowengine.nodes": {"shout": "a_package:shout", "agent": "a_package:make"},
-    }
-    with installed_package(tmp_path_factory.mktemp("site"), "a_package", _PACKAGE, brought):
+    with small_package(folder, tmp_path_factory.mktemp("site")):
         yield
-    TRAITS.pop("shout", None)
 
 
 def test_what_a_package_brings_runs_from_yaml(flowengine: Command) -> None:
@@ -173,20 +86,100 @@ def test_the_editor_schema_has_the_kind_with_its_descriptions(flowengine: Comman
 def test_a_mistake_has_its_place_and_the_nearest_name(
     flowengine: Command, folder: Path, old: str, new: str, said: str
 ) -> None:
-    (folder / "talk.yaml").write_text(_FLOW.replace(old, new))
+    (folder / "talk.yaml").write_text(FLOW.replace(old, new))
     told = flowengine("validate", "talk.yaml") if "parrott" not in new else flowengine("plan", "talk.yaml")
     assert told.code != 0
     assert said in told.out + told.err
 
 
 def test_a_kind_that_cannot_be_had_is_told_at_its_type(flowengine: Command, folder: Path, tmp_path: Path) -> None:
-    (folder / "talk.yaml").write_text(_FLOW.replace("type: shout", "type: odd"))
+    (folder / "talk.yaml").write_text(FLOW.replace("type: shout", "type: odd"))
     site = tmp_path / "site"
     site.mkdir()
     with installed_package(site, "an_odd_package", "odd = 1", {"flowengine.nodes": {"odd": "an_odd_package:odd"}}):
         told = flowengine("validate", "talk.yaml")
     where = "talk.yaml:8:11: FE204 node 'call': the node type 'odd' of the package 'an_odd_package' is no NodeKind"
     assert where in told.out
+
+
+_TWICE = """
+flowengine: v1
+name: again
+nodes:
+  both:
+    type: twice
+    nodes:
+      say: {type: shout, text: "round {{ round.index }}"}
+  after: {type: shout, text: "n{{ nodes.both.output.iterations }}"}
+outputs: {said: "{{ nodes.after.output.said }}"}
+"""
+
+
+def test_a_container_of_a_package_runs_its_body_and_is_drawn_and_counted(flowengine: Command, folder: Path) -> None:
+    (folder / "again.yaml").write_text(_TWICE)
+    assert flowengine("validate", "again.yaml").out == ""
+    assert flowengine("run", "again.yaml", "--store", "memory:").out.strip() == "N2"
+    (folder / "again.yaml").write_text(_TWICE.replace('{type: shout, text: "round', '{model: parrot/grey, prompt: "r'))
+    assert ["say", "agent", "2"] in [line.split()[:3] for line in flowengine("plan", "again.yaml").out.splitlines()]
+    drawn = flowengine("graph", "again.yaml", "--format", "dot").out
+    assert "shape=folder" in drawn
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('text: "round', 'texd: "round', "again.yaml:8:26: FE201 node 'both.say': unknown key 'texd'; did you mean"),
+        (
+            "round.index",
+            "ruond.index",
+            "again.yaml:8:42: FE302 node 'both.say': unknown name 'ruond'; did you",
+        ),
+        (
+            "    nodes:\n",
+            "    nodez:\n",
+            "again.yaml:7:5: FE201 node 'both': unknown key 'nodez'; did you mean",
+        ),
+        ("  say:", "  after:", "again.yaml:8:7: FE220 node 'both.after': a node outside is called 'after' too"),
+        ("output.iterations", "output.iteration", "did you mean 'iterations'?"),
+    ],
+)
+def test_a_mistake_in_a_container_of_a_package_has_its_place(
+    flowengine: Command, folder: Path, old: str, new: str, said: str
+) -> None:
+    (folder / "again.yaml").write_text(_TWICE.replace(old, new))
+    assert said in flowengine("validate", "again.yaml").out
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("1 / 0", "the node type 'odd' of the package 'an_odd_package' cannot be loaded: ZeroDivisionError"),
+        ("odd = 1", "the node type 'odd' of the package 'an_odd_package' is no NodeKind, but int"),
+        (
+            """
+            from flowengine.flowfile.kinds import NodeKind, NodeTraits, WorkKeys
+            odd = NodeKind(WorkKeys, print, NodeTraits(shape="octagn"))
+            """,
+            "type 'odd' of the package 'an_odd_package' has the unknown shape 'octagn'; did you mean 'octagon'?",
+        ),
+    ],
+)
+def test_a_kind_that_cannot_be_had_is_left_out_of_the_schema_with_a_word(
+    flowengine: Command, folder: Path, tmp_path: Path, code: str, said: str
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    with installed_package(site, "an_odd_package", code, {"flowengine.nodes": {"odd": "an_odd_package:odd"}}):
+        made = flowengine("schema")
+        (folder / "odd.yaml").write_text("{flowengine: v1, name: odd, nodes: {a: {type: odd}}}")
+        told = flowengine("validate", "odd.yaml")
+        drawn = outline("odd", Box(0, 0, 10, 10))
+    assert (made.code, said in made.err) == (0, True)
+    kinds = json.loads(made.out)["definitions"]["Node"]["properties"]["type"]["enum"]
+    assert ("odd" in kinds, "shout" in kinds) == (False, True)
+    assert "FE204 node 'a': the node type" in told.out
+    assert said in told.out
+    assert drawn == outline("function", Box(0, 0, 10, 10))
 
 
 def test_a_misspelt_vendor_of_the_project_file_has_the_nearest_name(flowengine: Command, folder: Path) -> None:

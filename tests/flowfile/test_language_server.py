@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.flowfile.schema.node_types import NODE_TYPES
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.schema.node_kinds import spec_of
 from tests.support.language_server import LanguageServer, Mark, server_command
 
 SAMPLES = sorted((Path(__file__).parents[2] / "flows").glob("*.yaml"))
@@ -45,10 +46,10 @@ def offered(server: LanguageServer, text: str, kind: str) -> set[str]:
 
 
 def keys_of(kind: str) -> set[str]:
-    return {field.alias or key for key, field in NODE_TYPES[kind].model_fields.items()}
+    return {field.alias or key for key, field in spec_of(kind).model_fields.items()}
 
 
-@pytest.mark.parametrize("kind", NODE_TYPES)
+@pytest.mark.parametrize("kind", TRAITS)
 def test_a_node_is_offered_the_keys_of_its_type_and_no_others(server: LanguageServer, kind: str) -> None:
     text = f"{HEAD}  a:\n    type: {kind}\n    |\n  b:\n    prompt: x\n"
     assert offered(server, text, kind) == keys_of(kind) - {"type"}
@@ -75,7 +76,7 @@ def test_a_node_without_a_type_is_an_agent(server: LanguageServer) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("  a:\n    type: |\n", set(NODE_TYPES)),
+        ("  a:\n    type: |\n", set(TRAITS)),
         ("  a:\n    type: map\n    on_item_error: |\n", {"fail", "collect", "skip"}),
         ("  a:\n    limits:\n      on_limit: |\n", {"fail", "pause", "partial"}),
         ("  a:\n    effect: |\n", {"none", "idempotent", "external"}),

@@ -7,9 +7,11 @@ import pytest
 from flowengine.engine.graph import Edge
 from flowengine.flowfile.analysis.flow_levels import home_of, labels_of, level_of, levels_of
 from flowengine.flowfile.analysis.references import edges_of
+from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
+from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
+from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.loader import check_text, load_flow
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import ApprovalNodeSpec, LoopNodeSpec, MapNodeSpec
 
 POLISH = """\
 flowengine: v1

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.errors import FlowError
+from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.loader import check_file, check_text, load_flow
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, RoutingNodeSpec
 
 FLOWS = Path(__file__).parents[2] / "flows"
 SAMPLES = sorted(FLOWS.glob("*.yaml"))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import ClassVar, Literal
 
 import pytest
 
 from flowengine.core.node_traits import TRAITS, traits_of
+from flowengine.flowfile import kinds
 from flowengine.flowfile.analysis.references import vertices_of
-from flowengine.flowfile.compile import kinds
 from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.schema.node_types import NODE_TYPES
+from flowengine.flowfile.schema.node_kinds import BodyKeys, kind_of
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.condition import CasesNode, ConditionNode
@@ -34,9 +38,28 @@ _CLASSES = [
 ]
 
 
-def test_every_kind_of_the_file_has_traits_and_a_maker() -> None:
-    assert set(TRAITS) == set(NODE_TYPES)
-    assert set(kinds._MAKERS) == set(NODE_TYPES.values())  # pyright: ignore[reportPrivateUsage] - nothing else has them
+@pytest.mark.parametrize("name", TRAITS)
+def test_every_kind_has_a_file_that_says_what_it_is(name: str) -> None:
+    kind = kind_of(name)
+    assert kind.traits is TRAITS[name]
+    assert kind.spec.model_fields["type"].annotation == Literal[name]  # pyright: ignore[reportInvalidTypeForm] - compared
+    assert issubclass(kind.spec, BodyKeys) == (kind.traits.container and name != "subflow")
+
+
+def test_every_file_of_a_kind_is_in_the_table() -> None:
+    folder = Path(kinds.__file__).parent
+    assert {each.stem.removesuffix("_kind") for each in folder.glob("*_kind.py")} == set(TRAITS)
+
+
+def test_a_flow_imports_only_the_kinds_that_it_has() -> None:
+    code = """
+        import sys
+        from flowengine.flowfile.compile.compiler import load_plan
+        load_plan("f.yaml", text="{flowengine: v1, name: f, nodes: {a: {prompt: Hi}}}")
+        print(*sorted(each for each in sys.modules if each.endswith("_kind")))
+    """
+    found = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["flowengine.flowfile.kinds.agent_kind"]
 
 
 @pytest.mark.parametrize("node", _CLASSES)

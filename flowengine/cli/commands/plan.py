@@ -20,10 +20,12 @@ from flowengine.estimate.cost_bound import Most
 from flowengine.flowfile.analysis.flow_levels import nodes_of
 from flowengine.flowfile.analysis.node_settings import retry_of, settings_of
 from flowengine.flowfile.checks.agent_sources import check_models, vendors_of
+from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
 from flowengine.journal.run_export import dumps
 from flowengine.models.dotenv import read_environment
 from flowengine.models.worst_case import KnownModel, ModelFacts

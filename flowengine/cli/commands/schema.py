@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flowengine.cli.terminal import Results
+from flowengine.cli.terminal import Results, complain
 from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.journal.run_export import dumps
 
@@ -18,5 +18,5 @@ def command() -> int:
     Write it to a file, and name that file in the first line of a flow:
     # yaml-language-server: $schema=flow.schema.json
     """
-    Results().json(dumps(json_schema(), indent=2))
+    Results().json(dumps(json_schema(complain), indent=2))
     return 0

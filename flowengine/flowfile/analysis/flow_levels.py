@@ -6,14 +6,18 @@ Source of the rules: rule 2 of the flow format.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from flowengine.flowfile.analysis.node_settings import agent_path, setting_of
 from flowengine.flowfile.schema.agent_settings import AgentRouting
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import OwnRoute, routes_to
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, LoopNodeSpec, MapNodeSpec, NodeSpec
+from flowengine.flowfile.schema.node_guards import is_agent
+from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = [
     "Leads",
@@ -41,7 +45,7 @@ class SpecLevel(NamedTuple):
 
     path: NodePath
     nodes: Mapping[str, NodeSpec]
-    holder: MapNodeSpec | LoopNodeSpec | None = None
+    holder: BodyKeys | None = None
     """The container whose body this is."""
 
 
@@ -53,7 +57,7 @@ def levels_of(spec: FlowSpec) -> Mapping[NodePath, SpecLevel]:
 def _levels(level: SpecLevel) -> Iterator[SpecLevel]:
     yield level
     for name, node in level.nodes.items():
-        if isinstance(node, MapNodeSpec | LoopNodeSpec):
+        if isinstance(node, BodyKeys):
             yield from _levels(SpecLevel((*level.path, name), node.nodes, node))
 
 
@@ -125,7 +129,7 @@ def routes_of(spec: FlowSpec, name: str, level: NodePath = ()) -> list[Leads]:
     """A node's labels, those that lead nowhere included, with their targets; failures go aside."""
     node = level_of(spec, level)[name]
     path = key_path((*level, name))
-    if isinstance(node, AgentNodeSpec):
+    if is_agent(node):
         routing: AgentRouting | None = setting_of(spec, node, "routing")
         if routing is not None:
             own = node.routing is not None

@@ -28,7 +28,7 @@ from flowengine.flowfile.checks.report import Nearest
 from flowengine.flowfile.schema.agent_settings import AgentSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import BoundedKeys
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
+from flowengine.flowfile.schema.node_guards import is_asking
 from flowengine.flowfile.yaml.positions import KeyPath
 
 __all__ = ["Gaps", "gaps_of", "note_adrift"]
@@ -281,7 +281,7 @@ def _is_adrift(spec: FlowSpec, use: Use, level: tuple[str, ...]) -> bool:
 def _note_agents(spec: FlowSpec, gaps: Gaps) -> None:
     routing = "agents" in gaps.roots or any(each.routing is not None for each in spec.agents.values())
     for path, node in nodes_of(spec):
-        if not isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec):
+        if not is_asking(node):
             continue
         at = agent_path(spec, key_path(path), node)
         if at is None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flowengine.core.context import LLMResult
+from flowengine.core.node_traits import traits_of
 from flowengine.flowfile.analysis.flow_levels import NodePath, home_of, level_of
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.node_settings import setting_of
@@ -17,13 +18,8 @@ from flowengine.flowfile.analysis.references import last_of
 from flowengine.flowfile.analysis.shapes import fields_of, is_map, item_of
 from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders_of
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.schema.node_types import (
-    AgentNodeSpec,
-    LoopNodeSpec,
-    MapNodeSpec,
-    NodeSpec,
-    SubflowNodeSpec,
-)
+from flowengine.flowfile.schema.node_guards import is_agent, is_loop, is_map_node, is_subflow
+from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.schema.output_shapes import (
     BOOLEAN,
     EVALUATION,
@@ -34,6 +30,11 @@ from flowengine.flowfile.schema.output_shapes import (
     object_shape,
     shape_of_model,
 )
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
+    from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 
 __all__ = [
     "NODE_FIELDS",
@@ -58,10 +59,10 @@ def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape 
         return TEXT
     if (*level, name) in gaps_of(spec).gives:
         return None
-    if isinstance(node, AgentNodeSpec):
+    if is_agent(node):
         shape = _agent_output(spec, node)
         return shape if field == "output" else shape_of_model(LLMResult, content=shape or {})
-    if isinstance(node, MapNodeSpec | LoopNodeSpec | SubflowNodeSpec) or field == "output":
+    if traits_of(node.type).container or field == "output":
         return spec.remembered(
             f"output of {'.'.join((*level, name))}", lambda each: _output(each, (*level, name), node)
         )
@@ -74,11 +75,11 @@ def _agent_output(spec: FlowSpec, node: AgentNodeSpec) -> Shape | None:
 
 
 def _output(spec: FlowSpec, path: NodePath, node: NodeSpec) -> Shape | None:
-    if isinstance(node, MapNodeSpec):
+    if is_map_node(node):
         return {"type": "array", "items": _result_shape(spec, path, node) or {}}
-    if isinstance(node, LoopNodeSpec):
+    if is_loop(node):
         return object_shape((*node.initial, *LOOP_OUTPUT), iterations=NUMBER, exhausted=BOOLEAN)
-    if isinstance(node, SubflowNodeSpec):
+    if is_subflow(node):
         inner = spec.subflows.get(node.flow)
         return None if inner is None else object_shape(inner.outputs)
     return node.output_shape()
@@ -139,7 +140,7 @@ def _node(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
 
 def _round(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
     for each in holders_of(spec, level):
-        if isinstance(each.holder, LoopNodeSpec):
+        if is_loop(each.holder):
             return _variables(spec, each.path, each.holder), 0
     return None
 
@@ -160,7 +161,7 @@ def _each(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
 def _variable(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> _Known:
     """The item of a map."""
     for each in holders_of(spec, level):
-        if isinstance(each.holder, MapNodeSpec) and each.holder.as_ == path[0]:
+        if is_map_node(each.holder) and each.holder.as_ == path[0]:
             return _item(spec, each.path, each.holder.over), 0
     return None
 

@@ -20,14 +20,8 @@ from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.node_settings import setting_of
 from flowengine.flowfile.analysis.references import edges_of, vertices_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import (
-    AgentNodeSpec,
-    EvaluationNodeSpec,
-    LoopNodeSpec,
-    MapNodeSpec,
-    NodeSpec,
-    RoutingNodeSpec,
-)
+from flowengine.flowfile.schema.node_guards import is_agent, is_evaluation, is_loop, is_routing
+from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 
 __all__ = ["EVALUATION", "LAST", "ROUTING", "LevelAnalysis", "masks_of", "runs_of", "writes_of"]
@@ -225,7 +219,7 @@ class LevelAnalysis:
     def _setters(self, what: str) -> dict[int, bool]:
         found: dict[int, bool] = {}
         for number, node in enumerate(self.nodes):
-            if isinstance(node, LoopNodeSpec):
+            if is_loop(node):
                 inside = self._every[self.path_of(number)]
                 if inside._lasts.before(None, what):
                     found[number] = inside._lasts.surely_before(None, what)
@@ -240,10 +234,10 @@ def can_skip(node: NodeSpec) -> bool:
 
 
 def _sets(spec: FlowSpec, node: NodeSpec, what: str) -> bool:
-    if isinstance(node, AgentNodeSpec):
+    if is_agent(node):
         keys = _OF_AGENTS[what]
         return not keys or any(setting_of(spec, node, each) is not None for each in keys)
-    return isinstance(node, RoutingNodeSpec if what == ROUTING else EvaluationNodeSpec) and what != LAST
+    return what != LAST and (is_routing(node) if what == ROUTING else is_evaluation(node))
 
 
 _OF_AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -257,7 +251,7 @@ _OF_AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
 def writes_of(node: NodeSpec, path: NodePath) -> dict[str, KeyPath]:
     """The state keys that a node and the nodes inside it write with `set`, each with its first place."""
     found: dict[str, KeyPath] = {key: (*key_path(path), "set", key) for key in node.set}
-    if isinstance(node, MapNodeSpec | LoopNodeSpec):
+    if isinstance(node, BodyKeys):
         for name, inner in node.nodes.items():
             found = writes_of(inner, (*path, name)) | found
     return found

@@ -6,17 +6,22 @@ no default of the agents themselves.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from flowengine.flowfile.schema.agent_settings import AgentSettings, AgentSpec, ModelSettings
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys, RetrySpec, WorkKeys
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, ConditionNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
+from flowengine.flowfile.schema.node_guards import is_agent, is_condition
 from flowengine.flowfile.yaml.positions import KeyPath
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+    from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 
 __all__ = ["agent_of", "agent_path", "retry_of", "setting_of", "settings_of", "timeout_of"]
 
-AskingNode: TypeAlias = AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec
+AskingNode: TypeAlias = "AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec"
 
 _OF_JUDGES: Final = frozenset(ModelSettings.model_fields) - {"temperature"} | {"timeout"}
 """What routing and evaluation nodes take from an agent; its temperature is for generating."""
@@ -47,13 +52,13 @@ def settings_of(spec: FlowSpec, node: AskingNode) -> AgentSpec:
     Routing and evaluation nodes take the model and how it is asked from the agent, but for its temperature.
     """
     agent = agent_of(spec, node)
-    allowed = frozenset(AgentSpec.model_fields) if isinstance(node, AgentNodeSpec) else _OF_JUDGES
+    allowed = frozenset(AgentSpec.model_fields) if is_agent(node) else _OF_JUDGES
     merged: dict[str, Any] = {}
     if agent is not None:
         merged = {name: getattr(agent, name) for name in agent.model_fields_set if name in allowed}
-    if isinstance(node, AgentNodeSpec) and node.model_fields_set & _JUDGING:
+    if is_agent(node) and node.model_fields_set & _JUDGING:
         merged = {name: value for name, value in merged.items() if name not in _JUDGING}
-    shared = AgentSettings if isinstance(node, AgentNodeSpec) else ModelSettings
+    shared = AgentSettings if is_agent(node) else ModelSettings
     merged |= {name: getattr(node, name) for name in shared.model_fields if name in node.model_fields_set}
     return AgentSpec.model_construct(**merged)
 
@@ -84,4 +89,4 @@ def timeout_of(spec: FlowSpec, node: NodeKeys) -> float | None:
 
 def _takes_defaults(node: NodeKeys) -> bool:
     """Agent, routing, evaluation and function nodes do."""
-    return isinstance(node, WorkKeys) and not isinstance(node, ConditionNodeSpec)
+    return isinstance(node, WorkKeys) and not is_condition(node)

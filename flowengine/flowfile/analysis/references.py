@@ -22,7 +22,8 @@ from flowengine.flowfile.analysis.node_settings import agent_path
 from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.schema.fields import TextKind
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, NodeSpec
+from flowengine.flowfile.schema.node_guards import is_agent
+from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.templating.parse import Reference, parse_expression, parse_template
 
@@ -119,7 +120,7 @@ def _hand_out(spec: FlowSpec, shared: dict[KeyPath, list[Use]], reads: Reads) ->
     handed: set[int] = set()
     total = 0
     for path, node in nodes_of(spec) if shared else ():
-        if isinstance(node, AgentNodeSpec):
+        if is_agent(node):
             of_agent = shared.get(agent_path(spec, key_path(path), node) or (), [])
             total += len(of_agent)
             if total > _MOST_SHARED:

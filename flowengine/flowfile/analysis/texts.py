@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from flowengine.flowfile.analysis.flow_levels import NodePath, SpecLevel, key_path, levels_of, nodes_of
 from flowengine.flowfile.schema.fields import TextKind, text_fields
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import BodyKeys, LoopNodeSpec, MapNodeSpec
+from flowengine.flowfile.schema.node_kinds import BodyKeys
 from flowengine.flowfile.yaml.positions import KeyPath
 
 __all__ = [
@@ -30,9 +30,6 @@ __all__ = [
 
 Scope: TypeAlias = Literal["node", "set", "end", "outputs"]
 """`node`: before the node runs; `set`: after it; `end`: after the body of a map or a loop; `outputs`: after all."""
-
-_END: Final = frozenset({"until", "carry", "best_by", "result"})
-"""What a container's keys say about the end of its body."""
 
 
 class Text(NamedTuple):
@@ -66,7 +63,7 @@ def texts_of(spec: FlowSpec) -> Iterator[Text]:
 def _scope(node: BaseModel, key: str) -> Scope:
     if key == "set":
         return "set"
-    return "end" if key in _END and isinstance(node, BodyKeys) else "node"
+    return "end" if isinstance(node, BodyKeys) and key in node.after_body else "node"
 
 
 def _texts(model: BaseModel, path: KeyPath) -> Iterator[tuple[KeyPath, str, TextKind]]:
@@ -164,10 +161,6 @@ def holders_of(spec: FlowSpec, level: NodePath) -> list[SpecLevel]:
 
 def visible(spec: FlowSpec, level: NodePath, scope: Scope) -> tuple[str, ...]:
     """The names that a text knows which is evaluated inside a level."""
-    inside: list[str] = []
-    for each in holders_of(spec, level):
-        if isinstance(each.holder, MapNodeSpec):
-            inside += [each.holder.as_, "each"]
-        elif isinstance(each.holder, LoopNodeSpec):
-            inside.append("round")
+    holders = (each.holder for each in holders_of(spec, level))
+    inside = [name for holder in holders if holder is not None for name in holder.names_inside()]
     return tuple(dict.fromkeys((*_EVERYWHERE, *_OF_SCOPE[scope], *inside)))

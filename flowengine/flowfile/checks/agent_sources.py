@@ -16,7 +16,7 @@ from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentSettings, MemorySpec, ModelSettings
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec
+from flowengine.flowfile.schema.node_guards import is_agent
 from flowengine.flowfile.yaml.positions import KeyPath
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def sources_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
     """Every provider, memory and folder of skills in the file, as it is written there."""
     for node_path, node in nodes_of(spec):
         path = key_path(node_path)
-        if isinstance(node, AgentNodeSpec):
+        if is_agent(node):
             yield from _of_agent(node, path)
         yield from _of_agent(getattr(node, "agent", None), (*path, "agent"))
     for name, agent in spec.agents.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flowengine.flowfile.analysis.flow_levels import (
     NodePath,
@@ -27,8 +27,12 @@ from flowengine.flowfile.analysis.references import Use, last_of, reads_of
 from flowengine.flowfile.analysis.texts import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND, Scope, holders_of, visible
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import LoopNodeSpec, MapNodeSpec
+from flowengine.flowfile.schema.node_guards import is_loop, is_map_node
 from flowengine.flowfile.schema.output_shapes import Shape
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
+    from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 
 __all__ = ["check_bodies", "check_names"]
 
@@ -43,12 +47,12 @@ def check_bodies(spec: FlowSpec, report: Report) -> None:
         if level.holder is None:
             continue
         _check_ids(spec, level, report)
-        if isinstance(level.holder, MapNodeSpec):
+        if is_map_node(level.holder):
             _check_item(spec, level, level.holder, report)
             _check_over(spec, level, level.holder, report)
             if level.path not in touched | gaps.gives:
                 _check_result(spec, level, level.holder, report)
-        else:
+        elif is_loop(level.holder):
             _check_variables(spec, level, level.holder, report)
             if level.path not in gaps.variables:
                 _check_carry(level, level.holder, report)
@@ -66,7 +70,7 @@ def _check_item(spec: FlowSpec, level: SpecLevel, holder: MapNodeSpec, report: R
     if holder.as_ in RESERVED:
         report.at_value("FE220", f"'{holder.as_}' means something else in templates; call the item otherwise", at)
     for outer in holders_of(spec, level.path)[1:]:
-        if isinstance(outer.holder, MapNodeSpec) and outer.holder.as_ == holder.as_:
+        if is_map_node(outer.holder) and outer.holder.as_ == holder.as_:
             text = f"'{holder.as_}' is the item of '{outer.path[-1]}', round this map; give this one another name"
             report.at_key("FE220", text, at, " with `as`" if "as_" not in holder.model_fields_set else "")
 
@@ -93,7 +97,7 @@ def _check_variables(spec: FlowSpec, level: SpecLevel, holder: LoopNodeSpec, rep
         if name in (*ROUND, *LOOP_OUTPUT):
             report.at_key("FE220", f"'{name}' is the loop's own; call the variable otherwise", (*at, "initial", name))
         for outer in holders_of(spec, level.path)[1:]:
-            if isinstance(outer.holder, LoopNodeSpec) and name in outer.holder.initial:
+            if is_loop(outer.holder) and name in outer.holder.initial:
                 text = f"'{outer.path[-1]}', round this loop, has a variable '{name}' too; rename one of them"
                 report.at_key("FE220", text, (*at, "initial", name))
 
@@ -138,7 +142,7 @@ class _Names:
         self._items = {
             level.holder.as_: f"only the nodes of '{level.path[-1]}' see it"
             for level in levels_of(spec).values()
-            if isinstance(level.holder, MapNodeSpec)
+            if is_map_node(level.holder)
         }
         self._below: dict[str, Callable[[Use, str, tuple[str, ...]], None]] = {
             "inputs": self._input,
@@ -190,7 +194,7 @@ class _Names:
 
     def _item_here(self) -> str | None:
         holders = (level.holder for level in holders_of(self._spec, self._level))
-        inner = next((each for each in holders if isinstance(each, MapNodeSpec)), None)
+        inner = next((each for each in holders if is_map_node(each)), None)
         return None if inner is None else f"the item is called '{inner.as_}'"
 
     def _input(self, use: Use, name: str, fields: tuple[str, ...]) -> None:

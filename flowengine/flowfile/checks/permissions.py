@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
@@ -22,9 +22,13 @@ from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, ConditionNodeSpec, EvaluationNodeSpec, FunctionNodeSpec
+from flowengine.flowfile.schema.node_guards import is_agent, is_function, may_call
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
 
 __all__ = ["check_calls", "check_code", "check_servers", "code_of", "is_allowed", "servers_of"]
 
@@ -37,7 +41,7 @@ def check_calls(spec: FlowSpec, project: Project, report: Report) -> None:
     for path, node in nodes_of(spec):
         if report.is_enough:
             return
-        if isinstance(node, FunctionNodeSpec) and project.problem_with(node.call) is None:
+        if is_function(node) and project.problem_with(node.call) is None:
             said = code_name(node.call)
             file = None if said is None else project.module_file(said.module)
             taken = None if said is None or file is None else parameters_in(file, said.name)
@@ -95,9 +99,9 @@ def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
     """Every reference to code in the file."""
     for node_path, node in nodes_of(spec):
         path = key_path(node_path)
-        if isinstance(node, ConditionNodeSpec | EvaluationNodeSpec | FunctionNodeSpec) and node.call is not None:
+        if may_call(node) and node.call is not None:
             yield (*path, "call"), node.call
-        if isinstance(node, AgentNodeSpec):
+        if is_agent(node):
             yield from _of_agent(node, path)
         if isinstance(getattr(node, "agent", None), AgentSettings):
             yield from _of_agent(cast("AgentNodeSpec", node).agent, (*path, "agent"))
@@ -155,7 +159,7 @@ def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:
     """Every server in the file, with the place of its command or URL."""
     for node_path, node in nodes_of(spec):
         path = key_path(node_path)
-        if isinstance(node, AgentNodeSpec):
+        if is_agent(node):
             yield from _servers_of_agent(node, path)
         yield from _servers_of_agent(getattr(node, "agent", None), (*path, "agent"))
     for name, agent in spec.agents.items():

@@ -20,13 +20,7 @@ from flowengine.flowfile.analysis.references import Use, reads_of
 from flowengine.flowfile.analysis.texts import ENGINE_KEYS, holders_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import (
-    AgentNodeSpec,
-    EvaluationNodeSpec,
-    LoopNodeSpec,
-    MapNodeSpec,
-    RoutingNodeSpec,
-)
+from flowengine.flowfile.schema.node_guards import is_agent, is_judging, is_loop, is_map_node, is_routing
 from flowengine.flowfile.yaml.positions import KeyPath
 
 __all__ = ["check_engine_values", "check_results", "check_writers"]
@@ -54,7 +48,7 @@ def check_results(spec: FlowSpec, runs: LevelAnalysis, report: Report) -> None:
         one, other = (runs.graph.ids[each] for each in pair)
         names = f"'{one}' and '{other}' can both come before this node"
         if unprompted:
-            key = "prompt" if isinstance(node, AgentNodeSpec) else "target"
+            key = "prompt" if is_agent(node) else "target"
             text = f"without '{key}' it takes `result`, and {names}: give '{key}'"
             report.at_key("FE215", text, key_path(path))
         for use in uses:
@@ -64,9 +58,9 @@ def check_results(spec: FlowSpec, runs: LevelAnalysis, report: Report) -> None:
 
 def _takes_result(runs: LevelAnalysis, number: int) -> bool:
     node = runs.nodes[number]
-    if isinstance(node, AgentNodeSpec):
+    if is_agent(node):
         return node.prompt is None
-    if isinstance(node, RoutingNodeSpec | EvaluationNodeSpec):
+    if is_judging(node):
         return node.target is None and runs.sees_surely(number) and not runs.any_before(number, LAST)
     return False
 
@@ -74,9 +68,9 @@ def _takes_result(runs: LevelAnalysis, number: int) -> bool:
 def _check_first(spec: FlowSpec, runs: LevelAnalysis, number: int, report: Report) -> None:
     """A first node takes the flow's inputs, or the item of a map; in a loop there is nothing to take."""
     node, path = runs.nodes[number], key_path(runs.path_of(number))
-    if isinstance(runs.level.holder, LoopNodeSpec):
+    if is_loop(runs.level.holder):
         if _is_first(runs, number):
-            key = "prompt" if isinstance(node, AgentNodeSpec) else "target"
+            key = "prompt" if is_agent(node) else "target"
             text = f"a first node of a loop has nobody's result to work on: give '{key}'"
             report.at_key("FE219", text, path)
     elif runs.level.holder is None and not runs.graph.parents[number] and not _has_inputs(spec):
@@ -102,11 +96,11 @@ def _is_first(runs: LevelAnalysis, number: int) -> bool:
 
 def _ask_for_something(spec: FlowSpec, runs: LevelAnalysis, number: int, report: Report) -> None:
     node, path = runs.nodes[number], key_path(runs.path_of(number))
-    if isinstance(node, AgentNodeSpec):
+    if is_agent(node):
         if all(setting_of(spec, node, each) is None for each in ("instructions", "system_message")):
             report.at_key("FE219", "there is nothing to ask: give 'prompt' or 'instructions'", path)
     else:
-        what = "route" if isinstance(node, RoutingNodeSpec) else "judge"
+        what = "route" if is_routing(node) else "judge"
         report.at_key("FE219", f"there is nothing to {what}: no node comes before; give 'target'", path)
 
 
@@ -180,7 +174,7 @@ def check_engine_values(spec: FlowSpec, runs: LevelAnalysis, report: Report) -> 
         path = runs.path_of(number)
         if not runs.sees_surely(number):
             continue
-        if isinstance(node, RoutingNodeSpec | EvaluationNodeSpec) and node.target is None:
+        if is_judging(node) and node.target is None:
             pair = runs.two_before(number, LAST)
             if pair is not None:
                 text = f"without 'target' it reads the last generation, and {_names(pair)}: give 'target'"
@@ -217,7 +211,7 @@ def check_writers(spec: FlowSpec, runs: LevelAnalysis, report: Report) -> None:
         for key, at in writes_of(node, runs.path_of(number)).items():
             if key in spec.shared_state and key not in unknown and spec.shared_state[key].merge == "error":
                 writers.setdefault(key, []).append((number, at))
-    if isinstance(runs.level.holder, MapNodeSpec):
+    if is_map_node(runs.level.holder):
         _refuse_items(spec, runs, writers, report)
     shared = {key: each for key, each in writers.items() if len(each) > 1}
     masks = masks_of(runs.graph, {number for each in shared.values() for number, _ in each}) if shared else {}
@@ -235,7 +229,7 @@ def _refuse_items(
 ) -> None:
     for key, each in writers.items():
         for _, at in each:
-            maps = (level for level in holders_of(spec, node_at(at)[:-1]) if isinstance(level.holder, MapNodeSpec))
+            maps = (level for level in holders_of(spec, node_at(at)[:-1]) if is_map_node(level.holder))
             if next(maps).path == runs.level.path:  # Else the map inside has said it already.
                 text = f"every item of '{runs.level.path[-1]}' writes '{key}', and items come in no order"
                 report.at_key("FE217", text, at, "; give the key a `merge` rule")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
 from flowengine.flowfile.analysis.flow_levels import (
@@ -26,8 +26,11 @@ from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.recovery import STAND_IN_FLOW
 from flowengine.flowfile.schema.fields import found
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec, SubflowNodeSpec
+from flowengine.flowfile.schema.node_guards import is_asking, is_subflow
 from flowengine.flowfile.yaml.positions import KeyPath
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
 
 __all__ = ["check_structure", "check_subflows", "subflows_of"]
 
@@ -89,7 +92,7 @@ def _check_agents(spec: FlowSpec, report: Report) -> None:
     if isinstance(spec.defaults.agent, str):
         named.append((spec.defaults.agent, ("defaults", "agent")))
     for path, node in nodes_of(spec):
-        if isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec) and isinstance(node.agent, str):
+        if is_asking(node) and isinstance(node.agent, str):
             named.append((node.agent, (*key_path(path), "agent")))
     for agent, at in named:
         if agent not in spec.agents and not gaps.may_be("agents", agent):
@@ -144,7 +147,7 @@ def _check_cycles(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
 def subflows_of(spec: FlowSpec) -> Iterator[tuple[NodePath, SubflowNodeSpec]]:
     """Every node that runs another file."""
     for path, node in nodes_of(spec):
-        if isinstance(node, SubflowNodeSpec):
+        if is_subflow(node):
             yield path, node
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flowengine.flowfile.analysis.flow_levels import NodePath, SpecLevel, home_of, key_path, levels_of, nodes_of
 from flowengine.flowfile.analysis.gaps import gaps_of
@@ -17,13 +17,11 @@ from flowengine.flowfile.analysis.texts import ENGINE_KEYS, ROUND
 from flowengine.flowfile.checks.permissions import code_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import (
-    AgentNodeSpec,
-    EvaluationNodeSpec,
-    LoopNodeSpec,
-    NodeSpec,
-    RoutingNodeSpec,
-)
+from flowengine.flowfile.schema.node_guards import is_agent, is_judging, is_loop
+from flowengine.flowfile.schema.node_kinds import NodeSpec
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 
 __all__ = [
     "check_unused",
@@ -49,7 +47,7 @@ def warn_of_absent_values(spec: FlowSpec, runs: LevelAnalysis, report: Report) -
             if not any((reader[:depth], name) in tested for depth in range(len(reader) + 1)):
                 _warn_if_absent(use, runs, number, report)
     unclear = runs.level.path in gaps_of(spec).waits  # What `until` reads decides on what `carry` sees.
-    excused = _excused(spec, runs) if isinstance(runs.level.holder, LoopNodeSpec) else ()
+    excused = _excused(spec, runs) if is_loop(runs.level.holder) else ()
     for use in reads_of(spec).at_end.get(runs.level.path, ()):
         path, key = use.reference.path, use.text.path[len(key_path(runs.level.path))]
         inside = path[0] == "nodes" and home_of(spec, runs.level.path, path[1]) == runs.level.path
@@ -98,7 +96,7 @@ def _excused(spec: FlowSpec, runs: LevelAnalysis) -> Collection[str]:
     return {runs.graph.ids[number] for number in there}
 
 
-_RESULTS: Final = {"evaluation_result": EvaluationNodeSpec, "routing_result": RoutingNodeSpec}
+_RESULTS: Final = {"evaluation_result": "evaluation", "routing_result": "routing"}
 
 
 def _read_by_until(spec: FlowSpec, runs: LevelAnalysis) -> set[int]:
@@ -109,7 +107,7 @@ def _read_by_until(spec: FlowSpec, runs: LevelAnalysis) -> set[int]:
             if root == "nodes" and fields and fields[0] in runs.graph:
                 found.add(runs.graph.index[fields[0]])
             elif root in _RESULTS:
-                found.update(n for n, node in enumerate(runs.nodes) if isinstance(node, _RESULTS[root]))
+                found.update(n for n, node in enumerate(runs.nodes) if node.type == _RESULTS[root])
     return found
 
 
@@ -153,7 +151,7 @@ def warn_of_dead_nodes(runs: LevelAnalysis, report: Report) -> None:
 def warn_of_endless_loop(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
     """A loop whose `until` says the same after each round. Without one, a loop has a fixed number of rounds."""
     holder = level.holder
-    if not isinstance(holder, LoopNodeSpec) or holder.until is None:
+    if not is_loop(holder) or holder.until is None:
         return
     at = (*key_path(level.path), "until")
     uses = [use for use in reads_of(spec).at_end.get(level.path, ()) if use.text.path == at]
@@ -256,6 +254,6 @@ def _takes_inputs_unnamed(spec: FlowSpec) -> bool:
 
 def _asks_nothing(node: NodeSpec) -> bool:
     """Whether a node's user input, or what it judges, is left out."""
-    if isinstance(node, AgentNodeSpec):
+    if is_agent(node):
         return node.prompt is None
-    return isinstance(node, RoutingNodeSpec | EvaluationNodeSpec) and node.target is None
+    return is_judging(node) and node.target is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
@@ -25,7 +25,6 @@ from flowengine.flowfile.compile.scope import is_static, template
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve, MemorySpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec
 from flowengine.nodes.agent import Templated
 from flowengine.nodes.node import Value
 from flowengine.skills.sandbox.sandbox import Sandbox
@@ -34,6 +33,11 @@ from flowengine.tools.tool import Tool
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager
 from flowengine.typed_contexts.typed import TypedContext
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+    from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 
 __all__ = ["AgentMaker", "memory_of"]
 

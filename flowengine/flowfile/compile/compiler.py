@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.settings import Surroundings
 from flowengine.core.budget import Budget
@@ -17,7 +17,6 @@ from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, level_o
 from flowengine.flowfile.analysis.node_settings import retry_of, settings_of, timeout_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.compile.agent_factory import AgentMaker
-from flowengine.flowfile.compile.kinds import Kinds
 from flowengine.flowfile.compile.scope import boolean, values
 from flowengine.flowfile.file_texts import DISK, FlowFiles
 from flowengine.flowfile.loader import load_flow
@@ -25,11 +24,22 @@ from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.run_bundle import packed
 from flowengine.flowfile.schema.flow_file import FlowSpec, LimitsSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec, RetrySpec
-from flowengine.flowfile.schema.node_types import AgentNodeSpec, EvaluationNodeSpec, NodeSpec, RoutingNodeSpec
+from flowengine.flowfile.schema.node_guards import is_asking
+from flowengine.flowfile.schema.node_kinds import NodeSpec, kind_of
 from flowengine.models.dotenv import read_environment
 from flowengine.models.wrappers.rate import Limiters, limiter_for
 from flowengine.nodes.compiled_flow import REQUIRED, CompiledFlow, InputField, assemble
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
+
+if TYPE_CHECKING:
+    from flowengine.agents.agent import Agent
+    from flowengine.agents.evaluation import EvaluationAgent
+    from flowengine.agents.routing import RoutingAgent
+    from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+    from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
+    from flowengine.flowfile.schema.agent_settings import AgentRouting
+    from flowengine.nodes.agent import Templated
 
 __all__ = ["build", "load_plan"]
 
@@ -98,6 +108,35 @@ def build(
     )
 
 
+class _Compiler:
+    """What a kind may ask for while one node of a flow is made."""
+
+    def __init__(self, builder: _Builder, path: NodePath) -> None:
+        self._builder = builder
+        self._path = path
+
+    def import_callable(self, target: str, /) -> Callable[..., Any]:
+        return self._builder.project.import_callable(target)
+
+    def body(self) -> dict[str, FlowNode]:
+        return self._builder.nodes(self._path)
+
+    def subflow(self, flow: str, /) -> CompiledFlow:
+        return self._builder.subflow(flow)
+
+    def agent(self, node: AgentNodeSpec, /) -> Agent | Templated[Agent]:
+        return self._builder.agents.generating(self._path[-1], node)
+
+    def routing_agent(self, node: RoutingNodeSpec, /) -> RoutingAgent | Templated[RoutingAgent]:
+        return self._builder.agents.routing(self._path[-1], node)
+
+    def judge(self, node: EvaluationNodeSpec, /) -> EvaluationAgent | Templated[EvaluationAgent]:
+        return self._builder.agents.judging(self._path[-1], node)
+
+    def routing_of(self, node: AgentNodeSpec, /) -> AgentRouting | None:
+        return settings_of(self._builder.spec, node).routing
+
+
 class _Builder:
     """Makes the nodes of one flow, and collects what is wrong with what they import."""
 
@@ -109,23 +148,28 @@ class _Builder:
         around: Surroundings,
         subflow: Callable[[FlowSpec], CompiledFlow],
     ) -> None:
-        self._spec = spec
+        self.spec = spec
         self._model = model
-        agents = AgentMaker(spec, project, model, around)
-        self._kinds = Kinds(spec, project, agents, self.nodes, subflow)
+        self.project = project
+        self._build = subflow
+        self.agents = AgentMaker(spec, project, model, around)
+
+    def subflow(self, flow: str) -> CompiledFlow:
+        """The plan of another file that the flow names."""
+        return self._build(self.spec.subflows[flow])
 
     def nodes(self, level: NodePath) -> dict[str, FlowNode]:
         """The nodes of one level: the flow's own, or those inside the container at a path."""
         reads: dict[str, list[str]] = {}
-        for source, target, route in edges_of(self._spec, level):
+        for source, target, route in edges_of(self.spec, level):
             if route is None:
                 reads.setdefault(target, []).append(source)
         made: dict[str, FlowNode] = {}
         problems: list[Diagnostic] = []
-        for name, node in level_of(self._spec, level).items():
+        for name, node in level_of(self.spec, level).items():
             path = (*level, name)
             try:
-                made[name] = self._kinds.make(path, node, self._common(node, reads.get(name, ())))
+                made[name] = self._node(path, node, self._common(node, reads.get(name, ())))
             except FlowError as error:
                 problems += error.diagnostics
             except DefinitionError as error:
@@ -134,9 +178,19 @@ class _Builder:
             raise FlowError(sorted(problems, key=lambda each: (each.line or 0, each.column or 0)))
         return made
 
+    def _node(self, path: NodePath, node: NodeSpec, common: dict[str, Any]) -> FlowNode:
+        kind = kind_of(node.type)
+        made = kind.make(node, common, _Compiler(self, path))
+        if made.kind != node.type:
+            raise DefinitionError(f"the node type '{node.type}' makes a node of the type '{made.kind}'")
+        for trait in ("transparent", "container"):
+            if getattr(made, trait) != getattr(kind.traits, trait):
+                raise DefinitionError(f"`{trait}` of {type(made).__name__} is not what the traits of '{node.type}' say")
+        return made
+
     def _problem(self, path: NodePath, error: FlowEngineError) -> Diagnostic:
-        line, column = self._spec.position(key_path(path))
-        file = None if self._spec.path is None else str(self._spec.path)
+        line, column = self.spec.position(key_path(path))
+        file = None if self.spec.path is None else str(self.spec.path)
         name = ".".join(path)
         if isinstance(error, ProjectError):
             return Diagnostic(error.code or "FE507", error.message, file, line, column, node=name)
@@ -144,7 +198,7 @@ class _Builder:
 
     def _common(self, node: NodeSpec, reads: Sequence[str]) -> dict[str, Any]:
         """What every node may say."""
-        retry = retry_of(self._spec, node)
+        retry = retry_of(self.spec, node)
         return {
             "needs": node.needs,
             "reads": reads,
@@ -152,7 +206,7 @@ class _Builder:
             "when": None if node.when is None else boolean(node.when),
             "set": {key: values(each) for key, each in node.set.items()},
             "retry": None if retry is None else _retry(retry),
-            "timeout": timeout_of(self._spec, node),
+            "timeout": timeout_of(self.spec, node),
             "on_error": node.on_error.then or node.on_error.action,
             "effect": node.effect if isinstance(node, BoundedKeys) else "none",
             "cache": isinstance(node, BoundedKeys) and node.cache,
@@ -164,9 +218,9 @@ class _Builder:
     def _fingerprint(self, node: NodeSpec) -> str:
         """The node's own definition with everything that it inherits; nodes inside it have one of their own."""
         agent = None
-        if isinstance(node, AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec):
-            agent = settings_of(self._spec, node).model_dump(mode="json", exclude_unset=True)
-        inherited = [self._model, agent, timeout_of(self._spec, node), repr(retry_of(self._spec, node))]
+        if is_asking(node):
+            agent = settings_of(self.spec, node).model_dump(mode="json", exclude_unset=True)
+        inherited = [self._model, agent, timeout_of(self.spec, node), repr(retry_of(self.spec, node))]
         own = node.model_dump(mode="json", exclude_unset=True, exclude={"nodes", "limits"})
         return json.dumps([own, *inherited], sort_keys=True, ensure_ascii=False)
 

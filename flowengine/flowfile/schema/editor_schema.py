@@ -9,25 +9,23 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import ModuleType
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
+from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema import agent_settings as schema_agent
 from flowengine.flowfile.schema import fields
 from flowengine.flowfile.schema import flow_file as schema
 from flowengine.flowfile.schema import keys as schema_keys
-from flowengine.flowfile.schema import node_types as schema_containers
-from flowengine.flowfile.schema import node_types as schema_nodes
 from flowengine.flowfile.schema.fields import ID_PATTERN, Keys
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import NodeKeys
-from flowengine.flowfile.schema.node_types import NODE_TYPES
-from flowengine.flowfile.schema.packaged_kinds import PackagedNodeSpec, find_kinds, load_kind
+from flowengine.flowfile.schema.node_kinds import BodyKeys, node_types, spec_of
 
 __all__ = ["json_schema"]
 
@@ -38,24 +36,26 @@ _BY_NAME: Final = ("properties", "patternProperties")
 """Keywords whose keys are the author's names, not JSON Schema's."""
 
 
-def json_schema() -> dict[str, Any]:
-    """The schema as plain data."""
+def _fail(message: str) -> None:
+    raise DefinitionError(message)
+
+
+def json_schema(lost: Callable[[str], object] = _fail) -> dict[str, Any]:
+    """The schema as plain data. `lost` is told of each package's kind that cannot be had, and so is not in it."""
     raw = FlowSpec.model_json_schema(by_alias=True)
     definitions = cast("dict[str, Any]", raw.pop("$defs"))
     definitions["FlowSpec"] = dict(raw)
-    models = {model.__name__: model for model in _models()}
-    kinds = _kinds()
-    definitions.pop(PackagedNodeSpec.__name__)
+    kinds = _kinds(lost)
+    models = {model.__name__: model for model in _models(kinds.values())}
     for model in kinds.values():
-        if model not in NODE_TYPES.values():
-            own = model.model_json_schema(by_alias=True)
-            definitions |= {**own.pop("$defs", {}), **definitions, model.__name__: own}
-            models[model.__name__] = model
+        own = model.model_json_schema(by_alias=True)
+        definitions |= {**own.pop("$defs", {}), **definitions, model.__name__: own}
     for name, definition in definitions.items():
         if name in models:
             _describe(definition, models[name])
     definitions["Node"] = _node(kinds)
-    for name in ("FlowSpec", "MapNodeSpec", "LoopNodeSpec"):
+    holders = [model.__name__ for model in kinds.values() if issubclass(model, BodyKeys)]
+    for name in ("FlowSpec", *holders):
         definitions[name]["properties"]["nodes"]["patternProperties"] = {ID_PATTERN: {"$ref": "#/$defs/Node"}}
     definitions["ApprovalNodeSpec"]["dependencies"] = {"expires": ["on_expire"], "on_expire": ["expires"]}
     definitions["Route"] = {"anyOf": [{"type": "string"}, definitions["Route"]]}
@@ -66,20 +66,27 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": _DIALECT, "title": "FlowEngine flow, version 1", **tidy.pop("FlowSpec"), "definitions": tidy}
 
 
-def _kinds() -> dict[str, type[NodeKeys]]:
+def _kinds(lost: Callable[[str], object]) -> dict[str, type[NodeKeys]]:
     """What a node may say, by its type, those of packages included."""
-    return {**NODE_TYPES, **{name: load_kind(name).spec for name in find_kinds()}}
+    kinds: dict[str, type[NodeKeys]] = {}
+    for name in node_types():
+        try:
+            kinds[name] = spec_of(name)
+        except DefinitionError as error:
+            lost(str(error))
+    return kinds
 
 
-def _models() -> Iterable[type[BaseModel]]:
-    for module in _MODULES:
+def _models(kinds: Iterable[type[NodeKeys]]) -> Iterable[type[BaseModel]]:
+    yield from kinds
+    for module in (*_MODULES, *(sys.modules[each.__module__] for each in kinds)):
         for each in vars(module).values():
             if isinstance(each, type) and issubclass(each, Keys):
                 yield each
 
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
-    fields, schema_agent, schema_keys, schema_containers, schema_nodes, schema,
+    fields, schema_agent, schema_keys, schema,
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from flowengine.flowfile.analysis.shapes import fits
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema
 from flowengine.flowfile.schema.fields import Duration, Identifier, Keys, Maybe, Rendered, found, refuse, without_notes
 from flowengine.flowfile.schema.keys import NodeLimitsSpec, RetrySpec
-from flowengine.flowfile.schema.node_types import NodeSpec
+from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.yaml.positions import SourceText
 
 __all__ = ["Defaults", "FlowSpec", "InputSpec", "LimitsSpec", "StateSpec"]

@@ -7,7 +7,7 @@ and money has `BoundedKeys`; and what can simply be done again has `WorkKeys`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -37,6 +37,7 @@ __all__ = [
     "RetrySpec",
     "WorkKeys",
     "routes_to",
+    "targets_of",
 ]
 
 Effect = Literal["none", "idempotent", "external"]
@@ -112,8 +113,17 @@ def routes_to(routes: Mapping[str, Route], fallback: str | None = None) -> list[
     return found
 
 
+def targets_of(routes: Mapping[str, Route], fallback: str | None) -> tuple[dict[str, str | None], str | None]:
+    """Label → node; and the fallback where it is a node and not one of the labels."""
+    targets = {label: route.to for label, route in routes.items()}
+    return targets, None if fallback in targets else fallback
+
+
 class NodeKeys(Keys):
     """What every node may say."""
+
+    if TYPE_CHECKING:
+        type: Any  # Each kind says which one it is.
 
     description: str = ""
     """For readers and pictures."""

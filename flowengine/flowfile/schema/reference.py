@@ -17,9 +17,13 @@ from flowengine.agents.routing import RoutingAgent
 from flowengine.context_providers.builtin_names import OURS
 from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
 from flowengine.context_providers.registry import provider_class
+from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.analysis.texts import DESCRIBED
 from flowengine.flowfile.checks.codes import CODES
+from flowengine.flowfile.kinds.condition_kind import CaseSpec
+from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.schema.agent_settings import (
     AgentRouting,
     AgentSettings,
@@ -34,7 +38,7 @@ from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.flowfile.schema.fields import Route
 from flowengine.flowfile.schema.flow_file import Defaults, FlowSpec, InputSpec, LimitsSpec, StateSpec
 from flowengine.flowfile.schema.keys import NodeLimitsSpec, OnErrorSpec, RetrySpec
-from flowengine.flowfile.schema.node_types import NODE_TYPES, CaseSpec, EvaluationNodeSpec, RoutingNodeSpec
+from flowengine.flowfile.schema.node_kinds import spec_of
 from flowengine.templating.filters import FILTERS, TESTS
 from flowengine.tools.mcp.server_settings import McpServer
 
@@ -69,7 +73,7 @@ _NOTHING: Final[tuple[Any, ...]] = (None, "", (), {})
 def default_of(model: type[BaseModel], name: str) -> Any:
     """The value of a key that nothing gives, or `NO_DEFAULT`.
 
-    >>> from flowengine.flowfile.schema.node_types import AgentNodeSpec
+    >>> from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     >>> default_of(AgentNodeSpec, "temperature"), default_of(RoutingNodeSpec, "temperature")
     (0.7, 0.1)
     """
@@ -150,9 +154,9 @@ def reference() -> str:
     for title, model in _ORDER.items():
         lines += _section(f"## {title}", schema if model is FlowSpec else definitions[model.__name__], model)
     lines.append("## Nodes\n")
-    lines.append(f"`type` is one of {', '.join(f'`{each}`' for each in NODE_TYPES)}; left out, a node is an agent.\n")
-    for name, model in NODE_TYPES.items():
-        lines += _section(f"### `{name}`", definitions[model.__name__], model)
+    lines.append(f"`type` is one of {', '.join(f'`{each}`' for each in TRAITS)}; left out, a node is an agent.\n")
+    for name in TRAITS:
+        lines += _section(f"### `{name}`", definitions[spec_of(name).__name__], spec_of(name))
     lines.append("## Parts\n")
     for title, model in _AFTER.items():
         lines += _section(f"### {title}", definitions[model.__name__], model)

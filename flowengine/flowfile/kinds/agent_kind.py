@@ -1,0 +1,46 @@
+"""The kind `agent`: a model is asked. The kind of a node that names none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.compile.scope import template
+from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSettings
+from flowengine.flowfile.schema.fields import Maybe, Prompt
+from flowengine.flowfile.schema.keys import WorkKeys, targets_of
+from flowengine.flowfile.schema.node_kinds import NodeKind
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.schema.node_kinds import NodeCompiler
+    from flowengine.nodes.node import FlowNode
+
+__all__ = ["KIND", "AgentNodeSpec"]
+
+
+class AgentNodeSpec(WorkKeys, AgentSettings):
+    """A model is asked; the output is its answer. The type of a node that names none."""
+
+    type: Literal["agent"] = "agent"
+    """Kind of the node."""
+    agent: Maybe[AgentRef] = None
+    """An entry of `agents`, or an agent in place; keys of the node go before it."""
+    prompt: Maybe[Prompt] = None
+    """The user input. Left out: the predecessor's `result`; in a first node the flow's input."""
+
+
+def make(node: AgentNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.nodes.agent import AgentNode
+
+    routing = compiler.routing_of(node)
+    targets, fallback = ({}, None) if routing is None else targets_of(routing.routes, routing.fallback)
+    return AgentNode(
+        compiler.agent(node),
+        prompt=None if node.prompt is None else template(node.prompt),
+        targets=targets,
+        fallback=fallback,
+        **settings,
+    )
+
+
+KIND: Final = NodeKind(AgentNodeSpec, make, TRAITS["agent"])

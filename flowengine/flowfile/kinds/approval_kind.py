@@ -1,0 +1,73 @@
+"""The kind `approval`: a person decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import model_validator
+
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.compile.scope import template
+from flowengine.flowfile.schema.agent_settings import JsonSchema
+from flowengine.flowfile.schema.fields import Duration, Maybe, Routes, Template, refuse
+from flowengine.flowfile.schema.keys import NodeKeys, OwnRoute, routes_to
+from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.output_shapes import TEXT, Shape, object_shape
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.schema.node_kinds import NodeCompiler
+    from flowengine.nodes.node import FlowNode
+
+__all__ = ["KIND", "ApprovalNodeSpec"]
+
+
+class ApprovalNodeSpec(NodeKeys):
+    """A person decides; the run waits as long as that takes. The output is {choice, comment, by, form}."""
+
+    type: Literal["approval"]
+    """Kind of the node."""
+    message: Template
+    """What the person is asked."""
+    form: Maybe[JsonSchema] = None
+    """What the person fills in beside the choice: a JSON Schema."""
+    routes: Routes
+    """Choice → node, {to, description}, or {} for nowhere."""
+    expires: Maybe[Duration] = None
+    """How long the person has; goes with `on_expire`."""
+    on_expire: Maybe[str] = None
+    """The choice that is made when nobody made one in time."""
+
+    @model_validator(mode="after")
+    def _can_be_answered(self) -> ApprovalNodeSpec:
+        if not self.routes:
+            raise refuse("FE214", "there is nothing to choose from: give at least one choice", at="routes")
+        if (self.expires is None) != (self.on_expire is None):
+            given, lacks = ("expires", "on_expire") if self.on_expire is None else ("on_expire", "expires")
+            raise refuse("FE202", f"'{given}' goes with '{lacks}', which is missing", at=given)
+        if self.on_expire is not None and self.on_expire not in self.routes:
+            known = ", ".join(self.routes)
+            raise refuse("FE224", f"there is no choice '{self.on_expire}' (there are {known})", at="on_expire")
+        return self
+
+    def own_routes(self) -> list[OwnRoute]:
+        return routes_to(self.routes)
+
+    def output_shape(self) -> Shape:
+        form = self.form or {}
+        return object_shape(("choice", "comment", "by", "form"), choice=TEXT, comment=TEXT, by=TEXT, form=form)
+
+
+def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.nodes.approval import ApprovalNode
+
+    return ApprovalNode(
+        template(node.message),
+        {choice: route.to for choice, route in node.routes.items()},
+        form=node.form,
+        expires=node.expires,
+        on_expire=node.on_expire,
+        **settings,
+    )
+
+
+KIND: Final = NodeKind(ApprovalNodeSpec, make, TRAITS["approval"])

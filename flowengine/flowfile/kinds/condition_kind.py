@@ -1,0 +1,128 @@
+"""The kind `condition`: a route is chosen without a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import Field, model_validator
+
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.compile.scope import boolean
+from flowengine.flowfile.schema.fields import CodePath, Expression, Keys, ListOf, Maybe, Routes, Target, refuse
+from flowengine.flowfile.schema.keys import OwnRoute, WorkKeys, routes_to
+from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.output_shapes import TEXT, Shape
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.schema.node_kinds import NodeCompiler
+    from flowengine.nodes.node import FlowNode
+
+__all__ = ["KIND", "CaseSpec", "ConditionNodeSpec"]
+
+
+class CaseSpec(Keys):
+    """One case: the first whose `if` is true is taken."""
+
+    if_: Expression = Field(alias="if")
+    """When this case is taken."""
+    then: Target = None
+    """Where it leads; left out: nowhere (then it needs a label)."""
+    label: Maybe[Annotated[str, Field(min_length=1)]] = None
+    """The case's name in pictures and traces; left out: the target's id."""
+
+    @property
+    def taken(self) -> str:
+        """The label taken."""
+        return self.label or self.then or ""
+
+    @model_validator(mode="after")
+    def _has_a_name(self) -> CaseSpec:
+        if not self.label and not self.then:
+            raise refuse("FE202", "a case needs 'then', or a 'label' if it leads nowhere")
+        return self
+
+
+class ConditionNodeSpec(WorkKeys):
+    """Chooses a route without a model: `if`, `cases`, or a function."""
+
+    type: Literal["condition"]
+    """Kind of the node."""
+    if_: Maybe[Expression] = Field(default=None, alias="if")
+    """A boolean; goes with `then` and `else`."""
+    then: Target = None
+    """Where true leads; left out: nowhere."""
+    else_: Target = Field(default=None, alias="else")
+    """Where false leads, or what no case matches; left out beside `if`: nowhere."""
+    cases: Maybe[ListOf[CaseSpec]] = None
+    """The first case that is true is taken; none and no `else`: the node fails."""
+    call: Maybe[CodePath] = None
+    """A function that answers one of the `routes`."""
+    routes: Maybe[Routes] = None
+    """Value that `call` returns → node."""
+
+    @property
+    def form(self) -> Literal["if", "cases", "call"]:
+        """Which of the three forms this is."""
+        if self.cases is not None:
+            return "cases"
+        return "if" if self.call is None else "call"
+
+    @property
+    def has_else(self) -> bool:
+        """Whether `else` is there, be it that it leads nowhere."""
+        return "else_" in self.model_fields_set
+
+    @model_validator(mode="after")
+    def _one_form(self) -> ConditionNodeSpec:
+        forms = [
+            key for key, value in (("if", self.if_), ("cases", self.cases), ("call", self.call)) if value is not None
+        ]
+        if not forms:
+            raise refuse("FE202", "a condition needs 'if', 'cases' or 'call'")
+        if len(forms) > 1:
+            raise refuse("FE209", f"'{forms[0]}' and '{forms[1]}' exclude each other", at=forms[1])
+        self._keys_of_the_form(forms[0])
+        return self
+
+    def _keys_of_the_form(self, form: str) -> None:
+        given = {key for key in ("then", "else", "routes") if key.replace("else", "else_") in self.model_fields_set}
+        for key in sorted(given - _KEYS_OF_FORM[form]):
+            raise refuse("FE209", f"'{key}' does not go with '{form}'", at=key)
+        if form == "call" and not self.routes:
+            raise refuse("FE214", "'call' needs 'routes': which answer leads where", at="call")
+        if form == "cases" and not self.cases:
+            raise refuse("FE214", "there is nothing to choose from: give at least one case", at="cases")
+
+    def own_routes(self) -> list[OwnRoute]:
+        otherwise = OwnRoute("else", self.else_, ("else",))
+        if self.form == "if":
+            return [OwnRoute("then", self.then, ("then",)), otherwise]
+        if self.form == "call":
+            found = routes_to(self.routes or {})
+        else:
+            cases = enumerate(self.cases or ())
+            found = [OwnRoute(case.taken, case.then, ("cases", number, "then")) for number, case in cases]
+        return [*found, otherwise] if self.has_else else found
+
+    def output_shape(self) -> Shape:
+        return TEXT
+
+
+_KEYS_OF_FORM: Final = {"if": {"then", "else"}, "cases": {"else"}, "call": {"routes", "else"}}
+
+
+def make(node: ConditionNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.nodes.condition import CasesNode, ConditionNode
+
+    if node.cases is not None:
+        cases = [(boolean(each.if_), each.taken, each.then) for each in node.cases]
+        return CasesNode(cases, node.else_, has_otherwise=node.has_else, **settings)
+    if node.call is not None:
+        targets = {label: route.to for label, route in (node.routes or {}).items()}
+        call = compiler.import_callable(node.call)
+        return ConditionNode(call, targets, node.else_, has_otherwise=node.has_else, **settings)
+    assert node.if_ is not None  # One of the three forms is there.
+    return ConditionNode(boolean(node.if_), node.then, node.else_, **settings)
+
+
+KIND: Final = NodeKind(ConditionNodeSpec, make, TRAITS["condition"])

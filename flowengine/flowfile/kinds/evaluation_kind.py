@@ -1,0 +1,85 @@
+"""The kind `evaluation`: a model, or a function, gives a score."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import Field, model_validator
+
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.compile.scope import template
+from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
+from flowengine.flowfile.schema.fields import CodePath, Maybe, Plain, Prompt, Routes, Score, Template, refuse
+from flowengine.flowfile.schema.keys import OwnRoute, WorkKeys, routes_to
+from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.output_shapes import EVALUATION, Shape
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.schema.node_kinds import NodeCompiler
+    from flowengine.nodes.node import FlowNode
+
+__all__ = ["KIND", "EvaluationNodeSpec"]
+
+
+class EvaluationNodeSpec(WorkKeys, ModelSettings):
+    """A model, or a function, gives a score."""
+
+    type: Literal["evaluation"]
+    """Kind of the node."""
+    instructions: Maybe[Prompt] = None
+    """How to judge."""
+    criteria: dict[str, Plain] = Field(default_factory=dict[str, str])
+    """Criterion → what it asks for. Without any: accuracy, relevance and completeness."""
+    threshold: Maybe[Score] = None
+    """The score from which on the target passes."""
+    target: Maybe[Template] = None
+    """The text to judge; left out: the last generation."""
+    routes: Maybe[Routes] = None
+    """Where `pass` and `fail` lead; one that is left out leads nowhere."""
+    call: Maybe[CodePath] = None
+    """A scorer in code, instead of a model."""
+    agent: Maybe[AgentRef] = None
+    """Where the model and its settings come from, if not from the node."""
+
+    @model_validator(mode="after")
+    def _passes_or_fails(self) -> EvaluationNodeSpec:
+        for label in self.routes or ():
+            if label not in ("pass", "fail"):
+                raise refuse(
+                    "FE201", f"an evaluation's routes are 'pass' and 'fail', found '{label}'", at=("routes", label)
+                )
+        if self.call is not None:
+            given = [key for key in _OF_A_MODEL if getattr(self, key)]
+            if given:
+                raise refuse("FE209", f"'call' scores in code, so nothing would read '{given[0]}'", at=given[0])
+        return self
+
+    def own_routes(self) -> list[OwnRoute]:
+        routes = self.routes or {}
+        left_out = [OwnRoute(label, None, ()) for label in ("pass", "fail") if label not in routes]
+        return routes_to(routes) + left_out
+
+    def output_shape(self) -> Shape:
+        return EVALUATION
+
+
+_OF_A_MODEL: Final = ("instructions", "criteria", "agent", *ModelSettings.model_fields)
+
+
+def make(node: EvaluationNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.nodes.agent import EvaluationNode
+
+    routes = node.routes or {}
+    given: dict[str, Any] = {
+        "passes": routes["pass"].to if "pass" in routes else None,
+        "fails": routes["fail"].to if "fail" in routes else None,
+        "target": None if node.target is None else template(node.target),
+        **settings,
+    }
+    if node.call is not None:
+        scorer = compiler.import_callable(node.call)
+        return EvaluationNode(scorer=scorer, threshold=0.7 if node.threshold is None else node.threshold, **given)
+    return EvaluationNode(compiler.judge(node), **given)
+
+
+KIND: Final = NodeKind(EvaluationNodeSpec, make, TRAITS["evaluation"])

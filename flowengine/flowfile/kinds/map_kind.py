@@ -1,0 +1,57 @@
+"""The kind `map`: a body runs once for each item of a list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.compile.scope import expression, values
+from flowengine.flowfile.schema.fields import Expression, Identifier, Maybe, Rendered
+from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeKind
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.schema.node_kinds import NodeCompiler
+    from flowengine.nodes.node import FlowNode
+
+__all__ = ["KIND", "MapNodeSpec"]
+
+
+class MapNodeSpec(BodyKeys):
+    """The body runs once for each item of a list; the output is the list of the results, in the order of the items."""
+
+    type: Literal["map"]
+    """Kind of the node."""
+    over: Expression
+    """The list."""
+    as_: Identifier = Field(default="item", alias="as")
+    """The item's name in the body."""
+    concurrency: Maybe[Annotated[int, Field(ge=1, le=10_000)]] = None
+    """Items in work at once, at most; left out: as many as the run allows."""
+    on_item_error: Literal["fail", "collect", "skip"] = "fail"
+    """A failed item fails the map, has `{error, index}` in its place, or is dropped."""
+    result: Maybe[Rendered] = None
+    """What an item gives; sees the body. Left out: the output of the body's last node, where there is but one."""
+
+    after_body: ClassVar[frozenset[str]] = frozenset({"result"})
+
+    def names_inside(self) -> tuple[str, ...]:
+        return self.as_, "each"
+
+
+def make(node: MapNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.nodes.map import MapNode
+
+    return MapNode(
+        compiler.body(),
+        over=expression(node.over),
+        name=node.as_,
+        concurrency=node.concurrency,
+        on_item_error=node.on_item_error,
+        result=None if node.result is None else values(node.result),
+        **settings,
+    )
+
+
+KIND: Final = NodeKind(MapNodeSpec, make, TRAITS["map"])

@@ -1,0 +1,63 @@
+"""The kind `routing`: a model chooses a route."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import model_validator
+
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.compile.scope import template
+from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
+from flowengine.flowfile.schema.fields import Maybe, NodeId, Prompt, Routes, Score, Template, refuse
+from flowengine.flowfile.schema.keys import OwnRoute, WorkKeys, routes_to, targets_of
+from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.output_shapes import ROUTING, Shape
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.schema.node_kinds import NodeCompiler
+    from flowengine.nodes.node import FlowNode
+
+__all__ = ["KIND", "RoutingNodeSpec"]
+
+
+class RoutingNodeSpec(WorkKeys, ModelSettings):
+    """A model reads the last generation and chooses a route."""
+
+    type: Literal["routing"]
+    """Kind of the node."""
+    instruction: Prompt
+    """How to choose."""
+    routes: Routes
+    """Label → node, or {to, description}."""
+    min_confidence: Maybe[Score] = None
+    """Below it the fallback is taken; without a fallback the node fails."""
+    fallback: Maybe[NodeId] = None
+    """A label, or the id of a node: taken where the answer is none of the routes, or too unsure."""
+    target: Maybe[Template] = None
+    """The text to route; left out: the last generation."""
+    agent: Maybe[AgentRef] = None
+    """Where the model and its settings come from, if not from the node."""
+
+    @model_validator(mode="after")
+    def _chooses(self) -> RoutingNodeSpec:
+        if not self.routes:
+            raise refuse("FE214", "there is nothing to choose from: give at least one route", at="routes")
+        return self
+
+    def own_routes(self) -> list[OwnRoute]:
+        return routes_to(self.routes, self.fallback)
+
+    def output_shape(self) -> Shape:
+        return ROUTING
+
+
+def make(node: RoutingNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.nodes.agent import RoutingNode
+
+    targets, fallback = targets_of(node.routes, node.fallback)
+    target = None if node.target is None else template(node.target)
+    return RoutingNode(compiler.routing_agent(node), targets, fallback=fallback, target=target, **settings)
+
+
+KIND: Final = NodeKind(RoutingNodeSpec, make, TRAITS["routing"])

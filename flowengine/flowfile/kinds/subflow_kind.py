@@ -1,0 +1,68 @@
+"""The kind `subflow`: another flow file runs as one node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from pydantic import Field
+
+from flowengine.core.budget import Budget
+from flowengine.core.node_traits import TRAITS
+from flowengine.flowfile.compile.scope import values
+from flowengine.flowfile.schema.fields import Plain, Values
+from flowengine.flowfile.schema.keys import BoundedKeys
+from flowengine.flowfile.schema.node_kinds import NodeKind
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.schema.node_kinds import NodeCompiler
+    from flowengine.nodes.node import FlowNode, NodeLimits, RunLimits
+
+__all__ = ["KIND", "SubflowNodeSpec"]
+
+
+N = TypeVar("N", int, float)
+
+
+class SubflowNodeSpec(BoundedKeys):
+    """Another flow file runs as one node; the output is that flow's outputs."""
+
+    type: Literal["subflow"]
+    """Kind of the node."""
+    flow: Plain = Field(min_length=1)
+    """Path of the flow file, from this file's folder."""
+    with_: Values = Field(default_factory=dict[str, Any], alias="with")
+    """Input of that flow → template."""
+
+
+def make(node: SubflowNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.nodes.subflow import SubflowNode
+
+    plan = compiler.subflow(node.flow)
+    given = {name: values(each) for name, each in node.with_.items()}
+    limited: dict[str, Any] = {**settings, "limits": _tighter(settings["limits"], plan.limits)}
+    return SubflowNode(plan, arguments=given, **limited)
+
+
+def _tighter(own: NodeLimits | None, of_file: RunLimits) -> NodeLimits | None:
+    """What holds for a subflow: the node's limits and those of its file, whichever is reached first."""
+    from flowengine.nodes.node import NodeLimits
+
+    if not any(of_file.bounds) and of_file.timeout is None:
+        return own
+    if own is None:
+        return NodeLimits(of_file.bounds, of_file.timeout, of_file.on_limit)
+    mine, its = own.bounds, of_file.bounds
+    bounds = Budget(
+        _least(mine.cost_usd, its.cost_usd),
+        _least(mine.tokens, its.tokens),
+        _least(mine.model_calls, its.model_calls),
+    )
+    timeout = _least(own.timeout, of_file.timeout)
+    return NodeLimits(bounds, timeout, own.on_limit)
+
+
+def _least(one: N | None, other: N | None) -> N | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+KIND: Final = NodeKind(SubflowNodeSpec, make, TRAITS["subflow"])

@@ -1,0 +1,80 @@
+"""Whether a node is of one of our kinds, asked without importing the kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from typing_extensions import TypeIs
+
+from flowengine.flowfile.schema.keys import NodeKeys
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
+    from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+    from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
+    from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
+    from flowengine.flowfile.kinds.map_kind import MapNodeSpec
+    from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
+    from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
+
+__all__ = [
+    "is_agent",
+    "is_asking",
+    "is_condition",
+    "is_evaluation",
+    "is_function",
+    "is_judging",
+    "is_loop",
+    "is_map_node",
+    "is_routing",
+    "is_subflow",
+    "may_call",
+]
+
+
+def is_agent(node: NodeKeys | None) -> TypeIs[AgentNodeSpec]:
+    return node is not None and node.type == "agent"
+
+
+def is_routing(node: NodeKeys | None) -> TypeIs[RoutingNodeSpec]:
+    return node is not None and node.type == "routing"
+
+
+def is_evaluation(node: NodeKeys | None) -> TypeIs[EvaluationNodeSpec]:
+    return node is not None and node.type == "evaluation"
+
+
+def is_judging(node: NodeKeys | None) -> TypeIs[RoutingNodeSpec | EvaluationNodeSpec]:
+    """Whether a model judges a text in it, to choose or to score."""
+    return node is not None and node.type in ("routing", "evaluation")
+
+
+def is_asking(node: NodeKeys | None) -> TypeIs[AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec]:
+    """Whether it names an agent, or may."""
+    return node is not None and node.type in ("agent", "routing", "evaluation")
+
+
+def may_call(node: NodeKeys | None) -> TypeIs[ConditionNodeSpec | EvaluationNodeSpec | FunctionNodeSpec]:
+    """Whether it may name a function of the project."""
+    return node is not None and node.type in ("condition", "evaluation", "function")
+
+
+def is_condition(node: NodeKeys | None) -> TypeIs[ConditionNodeSpec]:
+    return node is not None and node.type == "condition"
+
+
+def is_function(node: NodeKeys | None) -> TypeIs[FunctionNodeSpec]:
+    return node is not None and node.type == "function"
+
+
+def is_map_node(node: NodeKeys | None) -> TypeIs[MapNodeSpec]:
+    return node is not None and node.type == "map"
+
+
+def is_loop(node: NodeKeys | None) -> TypeIs[LoopNodeSpec]:
+    return node is not None and node.type == "loop"
+
+
+def is_subflow(node: NodeKeys | None) -> TypeIs[SubflowNodeSpec]:
+    return node is not None and node.type == "subflow"
