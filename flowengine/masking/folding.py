@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,26 +14,18 @@ __all__ = ["Folded", "fold", "folded"]
 
 _FULL_WIDTH: Final = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {0x3000: 0x20, 0xA0: 0x20}
 _DASHES: Final = dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xFE63), 0x2D)
-_ZEROS: Final = (
-    0x660,
-    0x6F0,
-    0x7C0,
-    0x966,
-    0x9E6,
-    0xA66,
-    0xAE6,
-    0xB66,
-    0xBE6,
-    0xC66,
-    0xCE6,
-    0xD66,
-    0xE50,
-    0xED0,
-    0xF20,
-)
-"""Of other scripts: Arabic, Persian, Devanagari, Thai, …; nine more digits follow each."""
-_DIGITS: Final = {zero + digit: 0x30 + digit for zero in _ZEROS for digit in range(10)}
-_FOLDED: Final = _DIGITS | _FULL_WIDTH | _DASHES
+
+
+class _Letters(dict[int, int]):
+    """Code points of letters as patterns know them; digits of all scripts are found when they are met."""
+
+    def __missing__(self, code: int) -> int:
+        digit = unicodedata.decimal(chr(code), None)
+        self[code] = meant = code if digit is None else 0x30 + digit
+        return meant
+
+
+_FOLDED: Final = _Letters(_FULL_WIDTH | _DASHES)
 _LONG_VOWEL: Final = re.compile("(?<=[0-9])ー(?=[0-9])")
 """Written for a dash where digits stand on both sides."""
 _UNSEEN: Final = re.compile(

@@ -64,6 +64,23 @@ def test_what_only_looks_like_a_value_stays(text: str) -> None:
     assert found(text) == []
 
 
+@pytest.mark.parametrize(
+    ("upper", "small", "digits", "slashes", "is_key"),
+    [
+        (20, 14, 2, 4, True),
+        (20, 13, 2, 5, False),
+        (20, 19, 1, 0, False),
+        (5, 31, 4, 0, True),
+        (4, 32, 4, 0, False),
+        (31, 5, 4, 0, True),
+        (32, 4, 4, 0, False),
+    ],
+)
+def test_forty_letters_at_random_are_a_key(upper: int, small: int, digits: int, slashes: int, is_key: bool) -> None:
+    text = "A" * upper + "b" * small + "7" * digits + "/" * slashes
+    assert found(f"it is {text[::-1]}, he said") == ([("KEY", text[::-1])] if is_key else [])
+
+
 def test_folding_moves_no_character() -> None:
     text = "ＡＢｃ　１２ー３４ー—x サーバー"
     assert len(fold(text)) == len(text)

@@ -60,6 +60,10 @@ def test_presidio_that_is_not_installed_is_told_with_the_way_out(monkeypatch: py
 def test_a_threshold_is_between_0_and_1() -> None:
     with pytest.raises(DefinitionError, match=r"between 0\.0 and 1\.0"):
         PresidioRecognizer(threshold=60)
+    with pytest.raises(DefinitionError, match=r"between 0\.0 and 1\.0"):
+        PresidioRecognizer(threshold=1.01)
+    PresidioRecognizer(threshold=0.0)
+    PresidioRecognizer(threshold=1.0)
 
 
 def test_a_package_brings_a_recognizer_and_one_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
