@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
+import anyio
 import httpx
 from anyio.lowlevel import RunVar
 
@@ -53,21 +54,33 @@ class HttpAnswer:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes]:
         """The body as it comes, unpacked."""
-        size = 0
+        size, parts = 0, self._response.aiter_bytes()
         try:
-            async for chunk in self._response.aiter_bytes():
+            async for chunk in parts:
                 size += len(chunk)
                 if size > _LARGEST:
                     raise BrokenExchangeError(f"the server's answer has more than {_LARGEST:,} bytes", is_final=True)
                 yield chunk
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _broken(error) from None
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end(parts)
 
     async def read(self) -> bytes:
         """The whole body."""
-        return b"".join([chunk async for chunk in self.chunks()])
+        async with aclosing(self.chunks()) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
+    async def _end(self, parts: AsyncIterator[bytes]) -> None:
+        """Close the response. httpx's generators stand in each other and end only by being read: on a closed
+        connection they fail at once."""
+        await self._response.aclose()
+        with suppress(Exception):
+            async for _ in parts:
+                pass
 
 
 @asynccontextmanager

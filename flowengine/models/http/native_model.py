@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ import anyio
 
 from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
 from flowengine.models.http.chat_protocol import (
     ChatProtocol,
     IncompleteAnswerError,
@@ -36,8 +37,15 @@ from flowengine.models.reply_cost import cost_of
 
 __all__ = ["PROTOCOLS", "NativeModel", "join_address"]
 
-PROTOCOLS: Final[Mapping[str, ChatProtocol]] = {"openai": OPENAI_CHAT, "azure": AZURE_CHAT}
+PROTOCOLS: Final[Mapping[str, ChatProtocol]] = {
+    "openai": OPENAI_CHAT,
+    "azure": AZURE_CHAT,
+    "anthropic": ANTHROPIC_MESSAGES,
+}
 """By the names that `VendorTraits.protocol` has."""
+
+_END: Final = 0.05
+"""Seconds that the end of a stream may take, once the answer is whole and handed out."""
 
 
 class NativeModel:
@@ -91,27 +99,30 @@ class NativeModel:
 
         async def pieces() -> AsyncGenerator[str | Reply]:
             collector, shown, reader = self._protocol.collector(traits), HiddenStream(self._keys), EventReader()
-            chunks = answer.chunks()
-            while not collector.is_complete:
-                with self._errors_told(request), _fail_at(deadline):
-                    chunk = await anext(chunks, None)
+            async with aclosing(answer.chunks()) as chunks:
+                while not collector.is_complete:
+                    with self._errors_told(request), _fail_at(deadline):
+                        chunk = await anext(chunks, None)
+                    try:
+                        for event in reader.close() if chunk is None else reader.feed(chunk):
+                            if piece := shown.feed(collector.add(event)):
+                                yield piece
+                    except StreamFailureError as error:
+                        raise self._failure(status_of_body(error.body), json.dumps(error.body).encode(), {}) from None
+                    except IncompleteAnswerError as error:
+                        raise self._incomplete(error) from None
+                    if chunk is None:
+                        break
+                if piece := shown.close():
+                    yield piece
                 try:
-                    for event in reader.close() if chunk is None else reader.feed(chunk):
-                        if piece := shown.feed(collector.add(event)):
-                            yield piece
-                except StreamFailureError as error:
-                    raise self._failure(status_of_body(error.body), json.dumps(error.body).encode(), {}) from None
+                    whole = collector.answer()
                 except IncompleteAnswerError as error:
                     raise self._incomplete(error) from None
-                if chunk is None:
-                    break
-            if piece := shown.close():
-                yield piece
-            try:
-                whole = collector.answer()
-            except IncompleteAnswerError as error:
-                raise self._incomplete(error) from None
-            yield self._finish(whole, time.perf_counter() - started)
+                yield self._finish(whole, time.perf_counter() - started)
+                with anyio.move_on_after(_END), suppress(BrokenExchangeError):
+                    async for _ in chunks:
+                        pass  # A connection that was read to its end is used again.
 
         async with AsyncExitStack() as stack:
             with self._errors_told(request), _fail_at(deadline):
@@ -171,7 +182,9 @@ class NativeModel:
         if self._keys:
             calls = tuple(ToolRequest(*map(self._keys.hide, each)) for each in reply.tool_calls)
             content, model = self._keys.hide(reply.content), self._keys.hide(model)
-            reply, refusal = reply._replace(content=content, tool_calls=calls, model=model), self._keys.hide(refusal)
+            parts = tuple(self._keys.hide_in(reply.vendor_parts))
+            reply = reply._replace(content=content, tool_calls=calls, model=model, vendor_parts=parts)
+            refusal = self._keys.hide(refusal)
         if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
             error = PermanentModelError(f"{self.provider}/{reply.model} refused to answer{refusal and ': '}{refusal}")
             error.reply = reply

@@ -1,0 +1,215 @@
+"""Reads answers of Anthropic's messages, whole and streamed, into replies.
+
+Text, tool calls and signed thinking are blocks of one answer. Thinking goes back with the results of tools and is kept
+for that alone. Fields that an answer lacks stay unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from flowengine.models.http.chat_protocol import (
+    IncompleteAnswerError,
+    StreamedEvent,
+    StreamFailureError,
+    VendorAnswer,
+)
+from flowengine.models.messages import ToolRequest
+from flowengine.models.model import Reply, TokenUsage
+
+__all__ = ["ANSWER_TOOL", "THINKING", "VALUE_TOOL", "WRAPPED_VALUE", "MessageCollector", "read_message"]
+
+ANSWER_TOOL: Final = "give_answer"
+"""The tool that a model is made to call where its answer has to follow a schema."""
+VALUE_TOOL: Final = "give_value"
+"""The same for a value that is no object, and stands in one under `WRAPPED_VALUE`."""
+WRAPPED_VALUE: Final = "value"
+
+THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+"""Types of the blocks that go back unchanged."""
+
+_REASONS: Final = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+def read_message(body: Mapping[str, Any]) -> VendorAnswer:
+    """A whole answer; `IncompleteAnswerError` where there is none in it."""
+    content = body.get("content")
+    if not isinstance(content, list):
+        raise IncompleteAnswerError("the server's answer is empty, it has no content")
+    blocks = [cast("dict[str, Any]", each) for each in cast("list[Any]", content) if isinstance(each, dict)]
+    return VendorAnswer(_to_reply(blocks, body.get("stop_reason"), _usage_of(body), _text(body.get("model"))))
+
+
+def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapping[str, Any], model: str) -> Reply:
+    calls = tuple(_read_call(each, at) for at, each in enumerate(each for each in blocks if _is(each, "tool_use")))
+    reason = _REASONS.get(_text(stop_reason), "stop")
+    given = next((each for each in calls if each.name in (ANSWER_TOOL, VALUE_TOOL)), None)
+    if given is not None:
+        return Reply(
+            _unwrap(given),
+            usage=_read_usage(usage),
+            finish_reason="stop" if reason == "tool_calls" else reason,
+            model=model,
+        )
+    return Reply(
+        "".join(_text(each.get("text")) for each in blocks if _is(each, "text")),
+        calls,
+        _read_usage(usage),
+        finish_reason=reason,
+        model=model,
+        vendor_parts=tuple(each for each in blocks if each.get("type") in THINKING) if calls else (),
+    )
+
+
+def _is(block: Mapping[str, Any], kind: str) -> bool:
+    return block.get("type") == kind
+
+
+def _read_call(block: Mapping[str, Any], index: int) -> ToolRequest:
+    given = block.get("input")
+    arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+    return ToolRequest(_text(block.get("id")) or f"call_{index}", _text(block.get("name")), arguments)
+
+
+def _unwrap(call: ToolRequest) -> str:
+    """The answer as JSON text."""
+    if call.name == ANSWER_TOOL:
+        return call.arguments
+    try:
+        value: Any = json.loads(call.arguments)
+    except ValueError:
+        return call.arguments
+    is_wrapped = isinstance(value, dict) and WRAPPED_VALUE in value
+    return json.dumps(value[WRAPPED_VALUE], ensure_ascii=False) if is_wrapped else call.arguments
+
+
+def _usage_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    usage = body.get("usage")
+    return cast("Mapping[str, Any]", usage) if isinstance(usage, Mapping) else {}
+
+
+def _read_usage(usage: Mapping[str, Any]) -> TokenUsage:
+    """The prompt's tokens are told in three parts: those read from a cache, those written to one, and the rest."""
+    asked, answered = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    read, written = (
+        _count(usage.get(each)) for each in ("cache_read_input_tokens", "cache_creation_input_tokens")
+    )
+    if not (asked or answered or read or written):
+        return TokenUsage()
+    details = usage.get("output_tokens_details")
+    thought = cast("Mapping[str, Any]", details).get("thinking_tokens") if isinstance(details, Mapping) else None
+    prompt = (asked or 0) + (read or 0) + (written or 0)
+    return TokenUsage(prompt, answered, read, written, _count(thought))
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# --- Streamed answers
+
+
+class MessageCollector:
+    """`AnswerCollector` of the events of one message."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._inputs: dict[int, list[str]] = {}
+        self._usage: dict[str, Any] = {}
+        self._model = ""
+        self._stop_reason = ""
+
+    def add(self, event: StreamedEvent) -> str:
+        if not event.data.strip():
+            return ""
+        try:
+            told: Any = json.loads(event.data)
+        except ValueError as error:
+            raise IncompleteAnswerError("a piece of the server's answer cannot be read as JSON") from error
+        return self._take(cast("dict[str, Any]", told)) if isinstance(told, dict) else ""
+
+    def answer(self) -> VendorAnswer:
+        if not self._stop_reason:
+            raise IncompleteAnswerError("the answer broke off before its end")
+        for index, pieces in self._inputs.items():
+            self._blocks[index]["input"] = "".join(pieces) or self._blocks[index].get("input") or {}
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        return VendorAnswer(_to_reply(blocks, self._stop_reason, self._usage, self._model))
+
+    def _take(self, event: dict[str, Any]) -> str:
+        match event.get("type"):
+            case "message_start":
+                self._begin(_part(event, "message"))
+            case "content_block_start":
+                return self._open_block(_index(event), _part(event, "content_block"))
+            case "content_block_delta":
+                return self._add_delta(_index(event), _part(event, "delta"))
+            case "message_delta":
+                self._stop_reason = _text(_part(event, "delta").get("stop_reason")) or self._stop_reason
+                self._add_usage(event)
+            case "message_stop":
+                self.is_complete = True
+            case "error":
+                raise StreamFailureError(event)
+            case _:  # `ping`, `content_block_stop`, and what the API may add
+                pass
+        return ""
+
+    def _begin(self, message: Mapping[str, Any]) -> None:
+        self._model = _text(message.get("model"))
+        self._add_usage(message)
+
+    def _add_usage(self, told: Mapping[str, Any]) -> None:
+        """The end tells the answer's tokens; of the rest only what it knows better than the beginning."""
+        self._usage |= {name: value for name, value in _usage_of(told).items() if value is not None}
+
+    def _open_block(self, index: int, block: dict[str, Any]) -> str:
+        self._blocks[index] = block
+        if _is(block, "tool_use"):
+            self._inputs[index] = []
+        return _text(block.get("text")) if _is(block, "text") else ""
+
+    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> str:
+        """The delta's piece of the answer's text; the arguments of a tool that is the answer are its text."""
+        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
+        match delta.get("type"):
+            case "text_delta":
+                return self._append(block, "text", delta)
+            case "thinking_delta":
+                self._append(block, "thinking", delta)
+            case "signature_delta":
+                self._append(block, "signature", delta)
+            case "input_json_delta":
+                piece = _text(delta.get("partial_json"))
+                self._inputs.setdefault(index, []).append(piece)
+                return piece if block.get("name") == ANSWER_TOOL else ""
+            case _:
+                pass
+        return ""
+
+    @staticmethod
+    def _append(block: dict[str, Any], field: str, delta: Mapping[str, Any]) -> str:
+        piece = _text(delta.get(field))
+        block[field] = _text(block.get(field)) + piece
+        return piece
+
+
+def _part(event: Mapping[str, Any], name: str) -> dict[str, Any]:
+    part = event.get(name)
+    return cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+
+
+def _index(event: Mapping[str, Any]) -> int:
+    return _count(event.get("index")) or 0

@@ -1,0 +1,245 @@
+"""Speaks Anthropic's protocol of messages: how a request becomes a body.
+
+Its chat has two roles that take turns; the system's messages stand apart, and the results of tools belong to the
+user's turn. What models differ in is data (`vendor_traits`); how answers are read is in `anthropic_answers`.
+Source: https://platform.claude.com/docs/en/api/messages
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from flowengine.models.http.anthropic_answers import (
+    ANSWER_TOOL,
+    THINKING,
+    VALUE_TOOL,
+    WRAPPED_VALUE,
+    MessageCollector,
+    read_message,
+)
+from flowengine.models.http.anthropic_schema import answer_format, as_tool_input, is_object, takes_as_format
+from flowengine.models.http.chat_protocol import VendorAnswer
+from flowengine.models.http.vendor_traits import VendorTraits
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Request
+
+__all__ = ["ANTHROPIC_MESSAGES", "AnthropicMessages"]
+
+_VERSION: Final = "2023-06-01"
+
+_NOTHING: Final = "."
+"""Stands where the API wants a text and there is none."""
+
+_BUDGETS: Final = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192, "max": 16384}
+"""Tokens to think with, for models that know no effort."""
+_EFFORTS: Final = ((2048, "low"), (8192, "medium"))
+"""Up to so many tokens to think with: the effort, for models that take no budget."""
+
+
+class AnthropicMessages:
+    """`ChatProtocol` of `/v1/messages`."""
+
+    def path(self, model: str, settings: Mapping[str, Any]) -> str:
+        address = str(settings.get("api_base") or "").rstrip("/")
+        if address.endswith("/messages"):
+            return ""
+        return "/messages" if address.endswith("/v1") else "/v1/messages"
+
+    def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        key = settings.get("api_key")
+        return {"anthropic-version": _VERSION, **({"x-api-key": str(key)} if key else {})}
+
+    def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": request.model, "max_tokens": 0}
+        body |= _make_chat(request.messages)
+        body |= _make_options(request, traits)
+        body |= _make_tools(request, traits, is_thinking="thinking" in body)
+        if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
+            _ask_for_schema(body, request.response_schema, traits)
+        thinking: Any = body.get("thinking")
+        body["max_tokens"] = request.max_tokens or _longest_answer(traits, thinking)
+        if request.temperature is not None and traits.takes_temperature and thinking is None:
+            body["temperature"] = request.temperature
+        return body | {"stream": True} if stream else body
+
+    def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
+        return read_message(body)
+
+    def collector(self, traits: VendorTraits) -> MessageCollector:
+        return MessageCollector()
+
+
+ANTHROPIC_MESSAGES: Final = AnthropicMessages()
+
+# --- The chat
+
+
+def _make_chat(messages: Sequence[Message]) -> dict[str, Any]:
+    system = [each.content for each in messages if each.role == "system" and each.content.strip()]
+    turns = list(_take_turns(each for each in messages if each.role != "system"))
+    if not turns or turns[0]["role"] != "user":
+        turns.insert(0, _turn("user", []))
+    _end_without_space(turns[-1])
+    for turn in turns:
+        turn["content"] = turn["content"] or [_text_block(_NOTHING)]
+    chat: dict[str, Any] = {"system": [_text_block(each) for each in system]} if system else {}
+    return chat | {"messages": turns}
+
+
+def _take_turns(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+    """Messages in a row that are one side's, as one."""
+    turn: dict[str, Any] | None = None
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        if turn is None or turn["role"] != role:
+            if turn is not None:
+                yield turn
+            turn = _turn(role, [])
+        turn["content"] += _blocks_of(message)
+    if turn is not None:
+        yield turn
+
+
+def _turn(role: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"role": role, "content": blocks}
+
+
+def _blocks_of(message: Message) -> list[dict[str, Any]]:
+    said = [_text_block(message.content)] if message.content.strip() else []
+    if message.role == "tool":
+        return [{"type": "tool_result", "tool_use_id": _to_id(message.tool_call_id or ""), "content": message.content}]
+    thinking = [dict(each) for each in message.vendor_parts if each.get("type") in THINKING]
+    return [*thinking, *said, *map(_make_tool_use, message.tool_calls)]
+
+
+def _text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _make_tool_use(call: ToolRequest) -> dict[str, Any]:
+    try:
+        given: Any = json.loads(call.arguments or "{}")
+    except ValueError:
+        given = {}
+    return {
+        "type": "tool_use",
+        "id": _to_id(call.id),
+        "name": call.name,
+        "input": cast("dict[str, Any]", given) if isinstance(given, dict) else {},
+    }
+
+
+def _to_id(id: str) -> str:
+    """An id as the API takes it, which may be another vendor's."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", id) or "_"
+
+
+def _end_without_space(turn: dict[str, Any]) -> None:
+    """What an answer is to begin with must not end in a space."""
+    if turn["role"] == "assistant" and turn["content"] and turn["content"][-1]["type"] == "text":
+        turn["content"][-1]["text"] = turn["content"][-1]["text"].rstrip()
+
+
+# --- Options
+
+_NEVER_SENT: Final = frozenset({"tool_choice", "parallel_tool_calls", "thinking", "reasoning_effort", "stop"})
+"""Options that have another form here."""
+
+
+def _make_options(request: Request, traits: VendorTraits) -> dict[str, Any]:
+    given = request.extra
+    options = {
+        wire: value
+        for name, value in given.items()
+        if name not in _NEVER_SENT and (wire := traits.options.get(name, name))
+    }
+    stop: Any = given.get("stop")
+    if stop:
+        options["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    return options | _make_thinking(given, traits)
+
+
+def _make_thinking(given: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
+    """Whether and how much the model thinks: by tokens or by effort, as it takes it."""
+    thinking: Any = given.get("thinking")
+    budget: Any = cast("Mapping[str, Any]", thinking).get("budget_tokens") if isinstance(thinking, Mapping) else None
+    effort: Any = given.get("reasoning_effort")
+    if isinstance(budget, int) and traits.takes_thinking_budget:
+        return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+    if isinstance(budget, int) and effort is None:
+        effort = next((name for most, name in _EFFORTS if budget <= most), "high")
+    elif isinstance(thinking, Mapping) and effort is None:
+        return {"thinking": dict(cast("Mapping[str, Any]", thinking))}
+    if not isinstance(effort, str) or effort == "none":
+        return {}
+    if not traits.takes_effort:
+        return {"thinking": {"type": "enabled", "budget_tokens": _BUDGETS.get(effort, _BUDGETS["medium"])}}
+    config = {"output_config": {"effort": "low" if effort == "minimal" else effort}}
+    return config | ({"thinking": {"type": "adaptive"}} if traits.thinks_adaptively else {})
+
+
+def _longest_answer(traits: VendorTraits, thinking: Any) -> int:
+    """The API wants a bound: the longest answer of the model, and room for what it thinks."""
+    budget: int = thinking.get("budget_tokens", 0) if isinstance(thinking, dict) else 0  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - made above
+    return max(traits.longest_answer, budget + _ROOM)
+
+
+_ROOM: Final = 4096
+
+
+# --- Tools and schemas
+
+
+def _make_tools(request: Request, traits: VendorTraits, *, is_thinking: bool) -> dict[str, Any]:
+    """Tools as the API has them. A chat in which tools were called names them even where none may be called now."""
+    if not request.tools:
+        called = dict.fromkeys(call.name for each in request.messages for call in each.tool_calls)
+        tools = [{"name": name, "input_schema": {"type": "object"}} for name in called]
+        return {"tools": tools, "tool_choice": {"type": "none"}} if tools else {}
+    choice = _make_choice(request.extra, takes_forced=traits.takes_forced_tool and not is_thinking)
+    return {"tools": [_make_tool(each) for each in request.tools], **({"tool_choice": choice} if choice else {})}
+
+
+def _make_tool(schema: Mapping[str, Any]) -> dict[str, Any]:
+    function = cast("Mapping[str, Any]", schema.get("function", schema))
+    parameters = cast("Mapping[str, Any]", function.get("parameters") or {})
+    tool: dict[str, Any] = {"name": function["name"]}
+    if said := function.get("description"):
+        tool["description"] = said
+    return tool | {"input_schema": {"type": "object", "properties": {}, **parameters}}
+
+
+def _make_choice(given: Mapping[str, Any], *, takes_forced: bool) -> dict[str, Any]:
+    asked: Any = given.get("tool_choice")
+    choice: dict[str, Any] = {}
+    if isinstance(asked, Mapping):
+        shape = cast("Mapping[str, Any]", asked)
+        name = cast("Mapping[str, Any]", shape.get("function") or {}).get("name")
+        choice = {"type": "tool", "name": name} if name else dict(shape)
+    elif isinstance(asked, str):
+        choice = {"type": {"required": "any"}.get(asked, asked)}
+    if choice.get("type") in ("any", "tool") and not takes_forced:
+        choice = {"type": "auto"}
+    if given.get("parallel_tool_calls") is not None and choice.get("type") != "none":
+        choice = {"type": "auto", **choice, "disable_parallel_tool_use": not given["parallel_tool_calls"]}
+    return choice
+
+
+def _ask_for_schema(body: dict[str, Any], schema: Mapping[str, Any], traits: VendorTraits) -> None:
+    """As the answer's format where the model has that and a grammar can be made of it; else as the input of a tool."""
+    if traits.structured_output not in ("json_schema", "tool"):
+        return
+    if traits.structured_output == "json_schema" and takes_as_format(schema):
+        format = {"type": "json_schema", "schema": answer_format(schema)}
+        body["output_config"] = {**body.get("output_config", {}), "format": format}
+        return
+    if "tools" in body:
+        return  # A tool that has to be called would keep the model from calling the others.
+    name = ANSWER_TOOL if is_object(schema) else VALUE_TOOL
+    said = "Give the answer by calling this tool, once and with nothing said beside it."
+    body["tools"] = [{"name": name, "description": said, "input_schema": as_tool_input(schema, WRAPPED_VALUE)}]
+    is_forced = traits.takes_forced_tool and "thinking" not in body
+    body["tool_choice"] = {"type": "tool", "name": name} if is_forced else {"type": "auto"}

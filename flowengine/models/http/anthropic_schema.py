@@ -1,0 +1,114 @@
+"""Fits JSON Schemas to what Anthropic's API takes: as an answer's format, or as the input of a tool.
+
+The format is compiled into a grammar, which knows no bounds and no free keys: bounds become words for the model, and
+a schema that needs free keys, or itself, is not for it.
+Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+__all__ = ["answer_format", "as_tool_input", "takes_as_format"]
+
+_BOUNDS: Final = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"),
+    *("minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains", "prefixItems"),
+    *("minProperties", "maxProperties", "propertyNames", "dependentRequired", "dependentSchemas"),
+    *("if", "then", "else", "not"),
+)
+"""Keywords that the API refuses, in the order in which they are told."""
+
+_FREE: Final = ("patternProperties", "unevaluatedProperties")
+_SCHEMAS: Final = frozenset({"properties", "$defs", "definitions"})
+"""Keywords that hold schemas by name."""
+_LISTS: Final = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
+"""Keywords that hold schemas in a list, and what the API has for them."""
+
+
+def takes_as_format(schema: Mapping[str, Any]) -> bool:
+    """Whether a grammar can be made of the schema.
+
+    >>> takes_as_format({"type": "object", "properties": {"a": {"type": "integer"}}})
+    True
+    >>> takes_as_format({"type": "object"}), takes_as_format({"type": "array", "items": {"type": "string"}})
+    (False, False)
+    """
+    return schema.get("type") == "object" and _is_closed(schema, schema, ())
+
+
+def _is_closed(schema: Any, root: Mapping[str, Any], open_references: tuple[str, ...]) -> bool:
+    if not isinstance(schema, Mapping):
+        return schema is not True  # `True` stands for any value.
+    shape = cast("Mapping[str, Any]", schema)
+    reference = shape.get("$ref")
+    if isinstance(reference, str):
+        target = _find(reference, root)
+        is_known = target is not None and reference not in open_references
+        return is_known and _is_closed(target, root, (*open_references, reference))
+    is_free = shape.get("additionalProperties", False) is not False or any(each in shape for each in _FREE)
+    if is_free or (shape.get("type") == "object" and not shape.get("properties")) or not shape:
+        return False
+    inner = [*cast("Mapping[str, Any]", shape.get("properties") or {}).values()]
+    for keyword in _LISTS:
+        inner += shape.get(keyword) or ()
+    if "items" in shape or shape.get("type") == "array":
+        inner.append(shape.get("items", {}))
+    return all(_is_closed(each, root, open_references) for each in inner)
+
+
+def _find(reference: str, root: Mapping[str, Any]) -> Any:
+    found: Any = root
+    for part in reference.removeprefix("#/").split("/"):
+        found = cast("Mapping[str, Any]", found).get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def answer_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema as a format: bounds as words, objects closed.
+
+    >>> answer_format({"type": "integer", "minimum": 1})
+    {'type': 'integer', 'description': 'minimum: 1'}
+    """
+    fitted: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in _BOUNDS:
+            continue
+        if keyword in _SCHEMAS and isinstance(value, Mapping):
+            named = cast("Mapping[str, Any]", value)
+            fitted[keyword] = {name: _fit(each) for name, each in named.items()}
+        elif keyword in _LISTS and isinstance(value, list):
+            target = _LISTS[keyword]
+            fitted[target] = [*fitted.get(target, ()), *map(_fit, cast("list[Any]", value))]
+        else:
+            fitted[keyword] = _fit(value) if keyword == "items" else value
+    told = [f"{each}: {json.dumps(schema[each])}" for each in _BOUNDS if schema.get(each) not in (None, False)]
+    if told:
+        said = str(schema.get("description") or "")
+        fitted["description"] = f"{said}{' ' if said else ''}{', '.join(told)}"
+    if fitted.get("type") == "object":
+        fitted["additionalProperties"] = False
+    return fitted
+
+
+def _fit(schema: Any) -> Any:
+    return answer_format(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else schema
+
+
+def as_tool_input(schema: Mapping[str, Any], wrapped_in: str) -> dict[str, Any]:
+    """The schema as that of a tool's input, which is an object: any other value is put into one.
+
+    >>> as_tool_input({"type": "array"}, "value")
+    {'type': 'object', 'properties': {'value': {'type': 'array'}}, 'required': ['value']}
+    """
+    if is_object(schema):
+        return {"type": "object", **schema}
+    definitions = {each: schema[each] for each in ("$defs", "definitions") if each in schema}
+    rest = {name: value for name, value in schema.items() if name not in definitions}
+    return {"type": "object", "properties": {wrapped_in: rest}, "required": [wrapped_in], **definitions}
+
+
+def is_object(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "object" or ("type" not in schema and "properties" in schema)
