@@ -98,9 +98,7 @@ def _usage_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _read_usage(usage: Mapping[str, Any]) -> TokenUsage:
     """The prompt's tokens are told in three parts: those read from a cache, those written to one, and the rest."""
     asked, answered = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
-    read, written = (
-        _count(usage.get(each)) for each in ("cache_read_input_tokens", "cache_creation_input_tokens")
-    )
+    read, written = (_count(usage.get(each)) for each in ("cache_read_input_tokens", "cache_creation_input_tokens"))
     if not (asked or answered or read or written):
         return TokenUsage()
     details = usage.get("output_tokens_details")

@@ -59,9 +59,9 @@ class AnthropicMessages:
         body |= _make_tools(request, traits, is_thinking="thinking" in body)
         if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
             _ask_for_schema(body, request.response_schema, traits)
-        thinking: Any = body.get("thinking")
+        thinking: Mapping[str, Any] = body.get("thinking", {})
         body["max_tokens"] = request.max_tokens or _longest_answer(traits, thinking)
-        if request.temperature is not None and traits.takes_temperature and thinking is None:
+        if request.temperature is not None and traits.takes_temperature and not thinking:
             body["temperature"] = request.temperature
         return body | {"stream": True} if stream else body
 
@@ -181,13 +181,13 @@ def _make_thinking(given: Mapping[str, Any], traits: VendorTraits) -> dict[str, 
     return config | ({"thinking": {"type": "adaptive"}} if traits.thinks_adaptively else {})
 
 
-def _longest_answer(traits: VendorTraits, thinking: Any) -> int:
-    """The API wants a bound: the longest answer of the model, and room for what it thinks."""
-    budget: int = thinking.get("budget_tokens", 0) if isinstance(thinking, dict) else 0  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - made above
-    return max(traits.longest_answer, budget + _ROOM)
+def _longest_answer(traits: VendorTraits, thinking: Mapping[str, Any]) -> int:
+    """The API wants a bound: the longest answer of the model, which holds what it thinks."""
+    budget = thinking.get("budget_tokens")
+    return max(traits.longest_answer, _SHORTEST, (budget if isinstance(budget, int) else 0) + 1)
 
 
-_ROOM: Final = 4096
+_SHORTEST: Final = 4096
 
 
 # --- Tools and schemas

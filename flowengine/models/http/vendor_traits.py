@@ -61,6 +61,16 @@ class VendorTraits:
     """Whether the tokens of reasoning are not among those of the answer."""
     model_prefix: str = ""
     """Stands before names without a slash."""
+    longest_answer: int = 0
+    """Tokens, where a request has to have a bound."""
+    takes_forced_tool: bool = True
+    """Whether it may be made to call a tool."""
+    takes_thinking_budget: bool = True
+    """Whether thinking is asked for by its tokens."""
+    takes_effort: bool = False
+    """Whether thinking is asked for by its effort."""
+    thinks_adaptively: bool = False
+    """Whether effort wants adaptive thinking beside it."""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     """Our names of options → the vendor's, where they differ; an empty one: it is left out."""
     models: tuple[ModelRule, ...] = ()
@@ -108,6 +118,17 @@ _BEFORE_SCHEMAS: Final = (
     r"^(ft:)?(gpt-4-turbo|gpt-4-\d|gpt-3\.5|gpt-4$|gpt-4o-2024-05-13|chatgpt-4o|o1-mini|o1-preview)"
 )
 
+_ADAPTIVE: Final = {
+    "structured_output": "json_schema",
+    "schema_with_tools": True,
+    "takes_temperature": False,
+    "takes_thinking_budget": False,
+    "takes_effort": True,
+    "thinks_adaptively": True,
+    "longest_answer": 128_000,
+}
+"""Anthropic's models that decide themselves how long they think."""
+
 NATIVE: Final[Mapping[str, VendorTraits]] = {
     "openai": VendorTraits(
         "openai",
@@ -122,6 +143,41 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
             ModelRule(_BEFORE_SCHEMAS, {"structured_output": "prompt"}),
             _REASONING,
             ModelRule("search-preview", {"takes_temperature": False}),
+        ),
+    ),
+    "anthropic": VendorTraits(
+        "anthropic",
+        (
+            "https://platform.claude.com/docs/en/api/messages",
+            "https://platform.claude.com/docs/en/about-claude/models/overview",  # the longest answers
+            "https://platform.claude.com/docs/en/build-with-claude/structured-outputs",  # from 4.5 on
+            "https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking",
+            "https://platform.claude.com/docs/en/build-with-claude/effort",
+        ),
+        "https://api.anthropic.com",
+        path="",
+        structured_output="tool",
+        longest_answer=64_000,
+        options={"seed": "", "presence_penalty": "", "frequency_penalty": "", "verbosity": ""},
+        models=(
+            ModelRule("claude-3-(opus|sonnet|haiku)|claude-[12]", {"longest_answer": 4096}),
+            ModelRule("claude-3-5", {"longest_answer": 8192}),
+            ModelRule(r"claude-opus-4(-[01](-|$)|-2025|@|$)", {"longest_answer": 32_000}),
+            ModelRule(r"claude-(3-7|sonnet-4(-0|-2025|@|$))", {}),
+            ModelRule(
+                "claude-(sonnet|haiku)-4-5",
+                {"structured_output": "json_schema", "schema_with_tools": True},
+            ),
+            ModelRule(
+                "claude-opus-4-5",
+                {"structured_output": "json_schema", "schema_with_tools": True, "takes_effort": True},
+            ),
+            ModelRule(
+                "claude-(opus|sonnet)-4-6",
+                {**_ADAPTIVE, "takes_temperature": True, "takes_thinking_budget": True},
+            ),
+            ModelRule(r"claude-(sonnet|opus)-5-5|claude-(fable|mythos)-5-1", {**_ADAPTIVE, "takes_forced_tool": False}),
+            ModelRule("claude", _ADAPTIVE),
         ),
     ),
     "azure": VendorTraits(

@@ -1,0 +1,359 @@
+"""Anthropic's protocol: the body of a request, and answers read from the recording server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
+from flowengine.models.http.native_model import NativeModel
+from flowengine.models.http.vendor_traits import traits_of
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Reply, Request, TokenUsage
+from tests.support.model_server import (
+    Completion,
+    Failure,
+    ModelServer,
+    Raw,
+    StreamFailure,
+    Thinking,
+    ToolCall,
+    Truncated,
+)
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"tea": {"enum": ["green", "black"]}, "cups": {"type": "integer", "minimum": 1}},
+    "required": ["tea", "cups"],
+}
+LOOK = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Look somewhere.",
+        "parameters": {"type": "object", "properties": {"at": {"type": "string"}}},
+    },
+}
+KEY = "sk-ant-api03-Zx81Qq07LmPv55KdTr93"
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
+def model(server: ModelServer, name: str = "claude-haiku-4-5") -> NativeModel:
+    return NativeModel(name, "anthropic", settings={"api_key": KEY, "api_base": server.root})
+
+
+def body(*messages: Message, name: str = "claude-haiku-4-5", stream: bool = False, **more: Any) -> dict[str, Any]:
+    request = Request(name, messages, **more)
+    return ANTHROPIC_MESSAGES.body(request, traits_of("anthropic", name), stream=stream)
+
+
+USER = Message("user", "Why?")
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+# --- the chat
+
+
+def test_system_messages_stand_apart_and_the_bound_is_the_models_longest_answer() -> None:
+    made = body(Message("system", "Be brief."), USER, Message("system", "And kind."))
+    assert made == {
+        "model": "claude-haiku-4-5",
+        "max_tokens": 64000,
+        "system": [text("Be brief."), text("And kind.")],
+        "messages": [{"role": "user", "content": [text("Why?")]}],
+    }
+    assert body(USER, name="claude-3-haiku-20240307")["max_tokens"] == 4096
+    assert body(USER, max_tokens=7)["max_tokens"] == 7
+
+
+def test_one_sides_messages_in_a_row_are_one_turn_and_parallel_results_go_together() -> None:
+    calls = (ToolRequest("a.1", "look", '{"at": "sky"}'), ToolRequest("b", "look", "{broken"))
+    made = body(
+        USER,
+        Message(
+            "assistant", "Looking.", calls, vendor_parts=({"type": "thinking", "thinking": "t", "signature": "s"},)
+        ),
+        Message("tool", "blue", tool_call_id="a.1"),
+        Message("tool", "", tool_call_id="b"),
+        Message("user", "Go on."),
+        tools=(LOOK,),
+    )
+    assert [each["role"] for each in made["messages"]] == ["user", "assistant", "user"]
+    _, asked, answered = (each["content"] for each in made["messages"])
+    assert asked == [
+        {"type": "thinking", "thinking": "t", "signature": "s"},
+        text("Looking."),
+        {"type": "tool_use", "id": "a_1", "name": "look", "input": {"at": "sky"}},
+        {"type": "tool_use", "id": "b", "name": "look", "input": {}},
+    ]
+    assert answered == [
+        {"type": "tool_result", "tool_use_id": "a_1", "content": "blue"},
+        {"type": "tool_result", "tool_use_id": "b", "content": ""},
+        text("Go on."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("messages", "turns"),
+    [
+        ((), [("user", ["."])]),
+        ((Message("user", " \n"),), [("user", ["."])]),
+        ((Message("assistant", "Hm. "),), [("user", ["."]), ("assistant", ["Hm."])]),
+        (
+            (USER, Message("assistant", ""), Message("user", "So?")),
+            [("user", ["Why?"]), ("assistant", ["."]), ("user", ["So?"])],
+        ),
+    ],
+)
+def test_texts_that_the_api_refuses_are_not_sent(messages: tuple[Message, ...], turns: list[Any]) -> None:
+    made = body(*messages)["messages"]
+    assert [(each["role"], [block["text"] for block in each["content"]]) for each in made] == turns
+
+
+# --- tools and schemas
+
+
+def test_tools_have_the_apis_form_and_their_choice_its_words() -> None:
+    made = body(USER, tools=(LOOK,), extra={"tool_choice": "required", "parallel_tool_calls": False})
+    schema = LOOK["function"]["parameters"]  # type: ignore[index] # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+    assert made["tools"] == [{"name": "look", "description": "Look somewhere.", "input_schema": schema}]
+    assert made["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
+    named = {"type": "function", "function": {"name": "look"}}
+    assert body(USER, tools=(LOOK,), extra={"tool_choice": named})["tool_choice"] == {"type": "tool", "name": "look"}
+
+
+def test_a_chat_with_calls_names_its_tools_where_none_may_be_called_any_more() -> None:
+    call = ToolRequest("1", "look", "{}")
+    made = body(USER, Message("assistant", "", (call,)), Message("tool", "x", tool_call_id="1"))
+    assert (made["tools"], made["tool_choice"]) == (
+        [{"name": "look", "input_schema": {"type": "object"}}],
+        {"type": "none"},
+    )
+
+
+def test_a_schema_is_the_answers_format_where_the_model_has_that() -> None:
+    format = body(USER, response_schema=SCHEMA)["output_config"]["format"]
+    assert format["schema"]["additionalProperties"] is False
+    assert format["schema"]["properties"]["cups"] == {"type": "integer", "description": "minimum: 1"}
+    assert body(USER, tools=(LOOK,), response_schema=SCHEMA)["output_config"]["format"] == format
+
+
+def test_elsewhere_a_schema_is_a_tool_that_has_to_be_called_unless_the_model_thinks() -> None:
+    older = "claude-sonnet-4-20250514"
+    made = body(USER, name=older, response_schema=SCHEMA)
+    assert (made["tools"][0]["input_schema"], made["tool_choice"]["type"]) == (SCHEMA, "tool")
+    thinking = {"thinking": {"budget_tokens": 2000}}
+    assert body(USER, name=older, response_schema=SCHEMA, extra=thinking)["tool_choice"] == {"type": "auto"}
+    assert "tool_choice" not in body(USER, name=older, response_schema=SCHEMA, tools=(LOOK,))
+    free = {"type": "object", "additionalProperties": {"type": "string"}}
+    assert body(USER, response_schema=free)["tools"][0]["input_schema"] == free
+
+
+# --- options
+
+
+def test_options_have_the_apis_names_and_those_that_it_refuses_are_not_sent() -> None:
+    extra = {"stop": "END", "top_p": 0.5, "seed": 7, "service_tier": "auto", "presence_penalty": 1.0}
+    made = body(USER, temperature=0.2, extra=extra)
+    assert (made["stop_sequences"], made["top_p"], made["service_tier"], made["temperature"]) == (
+        ["END"],
+        0.5,
+        "auto",
+        0.2,
+    )
+    assert not {"seed", "stop", "presence_penalty"} & made.keys()
+    assert "temperature" not in body(USER, name="claude-opus-4-7", temperature=0.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "extra", "sent"),
+    [
+        (
+            "claude-haiku-4-5",
+            {"thinking": {"budget_tokens": 2000}},
+            {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+        ),
+        ("claude-haiku-4-5", {"reasoning_effort": "high"}, {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        ("claude-opus-4-5", {"reasoning_effort": "low"}, {"output_config": {"effort": "low"}}),
+        (
+            "claude-opus-4-7",
+            {"reasoning_effort": "minimal"},
+            {"output_config": {"effort": "low"}, "thinking": {"type": "adaptive"}},
+        ),
+        (
+            "claude-opus-4-7",
+            {"thinking": {"budget_tokens": 5000}},
+            {"output_config": {"effort": "medium"}, "thinking": {"type": "adaptive"}},
+        ),
+        ("claude-haiku-4-5", {"reasoning_effort": "none"}, {}),
+    ],
+)
+def test_thinking_is_asked_for_as_the_model_takes_it(name: str, extra: dict[str, Any], sent: dict[str, Any]) -> None:
+    made = body(USER, name=name, extra=extra, temperature=0.3)
+    assert {each: made[each] for each in ("thinking", "output_config") if each in made} == sent
+    assert ("temperature" in made) == ("thinking" not in sent)
+
+
+def test_a_bound_leaves_room_for_what_is_thought() -> None:
+    made = body(USER, name="claude-3-haiku-20240307", extra={"thinking": {"budget_tokens": 10_000}})
+    assert made["max_tokens"] > 10_000
+
+
+# --- answers
+
+
+async def ask(asked: NativeModel, request: Request, *, stream: bool) -> tuple[str, Reply]:
+    if not stream:
+        reply = await asked.complete(request)
+        return reply.content, reply
+    async with asked.stream(request) as pieces:
+        got = [each async for each in pieces]
+    *said, last = got
+    assert isinstance(last, Reply)
+    return "".join(each for each in said if isinstance(each, str)), last
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_text_tools_thinking_and_tokens_are_read(server: ModelServer, stream: bool) -> None:
+    usage = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 200,
+        "cache_creation_input_tokens": 30,
+        "output_tokens": 9,
+        "output_tokens_details": {"thinking_tokens": 4},
+    }
+    calls = (ToolCall("look", {"at": "空"}, "toolu_1"), ToolCall("look", {}, "toolu_2"))
+    thinking = (Thinking("Look — up.", "c2ln"), Thinking(redacted="eA=="))
+    server.respond_with([Completion("Schön: 空", calls, thinking=thinking, usage=usage)])
+    said, reply = await ask(model(server), Request("claude-haiku-4-5", (USER,), tools=(LOOK,)), stream=stream)
+    assert (said, reply.content, reply.finish_reason) == ("Schön: 空", "Schön: 空", "tool_calls")
+    assert reply.tool_calls == (ToolRequest("toolu_1", "look", '{"at": "空"}'), ToolRequest("toolu_2", "look", "{}"))
+    assert reply.vendor_parts == (
+        {"type": "thinking", "thinking": "Look — up.", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "eA=="},
+    )
+    read = TokenUsage(240, 9, 200, 30, 4)
+    assert reply.usage == (read if not stream else read._replace(reasoning_tokens=reply.usage.reasoning_tokens))
+    assert (reply.model, reply.provider) == ("claude-haiku-4-5", "anthropic")
+    assert reply.cost_usd == pytest.approx((10 * 1.0 + 200 * 0.1 + 30 * 1.25 + 9 * 5.0) / 1e6)
+    (received,) = server.requests
+    assert received.path == "/v1/messages"
+    assert (received.headers["x-api-key"], received.headers["anthropic-version"]) == (KEY, "2023-06-01")
+    assert "authorization" not in received.headers
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["claude-haiku-4-5", "claude-sonnet-4-20250514"])
+async def test_an_answer_of_a_schema_is_its_json_however_it_was_asked_for(
+    server: ModelServer, name: str, stream: bool
+) -> None:
+    server.respond_with(['{"tea": "grün", "cups": 2}'.replace("grün", "green")])
+    said, reply = await ask(model(server, name), Request(name, (USER,), response_schema=SCHEMA), stream=stream)
+    assert (said, reply.content) == (reply.content, '{"tea": "green", "cups": 2}')
+    assert (reply.tool_calls, reply.finish_reason) == ((), "stop")
+
+
+async def test_a_value_that_is_no_object_is_put_into_one_and_taken_out(server: ModelServer) -> None:
+    server.respond_with(['{"value": ["a", "b"]}'])
+    request = Request("claude-haiku-4-5", (USER,), response_schema={"type": "array", "items": {"type": "string"}})
+    assert (await model(server).complete(request)).content == '["a", "b"]'
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("stop_reason", "reason"),
+    [("end_turn", "stop"), ("stop_sequence", "stop"), ("max_tokens", "length"), ("pause_turn", "stop")],
+)
+async def test_why_an_answer_ends_is_read(server: ModelServer, stop_reason: str, reason: str, stream: bool) -> None:
+    server.respond_with([Completion("So.", finish_reason=stop_reason)])
+    assert (await ask(model(server), Request("m", (USER,)), stream=stream))[1].finish_reason == reason
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_with_nothing_said_is_an_error_with_its_tokens(server: ModelServer, stream: bool) -> None:
+    server.respond_with([Completion("", finish_reason="refusal")])
+    with pytest.raises(PermanentModelError, match="refused to answer") as caught:
+        await ask(model(server), Request("m", (USER,)), stream=stream)
+    assert caught.value.reply is not None
+    assert caught.value.reply.usage.prompt_tokens
+
+
+# --- failures
+
+
+FAILURES: list[tuple[Any, type[ModelError], str]] = [
+    (Failure(401, "invalid x-api-key"), PermanentModelError, "invalid x-api-key"),
+    (Failure(400, "max_tokens: too large"), PermanentModelError, "max_tokens: too large"),
+    (Failure(429, "slow down", retry_after=7), TransientModelError, "slow down"),
+    (Failure(500, "oops"), TransientModelError, "oops"),
+    (Failure(529, "Overloaded"), TransientModelError, "Overloaded"),
+    (Raw(b'{"content": ['), TransientModelError, "cannot be read"),
+    (Raw(b'{"type": "message"}'), TransientModelError, "empty"),
+    (Truncated(), TransientModelError, "broke off"),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind", "told"), FAILURES)
+async def test_failures_are_told_with_the_servers_words_and_without_the_key(
+    server: ModelServer, answer: Any, kind: type[ModelError], told: str
+) -> None:
+    server.respond_with([answer])
+    with pytest.raises(kind, match=told) as caught:
+        await model(server).complete(Request("m", (USER,)))
+    assert KEY not in str(caught.value)
+    if isinstance(caught.value, TransientModelError):
+        assert (caught.value.retry_after == 7) == (told == "slow down")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"), [(StreamFailure(), "Overloaded"), (Truncated("one two three four"), "broke off")]
+)
+async def test_a_stream_that_fails_in_the_middle_may_be_tried_again(
+    server: ModelServer, answer: Any, told: str
+) -> None:
+    server.respond_with([answer])
+    with pytest.raises(TransientModelError, match=told), anyio.fail_after(10):
+        await ask(model(server), Request("m", (USER,)), stream=True)
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [
+        ("", "/v1/messages"),
+        ("/v1", "/v1/messages"),
+        ("/proxy/", "/proxy/v1/messages"),
+        ("/v1/messages", "/v1/messages"),
+    ],
+)
+async def test_an_address_may_or_may_not_have_the_apis_path(server: ModelServer, address: str, path: str) -> None:
+    asked = NativeModel("m", "anthropic", settings={"api_key": KEY, "api_base": server.root + address})
+    await asked.complete(Request("m", (USER,)))
+    assert server.requests[0].path == path
+
+
+async def test_a_stream_that_is_left_leaves_nothing_behind_and_one_that_ended_its_connection(
+    server: ModelServer,
+) -> None:
+    server.respond_with(["one", "two", Completion("a long answer, " * 50, piece_delay=0.01)])
+    for _ in range(2):
+        await ask(model(server), Request("m", (USER,)), stream=True)
+    assert [each.connection for each in server.requests] == [1, 1]
+    async with model(server).stream(Request("m", (USER,))) as pieces:
+        assert await anext(pieces)
