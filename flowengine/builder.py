@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypedDict, Unpack, cast, get_type_hints
 from flowengine.core.user_code import unprefixed_name
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
+from flowengine.models.call_options import ReasoningEffort, ServiceTier, Verbosity
 
 __all__ = ["FlowBuilder"]
 
@@ -54,6 +55,17 @@ class _Work(_Bounded, total=False):
 class _Model(TypedDict, total=False):
     model: str
     temperature: float
+    top_p: float
+    seed: int
+    stop: str | Sequence[str]
+    reasoning_effort: ReasoningEffort
+    verbosity: Verbosity
+    thinking: int | Mapping[str, int]
+    presence_penalty: float
+    frequency_penalty: float
+    service_tier: ServiceTier
+    parallel_tool_calls: bool
+    model_options: Mapping[str, Any]
     max_tokens: int
     max_retries: int
     fallbacks: str | Sequence[str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from flowengine.agents.caller import naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
@@ -22,6 +22,7 @@ from flowengine.agents.settings import (
     ImprovementCallback,
     ModelChoice,
     Surroundings,
+    UsualTemperature,
     arguments_of,
     call_settings,
     check_share,
@@ -35,6 +36,7 @@ from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
+from flowengine.models.call_options import OF_GENERATING, ModelOptions
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
 
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from flowengine.skills.sandbox.sandbox import Sandbox
 
 __all__ = ["Agent"]
+
+_TEMPERATURE: Final = UsualTemperature(0.7)
 
 
 class Agent:
@@ -67,7 +71,7 @@ class Agent:
         generation_instructions: str,
         *,
         model: ModelChoice = None,
-        temperature: float | None = 0.7,
+        temperature: float | None = _TEMPERATURE,
         max_tokens: int | None = None,
         timeout: float = 120.0,
         system_message: str | None = None,
@@ -102,7 +106,7 @@ class Agent:
         history_size: int = 10,
         locale: str = "en",
         surroundings: Surroundings = PROCESS,
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         """Settings of the parts, checked here; no model is looked for before the first run.
 
@@ -127,7 +131,9 @@ class Agent:
         - `session_history`: a list that the caller owns. Its newest `history_size` entries enter the
           prompt, and each exchange is appended to it. Without one the agent remembers nothing.
         - `surroundings`: where keys and servers' secrets are looked up, and what holds for the vendors.
-        - `options`: further keyword arguments of the model call.
+        - `options`: of the model call: `top_p`, `seed`, `stop`, `reasoning_effort`, `verbosity`, `thinking`,
+          `presence_penalty`, `frequency_penalty`, `service_tier`, `parallel_tool_calls`, and what else the vendor
+          takes. Where `top_p`, `reasoning_effort` or `thinking` is said, a temperature that is not is the vendor's.
         """
         with naming(name):
             self.name = name
@@ -175,7 +181,8 @@ class Agent:
             "surroundings": surroundings,
         }
         # Options go with the model that they were given for: another one for judging gets none of them.
-        judge: dict[str, Any] = {"model": model, **options} if evaluation_model is None else {"model": evaluation_model}
+        kept: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_GENERATING}
+        judge: dict[str, Any] = {"model": model, **kept} if evaluation_model is None else {"model": evaluation_model}
         self.evaluator: EvaluationAgent | None = None
         if orchestration_mode or evaluation_instructions or evaluation_criteria:
             self.evaluator = EvaluationAgent(
@@ -191,7 +198,7 @@ class Agent:
                 "evaluation_criteria to be set"
             )
         self.router = router_of(
-            name, routing_instruction, routes, fallback, min_confidence, model=model, **shared, **options
+            name, routing_instruction, routes, fallback, min_confidence, model=model, **shared, **kept
         )
 
     async def run_async(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from flowengine.agents.model_environment import open_model
+from flowengine.agents.model_environment import check_taken, open_model
 from flowengine.agents.prompt import Subject
 from flowengine.agents.settings import CallSettings
 from flowengine.agents.standalone import DirectGateway
@@ -87,6 +87,7 @@ async def open_caller(
     """The caller for one run; tells the gateway when no model was chosen and a stand-in answers."""
     door = DirectGateway() if gateway is None else gateway
     model, notice = open_model(settings)
+    check_taken(model, settings)
     if notice:
         await door.note(Notice(notice))
     return Caller(door, model, settings, words, loop)

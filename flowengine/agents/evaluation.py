@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,6 +19,7 @@ from flowengine.agents.settings import (
     CallSettings,
     ModelChoice,
     Surroundings,
+    UsualTemperature,
     arguments_of,
     call_settings,
     check_share,
@@ -29,10 +30,13 @@ from flowengine.core.context import Context, EvaluationResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice, Round
 from flowengine.errors import LimitError, RunError
+from flowengine.models.call_options import ModelOptions
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
 
 __all__ = ["Attempt", "Draft", "EvaluationAgent", "ImprovementProgress", "improve", "judge_attempt"]
+
+_TEMPERATURE: Final = UsualTemperature(0.2)
 
 
 class _Judgement(BaseModel):
@@ -62,14 +66,14 @@ class EvaluationAgent:
         pass_threshold: float = 0.7,
         *,
         model: ModelChoice = None,
-        temperature: float | None = 0.2,
+        temperature: float | None = _TEMPERATURE,
         max_tokens: int | None = None,
         max_retries: int = 3,
         timeout: float = 120.0,
         fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
         surroundings: Surroundings = PROCESS,
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         """Without criteria it judges accuracy, relevance and completeness. `options` reach the model call."""
         with naming(name):

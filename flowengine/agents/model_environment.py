@@ -18,11 +18,13 @@ from flowengine.models.embedding import get_embedding
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.model import Model
 from flowengine.models.open import choice_of, default_model, get_llm
+from flowengine.models.option_refusals import find_refusals
 from flowengine.models.vendors import ProviderSettings, is_packaged, needs_key
+from flowengine.models.worst_case import innermost_models
 from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
-__all__ = ["NamedModels", "TrackedEnviron", "open_model", "prepare_model"]
+__all__ = ["NamedModels", "TrackedEnviron", "check_taken", "open_model", "prepare_model"]
 
 # --- An environment that records what was read from it
 
@@ -106,10 +108,22 @@ _MOST_KNOWN: Final = 1000
 
 
 def prepare_model(settings: CallSettings) -> None:
-    """Raise now what opening the model would raise later (a missing key), and start the slow import of its library."""
+    """Raise now what asking the model would raise later (a missing key, an option that it refuses), and start the slow
+    import of its library."""
     model, _ = open_model(settings)
+    check_taken(model, settings)
     if _is_name(settings.model) and model.provider != "offline" and not is_packaged(model.provider):
         LiteLLMModel.preload()
+
+
+def check_taken(model: Model, settings: CallSettings) -> None:
+    """`ModelConfigError` for an option that one of the models that may answer is known to refuse."""
+    if not settings.extra:
+        return
+    options = {**settings.extra, "max_tokens": settings.max_tokens}
+    for each in innermost_models(model):
+        for refusal in find_refusals(each.provider, each.name, options):
+            raise ModelConfigError(f"model '{each.provider}/{each.name}' refuses `{refusal.option}`: {refusal.reason}")
 
 
 def _is_by_name(settings: CallSettings) -> bool:

@@ -7,7 +7,7 @@ a part of something else. Which node a label leads to is not its matter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, Unpack
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +18,7 @@ from flowengine.agents.settings import (
     CallSettings,
     ModelChoice,
     Surroundings,
+    UsualTemperature,
     arguments_of,
     call_settings,
     check_labels,
@@ -30,9 +31,12 @@ from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import find_label
 from flowengine.errors import DefinitionError, RouteError
+from flowengine.models.call_options import ModelOptions
 from flowengine.models.model import Model
 
 __all__ = ["RoutingAgent", "router_of"]
+
+_TEMPERATURE: Final = UsualTemperature(0.1)
 
 
 class _Choice(BaseModel):
@@ -62,14 +66,14 @@ class RoutingAgent:
         min_confidence: float | None = None,
         *,
         model: ModelChoice = None,
-        temperature: float | None = 0.1,
+        temperature: float | None = _TEMPERATURE,
         max_tokens: int | None = None,
         max_retries: int = 3,
         timeout: float = 120.0,
         fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
         surroundings: Surroundings = PROCESS,
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         """`routes` are label → description; `fallback` is taken where no answer can be used or trusted, and may
         be a name that is none of the labels. `options` reach the model call."""

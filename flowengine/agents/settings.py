@@ -19,6 +19,7 @@ from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.values import label_key
 from flowengine.errors import DefinitionError
+from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
 from flowengine.models.model import Model
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
@@ -33,6 +34,7 @@ __all__ = [
     "ImprovementCallback",
     "ModelChoice",
     "Surroundings",
+    "UsualTemperature",
     "arguments_of",
     "call_settings",
     "check_labels",
@@ -95,6 +97,8 @@ class CallSettings:
     """Where keys, addresses and limits come from, for models that are given by name."""
 
     def __post_init__(self) -> None:
+        for problem in find_option_problems(self.extra):
+            raise DefinitionError(str(problem))
         if self.temperature is not None and not 0 <= self.temperature <= 2:
             raise DefinitionError(f"temperature must be between 0 and 2, not {self.temperature!r}")
         if self.max_tokens is not None and self.max_tokens < 1:
@@ -121,7 +125,7 @@ class CallSettings:
         check_options(further, _OVERRIDES)
         if "model" in own:
             own["fallbacks"] = ()
-        return replace(self, **own, extra={**self.extra, **further})
+        return replace(self, **own, extra={**self.extra, **_checked(further)})
 
 
 _OF_ALL_RUNS: Final = frozenset({"extra", "fallbacks", "max_retries", "surroundings"})
@@ -236,7 +240,10 @@ def arguments_of(agent: type[Any]) -> frozenset[str]:
 
 def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
     """Refuse what is no option of a model call, and what looks like a misspelt argument of the agent."""
+    known = known | OPTIONS.keys() | {"model_options"}
     for option in options:
+        if option in OPTIONS or option == "model_options":
+            continue
         if option in _NO_OPTIONS:
             raise DefinitionError(f"'{option}' is neither an argument here nor an option of a model call")
         # Vendors' own options resemble ours (`max_completion_tokens`), so only a near miss counts.
@@ -247,6 +254,25 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
 
 
 def call_settings(known: frozenset[str], extra: Mapping[str, Any], **settings: Any) -> CallSettings:
-    """Settings for a model call; `known` are the argument names of the agent that is being made."""
+    """Settings for a model call; `known` are the argument names of the agent that is being made.
+
+    An agent's usual temperature gives way to what else decides about chance: vendors want one of them said.
+    """
     check_options(extra, known)
-    return CallSettings(**settings, extra=dict(extra))
+    if isinstance(settings.get("temperature"), UsualTemperature):
+        settings["temperature"] = None if _DECIDING & extra.keys() else float(settings["temperature"])
+    return CallSettings(**settings, extra=_checked(extra))
+
+
+class UsualTemperature(float):
+    """The temperature of an agent that is given none."""
+
+
+_DECIDING: Final = frozenset({"top_p", "reasoning_effort", "thinking"})
+"""Options with which some vendors take no temperature."""
+
+
+def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    for problem in find_option_problems(options):
+        raise DefinitionError(str(problem))
+    return normalize_options(options)

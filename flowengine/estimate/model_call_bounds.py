@@ -19,7 +19,7 @@ from flowengine.estimate.cost_bound import NONE, Most, most_of_calls
 from flowengine.estimate.output_sizes import OutputSizes
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size
 from flowengine.flowfile.analysis.flow_levels import NodePath, level_of, nodes_of
-from flowengine.flowfile.analysis.node_settings import retry_of, settings_of
+from flowengine.flowfile.analysis.node_settings import options_of, retry_of, settings_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
@@ -28,8 +28,9 @@ from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.schema.agent_settings import AgentSpec, Evaluate, Improve
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
+from flowengine.models.call_options import normalize_options
 from flowengine.models.tokens import count_tokens
-from flowengine.models.worst_case import LONGEST_ANSWER, KnownModel, ModelFacts
+from flowengine.models.worst_case import KnownModel, ModelFacts
 
 __all__ = ["Asking"]
 
@@ -186,14 +187,15 @@ class Asking:
 
     def _models(self, settings: AgentSpec, own: str | None = None) -> Sequence[KnownModel]:
         """Those that may answer; `own` is the judge's."""
-        if self._model is not None:
-            return [self._facts.of(self._model)]
-        return [self._facts.of(each) for each in (own or settings.model, *(settings.fallbacks or ()))]
+        names = (own or settings.model, *(settings.fallbacks or ())) if self._model is None else (self._model,)
+        # Options go with the model that they were given for: another one for judging gets none of them.
+        options = None if own is not None else normalize_options(options_of(settings))
+        return [self._facts.of(each)._replace(options=options) for each in names]
 
     def _longest(self, models: Sequence[KnownModel], max_tokens: int | None) -> int | None:
         if max_tokens is not None:
             return max_tokens
-        known = [LONGEST_ANSWER if each.longest is None and self._is_capped else each.longest for each in models]
+        known = [each.answer(is_bounded=self._is_capped) for each in models]
         return None if None in known else max(each for each in known if each is not None)
 
     def _sized(self, texts: Iterable[str], path: NodePath, sizes: OutputSizes) -> Size:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
+from flowengine.models.call_options import OPTIONS, VENDOR_OPTIONS
 from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
 
 __all__ = ["Model", "Reply", "Request", "TokenUsage", "as_json", "plain_request", "request_of", "supports_schema"]
@@ -167,7 +168,7 @@ async def supports_schema(model: Model) -> bool:
 
 MASKED: Final = "***"
 
-_HARMLESS: Final = frozenset({"reasoning_effort", "service_tier", "stop", "thinking", "verbosity"})
+_HARMLESS: Final = frozenset({*OPTIONS, *VENDOR_OPTIONS}) - {"metadata", "safety_identifier", "user"}
 """Options whose values are no secrets, whatever they hold."""
 
 

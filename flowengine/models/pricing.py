@@ -1,4 +1,4 @@
-"""Looks up what models cost: the price that the user gave, else the one in litellm's table.
+"""Looks up what models cost and can do: the price that the user gave, else the one in litellm's table.
 
 The table is a file in litellm's folder, read at the first question and without importing litellm. Of
 the rates that may apply to a call the dearest counts, since a price is asked for before the call: that

@@ -184,6 +184,8 @@ class KnownModel(NamedTuple):
     """The price that the user says."""
     because: str = ""
     """Why it is that provider's."""
+    options: Mapping[str, Any] | None = None
+    """Of its calls, as `Request.extra` has them; None where they are not known."""
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.name}"
@@ -192,7 +194,11 @@ class KnownModel(NamedTuple):
         """For a question of so many tokens; None where it is unknown."""
         if self.said is not None:
             return self.said
-        return listed_price(self.provider, self.name, prompt_tokens=question)
+        return listed_price(self.provider, self.name, prompt_tokens=question, extra=self.options)
+
+    def answer(self, *, is_bounded: bool) -> int | None:
+        """The longest answer; where none is listed and answers get a bound, that bound."""
+        return _modest_bound(self.options or {}) if self.longest is None and is_bounded else self.longest
 
     def question(self, counted: int | None) -> int | None:
         """The most tokens of a question that has so many by our count; never more than the window."""

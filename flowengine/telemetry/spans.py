@@ -244,6 +244,7 @@ class _Fold:
 
     def _model_call(self, agent: Span, at: float, call: ModelCall) -> None:
         request = call.request
+        options = cast("Mapping[str, Any]", request.get("extra") or {})
         self._asked[agent.id] = requests_of(call.tool_calls)
         attributes: Attributes = {
             names.OPERATION: names.CHAT,
@@ -252,6 +253,7 @@ class _Fold:
             names.RESPONSE_MODEL: call.model.removeprefix(f"{call.provider}/"),
             names.REQUEST_TEMPERATURE: request.get("temperature"),
             names.REQUEST_MAX_TOKENS: request.get("max_tokens"),
+            **{attribute: options.get(option) for option, attribute in names.REQUEST_OPTIONS.items()},
             names.FINISH_REASONS: [call.finish_reason] if call.finish_reason else None,
             names.INPUT_TOKENS: call.prompt_tokens,
             names.OUTPUT_TOKENS: call.completion_tokens,

@@ -519,6 +519,12 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "3:49: FE509 the MCP server 't' is not allowed; add \"http://h/m\" to `allow_mcp` in /",
         ),
     ],
+    "FE413": [
+        (
+            "nodes: {a: {prompt: x, model_options: {top_kk: 5}}}",
+            "3:40: FE413 node 'a': unknown model option 'top_kk'; did you mean 'top_k'?",
+        )
+    ],
     # --- warnings
     "FE412": [
         (
@@ -602,6 +608,7 @@ ELSEWHERE = {
     "FE228": "test_subflows: inputs that do not fit",
     "FE229": "test_text_files: every text of an agent may stand in a file",
     "FE908": "test_check_servers: a library that is not there is a warning",
+    "FE513": "test_model_options: an option that the model refuses is told where it stands",
     "FE511": "test_check_models: every unknown name is told with its place",
     "FE501": "test_a_project_file_that_is_no_toml",
     "FE502": "test_a_project_file_with_an_unknown_key",

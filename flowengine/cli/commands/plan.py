@@ -193,7 +193,7 @@ def command(
     spec = load_flow(flow, project=project)
     given = _read_inputs(spec, pairs, file)
     facts = ModelFacts(read_environment(project.root, load_environment()), project.prices, project.default_provider)
-    unknown = check_models(spec, facts) if model is None else []
+    unknown = check_models(spec, facts, model)
     if unknown:
         raise FlowError(unknown)
     bound = bound_of(spec, facts, inputs=given, model=model)

@@ -13,18 +13,20 @@ from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys, RetrySpec, WorkKeys
 from flowengine.flowfile.schema.node_guards import is_agent, is_condition
 from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.models.call_options import OF_GENERATING, OPTIONS
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 
-__all__ = ["agent_of", "agent_path", "retry_of", "setting_of", "settings_of", "timeout_of"]
+__all__ = ["agent_of", "agent_path", "options_of", "retry_of", "setting_of", "settings_of", "timeout_of"]
 
 AskingNode: TypeAlias = "AgentNodeSpec | RoutingNodeSpec | EvaluationNodeSpec"
 
-_OF_JUDGES: Final = frozenset(ModelSettings.model_fields) - {"temperature"} | {"timeout"}
+_OF_JUDGES: Final = frozenset(ModelSettings.model_fields) - {"temperature", *OF_GENERATING} | {"timeout"}
 """What routing and evaluation nodes take from an agent; its temperature is for generating."""
+_OPTIONS: Final = (*OPTIONS, "model_options")
 
 
 _JUDGING: Final = frozenset({"improve", "evaluate"})
@@ -49,7 +51,9 @@ def agent_of(spec: FlowSpec, node: AskingNode) -> AgentSpec | None:
 def settings_of(spec: FlowSpec, node: AskingNode) -> AgentSpec:
     """The settings that hold for a node; only what was given somewhere is set. `timeout` is that of a model call.
 
-    Routing and evaluation nodes take the model and how it is asked from the agent, but for its temperature.
+    Routing and evaluation nodes take the model and how it is asked from the agent, but for its temperature and what
+    else is for generating. Options go with the model that they were given for: a node that names another one than its
+    agent takes none of the agent's.
     """
     agent = agent_of(spec, node)
     allowed = frozenset(AgentSpec.model_fields) if is_agent(node) else _OF_JUDGES
@@ -58,9 +62,19 @@ def settings_of(spec: FlowSpec, node: AskingNode) -> AgentSpec:
         merged = {name: getattr(agent, name) for name in agent.model_fields_set if name in allowed}
     if is_agent(node) and node.model_fields_set & _JUDGING:
         merged = {name: value for name, value in merged.items() if name not in _JUDGING}
+    if agent is not None and node.model is not None and node.model != agent.model:
+        merged = {name: value for name, value in merged.items() if name not in _OPTIONS}
     shared = AgentSettings if is_agent(node) else ModelSettings
     merged |= {name: getattr(node, name) for name in shared.model_fields if name in node.model_fields_set}
     return AgentSpec.model_construct(**merged)
+
+
+def options_of(settings: ModelSettings) -> dict[str, Any]:
+    """The options of the model call that are said, as agents take them."""
+    said = {name: getattr(settings, name) for name in _OPTIONS if getattr(settings, name, None) is not None}
+    if settings.thinking is not None:
+        said["thinking"] = settings.thinking.budget_tokens
+    return said
 
 
 def setting_of(spec: FlowSpec, node: AgentNodeSpec, name: str) -> Any:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, ProjectError
 from flowengine.flowfile.analysis.flow_levels import key_path, node_at, nodes_of
+from flowengine.flowfile.analysis.node_settings import agent_of, agent_path, options_of, settings_of
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.project import Project, ProjectProblem
-from flowengine.flowfile.schema.agent_settings import AgentSettings, MemorySpec, ModelSettings
+from flowengine.flowfile.schema.agent_settings import AgentSettings, AgentSpec, MemorySpec, ModelSettings
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent
+from flowengine.flowfile.schema.node_guards import is_agent, is_asking
 from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.models.call_options import normalize_options
+from flowengine.models.option_refusals import find_refusals
 
 if TYPE_CHECKING:
     from flowengine.models.worst_case import KnownModel, ModelFacts
@@ -139,16 +142,60 @@ class NamedModel(NamedTuple):
         return ".".join(node_at(self.path)) or None
 
 
-def check_models(spec: FlowSpec, facts: ModelFacts) -> list[Diagnostic]:
-    """Every name that goes to no vendor, also in the flows that run as nodes."""
+def check_models(spec: FlowSpec, facts: ModelFacts, model: str | None = None) -> list[Diagnostic]:
+    """Every name that goes to no vendor, and every option that a model refuses, also in the flows that run as nodes.
+
+    `model` stands in for every model that the file names.
+    """
     report = Report(spec)
-    for each in models_of(spec):
+    for each in models_of(spec) if model is None else ():
         try:
             facts.of(each.model)
         except ModelConfigError as error:
             report.at_value("FE511", str(error), each.path)
-    inner = (problem for each in spec.subflows.values() for problem in check_models(each, facts))
+    _check_options(spec, facts, model, report)
+    inner = (problem for each in spec.subflows.values() for problem in check_models(each, facts, model))
     return list(dict.fromkeys([*report.found, *inner]))
+
+
+def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, report: Report) -> None:
+    """Each option that a model which a node asks is known to refuse."""
+    for node_path, node in nodes_of(spec):
+        if not is_asking(node) or getattr(node, "call", None) is not None:
+            continue
+        settings = settings_of(spec, node)
+        said = normalize_options(options_of(settings)) | _said_beside(settings)
+        if not said:
+            continue
+        path = key_path(node_path)
+        asked = (settings.model, *(settings.fallbacks or ())) if stand_in is None else (stand_in,)
+        for model in asked:
+            try:
+                known = facts.of(model)
+            except ModelConfigError:
+                continue  # Told as a name that goes to no vendor.
+            for option, reason in find_refusals(known.provider, known.name, said):
+                place = _place_of_option(spec, path, node, option)
+                report.at_key("FE513", f"model '{known}' refuses `{option}`: {reason}", place)
+
+
+def _said_beside(settings: AgentSpec) -> dict[str, Any]:
+    found = {name: getattr(settings, name) for name in ("temperature", "max_tokens")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _place_of_option(spec: FlowSpec, path: KeyPath, node: Any, option: str) -> KeyPath:
+    """Where an option stands that holds for a node: at the node, else at its agent."""
+    holders: list[tuple[KeyPath, Any]] = [(path, node)]
+    agent = agent_path(spec, path, node)
+    if agent is not None:
+        holders.append((agent, agent_of(spec, node)))
+    for place, holder in holders:
+        if option in holder.model_fields_set:
+            return (*place, option)
+        if option in (holder.model_options or ()):
+            return (*place, "model_options", option)
+    return path
 
 
 def vendors_of(spec: FlowSpec, facts: ModelFacts) -> dict[str, KnownModel]:

@@ -324,6 +324,13 @@ CODES: Final[Mapping[str, Code]] = {
         "which name or parameter is wrong, and the nearest known one.",
         "context: [conversation: {max_itms: 5}]",
     ),
+    "FE413": Code(
+        "a model option that is not allowed",
+        "`model_options` takes parameters of the model's vendor that have no key of their own here. Which ones is a "
+        "fixed list: nothing in it is an address, a header or a key, or replaces what the engine says of a call "
+        "(messages, model, tools, stream).",
+        "model_options: {top_kk: 5}",
+    ),
     # --- FE5xx: the project and its code
     "FE501": Code("the project file cannot be read", "The file is not TOML, or may not be read.", "allow_calls = ["),
     "FE502": Code(
@@ -385,6 +392,12 @@ CODES: Final[Mapping[str, Code]] = {
         "The function needs an argument that `with` does not give, or takes none of that name. Without `with` a "
         "function is given the context, as its only argument. A parameter named `context` is given it beside `with`.",
         "call: tools:search, with: {qeury: tea}",
+    ),
+    "FE513": Code(
+        "an option that the model refuses",
+        "The model that the node asks, or one of its fallbacks, is known to refuse the option: a call would fail. "
+        "Leave it out, or choose another model. Of models that are not known nothing is said.",
+        "model: openai/gpt-4o, reasoning_effort: low",
     ),
     # --- FE9xx: warnings
     "FE901": Code(

@@ -20,7 +20,7 @@ from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import EMPTY, Context
 from flowengine.core.locale import load_messages
 from flowengine.core.values import describe_value
-from flowengine.flowfile.analysis.node_settings import settings_of
+from flowengine.flowfile.analysis.node_settings import options_of, settings_of
 from flowengine.flowfile.compile.scope import is_static, template
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve, MemorySpec
@@ -145,6 +145,7 @@ class AgentMaker:
 
     def _calls(self, settings: AgentSpec) -> dict[str, Any]:
         given = {key: getattr(settings, key) for key in _AS_THEY_ARE} | {"surroundings": self._surroundings}
+        given |= options_of(settings)
         if self._model is not None:
             return {**given, "model": self._model}
         return {**given, "model": settings.model, "fallbacks": settings.fallbacks}

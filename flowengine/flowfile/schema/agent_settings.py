@@ -7,7 +7,7 @@ not given is None here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
@@ -30,6 +30,14 @@ from flowengine.flowfile.schema.fields import (
     Template,
     found,
     refuse,
+)
+from flowengine.models.call_options import (
+    MOST_STOPS,
+    VENDOR_OPTIONS,
+    ReasoningEffort,
+    ServiceTier,
+    Verbosity,
+    find_vendor_option_problem,
 )
 
 if TYPE_CHECKING:
@@ -222,6 +230,80 @@ class MemorySpec(Keys):
         return {**project, **{name: getattr(self, name) for name in self.model_fields_set}}
 
 
+class Thinking(Keys):
+    """How long a model may think."""
+
+    budget_tokens: Annotated[int, Field(ge=1)]
+    """Tokens; they count as part of the answer."""
+
+
+def _as_thinking(value: Any) -> Any:
+    return {"budget_tokens": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+ThinkingTokens = Annotated[
+    Thinking,
+    BeforeValidator(_as_thinking),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {
+                    "type": "object",
+                    "properties": {"budget_tokens": {"type": "integer", "minimum": 1}},
+                    "required": ["budget_tokens"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+"""A number of tokens, or `{budget_tokens: …}`."""
+
+
+def _as_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list | tuple):
+        raise refuse("FE401", f"expected a text or a list of texts, found {found(value)}")
+    return cast("list[Any]", value)
+
+
+Stop = Annotated[
+    ListOf[Annotated[Plain, Field(min_length=1)]],
+    BeforeValidator(_as_texts),
+    Field(min_length=1, max_length=MOST_STOPS),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": MOST_STOPS},
+            ]
+        }
+    ),
+]
+"""A text, or several."""
+
+
+def _allowed(value: Any) -> Any:
+    if not is_map(value):
+        raise refuse("FE401", f"expected a map, found {found(value)}")
+    for name, each in value.items():
+        problem = find_vendor_option_problem(name, each)
+        if problem is not None:
+            raise refuse("FE413", problem.message, hint=problem.hint, at=name)
+    return value
+
+
+VendorOptions = Annotated[
+    dict[str, Any],
+    BeforeValidator(_allowed),
+    UNRENDERED,
+    WithJsonSchema({"type": "object", "propertyNames": {"enum": sorted(VENDOR_OPTIONS)}, "additionalProperties": True}),
+]
+"""Parameter of a vendor → its value."""
+
+
 class ModelSettings(Keys):
     """Which model is asked, and how."""
 
@@ -235,6 +317,28 @@ class ModelSettings(Keys):
     """Further tries after a transient failure, or after an answer that does not fit its shape."""
     fallbacks: Maybe[ListOf[Plain]] = None
     """Models that are asked, in this order, where the first one fails for good."""
+    top_p: Maybe[Annotated[float, Field(ge=0, le=1)]] = None
+    """Share of the likeliest tokens that are chosen from. A temperature that is not said is then the vendor's."""
+    seed: Maybe[Annotated[int, Field(ge=-(2**63), lt=2**63), WithJsonSchema({"type": "integer"})]] = None
+    """For answers that are the same again, as far as the vendor can."""
+    stop: Maybe[Stop] = None
+    """A text, or several, that ends the answer and is no part of it."""
+    reasoning_effort: Maybe[ReasoningEffort] = None
+    """How much the model thinks before it answers. A temperature that is not said is then the vendor's."""
+    verbosity: Maybe[Verbosity] = None
+    """How long it answers."""
+    thinking: Maybe[ThinkingTokens] = None
+    """Tokens that the model may think for, as a number or `{budget_tokens: …}`."""
+    presence_penalty: Maybe[Annotated[float, Field(ge=-2, le=2)]] = None
+    """Against tokens that are there already."""
+    frequency_penalty: Maybe[Annotated[float, Field(ge=-2, le=2)]] = None
+    """Against tokens that are there often."""
+    service_tier: Maybe[ServiceTier] = None
+    """The vendor's class of service."""
+    parallel_tool_calls: Maybe[bool] = None
+    """Whether the model may ask for several tools at once."""
+    model_options: Maybe[VendorOptions] = None
+    """Further parameters of the vendor, such as `top_k`, by a list of those that are allowed."""
     locale: Maybe[Literal["en", "ja", "zh"]] = None
     """Language of the prompts' fixed parts."""
 

@@ -174,7 +174,7 @@ class LiteLLMModel:
                 "type": "json_schema",
                 "json_schema": {"name": request.response_name, "schema": request.response_schema},
             }
-        arguments.update(request.extra)
+        arguments.update(_to_litellm(request))
         return arguments
 
     def _follows_schemas(self, litellm: Any) -> bool:
@@ -199,6 +199,17 @@ def _to_wire(message: Message, prefix: str) -> dict[str, Any]:
     if thinking := [each for each in parts if each.get("type") in THINKING and prefix in _TAKES_THINKING]:
         shape["thinking_blocks"] = thinking
     return shape
+
+
+def _to_litellm(request: Request) -> dict[str, Any]:
+    """The options of a request under litellm's names."""
+    options = dict(request.extra)
+    thinking = options.get("thinking")
+    if isinstance(thinking, Mapping) and "type" not in thinking:
+        options["thinking"] = {"type": "enabled", **thinking}
+    if not request.tools:
+        options.pop("parallel_tool_calls", None)  # Vendors refuse it where there is nothing to call.
+    return options
 
 
 def _reply_in(receive: MemoryObjectReceiveStream[str | Reply]) -> Reply | None:
