@@ -18,7 +18,7 @@ from flowengine.journal.approvals import forget_answers
 from flowengine.journal.blob_owners import beside_owner, check_blob, missing_blob
 from flowengine.journal.run_lookup import labels_of, no_such_run, resolve
 
-__all__ = ["MemoryJournal", "MemoryStore"]
+__all__ = ["MemoryJournal", "MemoryStore", "open_memory"]
 
 
 class MemoryJournal:
@@ -182,3 +182,10 @@ def _summarize(events: Sequence[Event]) -> RunInfo:
         if isinstance(event, (RunFinished, RunResumed)):
             break
     return RunInfo(first.run_id, first.flow, status, first.at, finished, len(events), first.path, labels_of(first))
+
+
+def open_memory(url: str, durability: object = None) -> MemoryStore:
+    """The store of `memory:`."""
+    if url.partition(":")[2] not in ("", "//"):
+        raise StoreUnavailableError(f"'{url}' names a place in memory, and there is only one: use memory:")
+    return MemoryStore()

@@ -7,10 +7,10 @@ takes the URL and the durability and gives a `JournalStore`. They are looked for
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from importlib import import_module
 from inspect import isfunction
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import NodeResult
 from flowengine.core.packages import find_entry_points, load_entry_point, package_of
@@ -21,10 +21,8 @@ from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import Journal, JournalStore, RunInfo
 from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailableError, did_you_mean
 from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.database import Durability
-from flowengine.journal.sqlite.store import SQLiteStore
-from flowengine.version import install_hint
+from flowengine.version import Extra, install_hint
 
 __all__ = ["TeeStore", "open_store", "without_password"]
 
@@ -156,45 +154,31 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     flowengine.errors.RunNotFoundError: no run '@last': runs.db holds no runs
     """
     if url is None:
-        return MemoryStore()
+        url = "memory:"
     if url in _SCHEMES:
         raise StoreUnavailableError(
             f"'{url}' would be a file of that name: use {url}: for the kind, ./{url} for a file"
         )
-    scheme, rest = _split(url)
-    make = _SCHEMES.get(scheme)
-    return _of_package(scheme, url, durability) if make is None else make(url, rest, durability)
+    scheme = _scheme_of(url)
+    kind = _SCHEMES.get(scheme)
+    return _of_package(scheme, url, durability) if kind is None else _make(kind, url, durability)
 
 
-def _split(url: str) -> tuple[str, str]:
-    """Scheme and rest; a path has no scheme, nor has a drive's letter."""
+def _scheme_of(url: str) -> str:
+    """A path is a SQLite file; a drive's letter is no scheme."""
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", url)
-    return (match[1].lower(), url[match.end() :]) if match else ("sqlite", f"///{url}")
+    return match[1].lower() if match else "sqlite"
 
 
-def _memory(url: str, rest: str, durability: Durability) -> JournalStore:
-    if rest not in ("", "//"):
-        raise StoreUnavailableError(f"'{url}' names a place in memory, and there is only one: use memory:")
-    return MemoryStore()
-
-
-def _sqlite(url: str, rest: str, durability: Durability) -> JournalStore:
-    path = rest.removeprefix("///")
-    if path == rest or path in ("", ":memory:"):
-        raise StoreUnavailableError(
-            f"'{url}' names no file: use sqlite:///relative.db, sqlite:////absolute.db, or memory:"
-        )
-    return SQLiteStore(Path(path).expanduser(), durability)
-
-
-def _postgres(url: str, rest: str, durability: Durability) -> JournalStore:
+def _make(kind: _StoreKind, url: str, durability: Durability) -> JournalStore:
+    module, _, name = kind.target.partition(":")
     try:
-        from flowengine.journal.postgres.store import PostgresStore  # Only who uses it needs a driver.
+        make: _MakeStore = getattr(import_module(module), name)
     except ImportError as error:
-        raise StoreUnavailableError(
-            f"a store on PostgreSQL needs its driver: {install_hint('queue')} ({error})"
-        ) from error
-    return PostgresStore(url, durability)
+        if kind.extra is None:
+            raise
+        raise StoreUnavailableError(f"{kind.says} needs its driver: {install_hint(kind.extra)} ({error})") from error
+    return make(url, durability)
 
 
 _GROUP: Final = "flowengine.stores"
@@ -231,8 +215,22 @@ def _of_package(scheme: str, url: str, durability: Durability) -> JournalStore:
 
 _METHODS: Final = tuple(name for name, each in vars(JournalStore).items() if isfunction(each) and name[0] != "_")
 
-_SCHEMES: Final[dict[str, Callable[[str, str, Durability], JournalStore]]] = {
-    "memory": _memory,
-    "postgresql": _postgres,
-    "sqlite": _sqlite,
+_MakeStore = Callable[[str, Durability], JournalStore]
+
+
+class _StoreKind(NamedTuple):
+    """A kind of store of ours."""
+
+    target: str
+    """What takes the URL and the durability and gives the store, `module:name`; imported when a URL asks for it."""
+    says: str
+    extra: Extra | None = None
+    """What has to be installed for it."""
+
+
+_SCHEMES: Final[Mapping[str, _StoreKind]] = {
+    "memory": _StoreKind("flowengine.journal.memory:open_memory", "a store in memory"),
+    "postgresql": _StoreKind("flowengine.journal.postgres.store:PostgresStore", "a store on PostgreSQL", "queue"),
+    "sqlite": _StoreKind("flowengine.journal.sqlite.store:open_sqlite", "a SQLite file"),
 }
+"""Scheme of a URL → the kind of store."""

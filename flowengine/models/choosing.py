@@ -19,6 +19,7 @@ from flowengine.models.vendors import (
     ALIASES,
     VENDORS,
     Vendor,
+    is_stand_in,
     is_vendor,
     key_of,
     packaged_vendors,
@@ -200,8 +201,8 @@ def check_name(model: str) -> None:
 
 def _split(model: str) -> tuple[str | None, str]:
     """The known provider in front of a model's name, or None, and the rest."""
-    if model == "offline":
-        return "offline", model
+    if is_stand_in(model):
+        return model, model
     prefix, name = _slashed(model)
     if prefix is not None:
         canonical = ALIASES.get(prefix, prefix)

@@ -27,7 +27,7 @@ from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.open import brake_of, connection_to
 from flowengine.models.outbound import check_outbound
-from flowengine.models.vendors import RateLimits, is_packaged
+from flowengine.models.vendors import RateLimits, is_packaged, is_stand_in
 from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_for
 from flowengine.models.wrappers.retrying import RetryingModel
 
@@ -48,7 +48,7 @@ _REFUSED: Final = "the offline stand-in makes no embeddings: name a model that d
 def check_embedding(model: str) -> None:
     """Refuse a name that no model for embeddings can have, whatever the environment is."""
     check_name(model)
-    if model == "offline":
+    if is_stand_in(model):
         raise ModelConfigError(_REFUSED)
 
 
@@ -66,7 +66,7 @@ def get_embedding(
     The vendor, its key and its address are found as `get_llm` finds them; so are its limits.
     """
     vendor, name, found = connection_to(model, environ=environ, **settings)
-    if vendor.name == "offline":
+    if vendor.is_stand_in:
         raise ModelConfigError(_REFUSED)
     if is_packaged(vendor.name):
         raise ModelConfigError(f"no vectors can be made with {vendor.name}, whose package brings models that answer")

@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.packages import load_entry_point, package_of
 from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
 from flowengine.models.choosing import VendorChoice, VendorQuestion, choose, known_provider
-from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.model import Model
-from flowengine.models.offline.model import OfflineModel
 from flowengine.models.throttle import Brake, brake_for
 from flowengine.models.vendors import (
     VENDORS,
@@ -132,15 +131,20 @@ def get_llm(
     vendor, name, settings = connection_to(
         model, provider, environ=environ, require_key=require_key, default_provider=default_provider, **settings
     )
-    if vendor.name == "offline":
-        return OfflineModel()
     if is_packaged(vendor.name):
         made = _of_package(vendor.name, name, limits, os.environ if environ is None else environ, settings)
     else:
-        made = LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)
+        made = _of_ours(vendor, name, settings)
+    if vendor.is_stand_in:
+        return made
     if limits is not None:
         made = RateLimitedModel(made, limiters(vendor.name, limits))
     return RetryingModel(made, max_retries, brake=brake_of(vendor, settings)) if max_retries else made
+
+
+def _of_ours(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> Model:
+    module, _, function = vendor.backend.partition(":")
+    return getattr(import_module(module), function)(vendor, name, settings)
 
 
 def _of_package(

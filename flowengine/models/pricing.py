@@ -188,7 +188,7 @@ def _fees(entry: _Entry, provider: str) -> Iterator[float]:
 def _entry(provider: str, name: str) -> _Entry | None:
     """The table's entry for a vendor's model."""
     vendor = VENDORS.get(provider) or OTHERS.get(provider)
-    if vendor is None or provider == "offline":
+    if vendor is None or vendor.is_stand_in:
         return None
     table = _table()
     prefixes = (vendor.prefix, provider)

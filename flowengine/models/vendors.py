@@ -23,6 +23,7 @@ __all__ = [
     "Vendor",
     "first_set",
     "is_packaged",
+    "is_stand_in",
     "is_vendor",
     "key_of",
     "needs_key",
@@ -80,6 +81,11 @@ class Vendor(NamedTuple):
     """Sent where no key is set and none may be needed, but the client library wants one or would take another's."""
     needs_address: bool = False
     """Whether somebody has to say where it is: some client libraries go to another vendor where nobody does."""
+    backend: str = "flowengine.models.litellm.model:make_model"
+    """What makes its models, `module:function`: called with the vendor, the model's name and the settings of every
+    call; imported when a model of it is wanted."""
+    is_stand_in: bool = False
+    """Whether it asks nobody: it costs nothing, and needs neither key nor limits nor retries."""
 
 
 VENDORS: Final = {
@@ -139,7 +145,13 @@ VENDORS: Final = {
             "http://localhost:1234/v1",
             placeholder_key="lm-studio",
         ),
-        Vendor("offline", "offline", default_model="offline"),
+        Vendor(
+            "offline",
+            "offline",
+            default_model="offline",
+            backend="flowengine.models.offline.model:make_model",
+            is_stand_in=True,
+        ),
     )
 }
 """In the order in which their keys decide what the default model is."""
@@ -215,6 +227,15 @@ def vendor_named(provider: str) -> Vendor:
     if found is None and is_packaged(provider):
         return Vendor(provider, provider)
     return found or OTHERS[provider]
+
+
+def is_stand_in(provider: str) -> bool:
+    """Whether a vendor asks nobody, and so costs nothing.
+
+    >>> is_stand_in("offline"), is_stand_in("openai")
+    (True, False)
+    """
+    return provider in VENDORS and VENDORS[provider].is_stand_in
 
 
 def packaged_vendors() -> Mapping[str, EntryPoint]:

@@ -18,6 +18,7 @@ from flowengine.models.model import Model, Request
 from flowengine.models.open import choice_of, default_model
 from flowengine.models.pricing import Price, context_window, listed_price, longest_answer
 from flowengine.models.tokens import count_tokens
+from flowengine.models.vendors import is_stand_in
 from flowengine.models.wrappers.priced import find_user_price, price_of
 
 __all__ = ["LONGEST_ANSWER", "KnownModel", "ModelFacts", "WorstCase", "innermost_models", "worst_cases"]
@@ -225,7 +226,7 @@ class ModelFacts:
         choice = choice_of(written, environ=self.environ, default_provider=self.default_provider)
         provider, name = choice.provider, choice.name
         said = find_user_price(self.prices, written, provider, name)
-        if provider == "offline":
+        if is_stand_in(provider):
             said = Price(0.0, 0.0)
         window, longest = context_window(provider, name), longest_answer(provider, name)
         return KnownModel(provider, name, window, longest, said, choice.because)

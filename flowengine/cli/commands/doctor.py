@@ -33,7 +33,7 @@ from flowengine.models.choosing import default_vendor
 from flowengine.models.dotenv import read_environment
 from flowengine.models.open import DefaultModel, choice_of, default_model
 from flowengine.models.probing import ProbePlace, probe
-from flowengine.models.vendors import OTHERS, VENDORS, Vendor, packaged_vendors
+from flowengine.models.vendors import OTHERS, VENDORS, Vendor, is_stand_in, packaged_vendors
 from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
 
 __all__ = ["command"]
@@ -122,7 +122,7 @@ def _check_extras() -> Iterator[DoctorFinding]:
 def _probe_models(place: ProbePlace, models: Sequence[str]) -> Iterator[DoctorFinding]:
     """What those in use answer; the stand-in is not asked."""
     chosen = default_model(place.environ).name
-    asked = [each for each in dict.fromkeys([chosen, *models]) if each != "offline"]
+    asked = [each for each in dict.fromkeys([chosen, *models]) if not is_stand_in(each)]
     for answer in anyio.run(probe, place, asked):
         yield DoctorFinding(f"probe {answer.subject}", answer.text, answer.is_fine, "FAILED")
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.models.pricing import Price
-from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_vendor, vendor_names
+from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_stand_in, is_vendor, vendor_names
 
 __all__ = ["read_default_provider", "read_prices", "read_providers"]
 
@@ -65,7 +65,7 @@ _HINT: Final = f"; it takes {', '.join(_PROVIDER_KEYS)}"
 
 def _is_known(name: str) -> bool:
     """Whether it is a vendor of which there is something to say: the stand-in asks nobody."""
-    return name != "offline" and is_vendor(ALIASES.get(name, name))
+    return not is_stand_in(name) and is_vendor(ALIASES.get(name, name))
 
 
 def read_providers(table: Mapping[str, Any], tell: Tell) -> dict[str, ProviderSettings]:
@@ -110,7 +110,7 @@ def _nearest(name: str) -> str:
     >>> _nearest("opnai")
     "; did you mean 'openai'?"
     """
-    known = [each for each in vendor_names() if each != "offline"]
+    known = [each for each in vendor_names() if not is_stand_in(each)]
     close = get_close_matches(name, known, n=1, cutoff=0.75)
     if close:
         return f"; did you mean '{close[0]}'?"

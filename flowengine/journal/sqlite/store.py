@@ -29,7 +29,7 @@ from flowengine.journal.sqlite.database import SPAN, Durability, connect, damage
 from flowengine.journal.sqlite.tables import Held, SqliteTables, finishing, releasing, resuming, run_row
 from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
 
-__all__ = ["Durability", "SQLiteJournal", "SQLiteStore"]
+__all__ = ["Durability", "SQLiteJournal", "SQLiteStore", "open_sqlite"]
 
 _RUN_EVENTS: Final[frozenset[type[Any]]] = frozenset({RunFinished, RunResumed})
 """Events that change the run's row."""
@@ -318,3 +318,14 @@ def _busy_error(run_id: str, process: str) -> RunBusyError:
         f"run '{run_id}' is being written by process {process}; wait until it ends, or stop that process",
         f"process {process}",
     )
+
+
+def open_sqlite(url: str, durability: Durability = "process") -> SQLiteStore:
+    """The store of `sqlite:///…`, or of a path alone."""
+    scheme, _, rest = url.partition(":")
+    path = rest.removeprefix("///") if scheme.lower() == "sqlite" else url
+    if path in ("", ":memory:", rest):
+        raise StoreUnavailableError(
+            f"'{url}' names no file: use sqlite:///relative.db, sqlite:////absolute.db, or memory:"
+        )
+    return SQLiteStore(Path(path).expanduser(), durability)

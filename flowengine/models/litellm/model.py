@@ -34,8 +34,9 @@ from flowengine.models.litellm.reply import THINKING, PieceCollector, read_reply
 from flowengine.models.messages import Message, as_dict
 from flowengine.models.model import Reply, Request
 from flowengine.models.outbound import check_outbound
+from flowengine.models.vendors import Vendor
 
-__all__ = ["LiteLLMModel"]
+__all__ = ["LiteLLMModel", "make_model"]
 
 
 class LiteLLMModel:
@@ -219,3 +220,8 @@ def _reply_in(receive: MemoryObjectReceiveStream[str | Reply]) -> Reply | None:
             if isinstance(piece := receive.receive_nowait(), Reply):
                 return piece
     return None
+
+
+def make_model(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> LiteLLMModel:
+    """The backend of every vendor that has no other."""
+    return LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)

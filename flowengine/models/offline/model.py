@@ -27,8 +27,9 @@ from flowengine.models.offline.schema_values import Filler
 from flowengine.models.offline.text_terms import rank
 from flowengine.models.pricing import Price
 from flowengine.models.tokens import estimate_tokens
+from flowengine.models.vendors import Vendor
 
-__all__ = ["OfflineModel"]
+__all__ = ["OfflineModel", "make_model"]
 
 _FREE: Final = Price(0.0, 0.0)
 _SENTENCES: Final = 3
@@ -123,3 +124,8 @@ def _choose_route(material: OfflineMaterial, properties: Mapping[str, Any]) -> d
         "reasoning": route_reason(choice, material),
     }
     return {name: value for name, value in answer.items() if name in properties}
+
+
+def make_model(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> OfflineModel:
+    """The backend of the vendor `offline`."""
+    return OfflineModel()
