@@ -19,7 +19,7 @@ from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.model import Model
 from flowengine.models.open import choice_of, default_model, get_llm
 from flowengine.models.option_refusals import find_refusals
-from flowengine.models.vendors import ProviderSettings, is_packaged, needs_key
+from flowengine.models.vendors import ProviderSettings, is_packaged, is_stand_in, needs_key
 from flowengine.models.worst_case import innermost_models
 from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
@@ -112,7 +112,7 @@ def prepare_model(settings: CallSettings) -> None:
     import of its library."""
     model, _ = open_model(settings)
     check_taken(model, settings)
-    if _is_name(settings.model) and model.provider != "offline" and not is_packaged(model.provider):
+    if _is_name(settings.model) and not is_stand_in(model.provider) and not is_packaged(model.provider):
         LiteLLMModel.preload()
 
 
@@ -200,6 +200,6 @@ class NamedModels:
     def embedding(self, name: str) -> Model | None:
         """What stands in for models that answer makes no vectors; where nobody is to be asked, this is not either."""
         around = self._around
-        if around.stand_in is not None and _choose_vendor(around.stand_in, around).provider == "offline":
+        if around.stand_in is not None and is_stand_in(_choose_vendor(around.stand_in, around).provider):
             return None
         return _add_price(get_embedding(name, **_vendor_settings(name, around)), name, around)

@@ -30,6 +30,7 @@ from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.models.call_options import normalize_options
 from flowengine.models.tokens import count_tokens
+from flowengine.models.vendors import is_stand_in
 from flowengine.models.worst_case import KnownModel, ModelFacts
 
 __all__ = ["Asking"]
@@ -126,7 +127,7 @@ class Asking:
 
     @property
     def _is_offline(self) -> bool:
-        return self._model is not None and self._facts.of(self._model).provider == "offline"
+        return self._model is not None and is_stand_in(self._facts.of(self._model).provider)
 
     def _prompt(self, path: NodePath, node: AgentNodeSpec, sizes: OutputSizes) -> Size:
         """The first prompt of an agent node."""

@@ -34,6 +34,7 @@ REPLIES = st.builds(
     provider=st.text(min_size=1),
     attempts=st.integers(1, 9),
     seconds=st.floats(0, 1000),
+    vendor_parts=st.lists(st.dictionaries(st.text(), st.text() | st.integers(-9, 9))).map(tuple),
 )
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import flowengine
 from flowengine.errors import ModelConfigError
 from flowengine.models.choosing import known_provider
 from flowengine.models.embedding import get_embedding
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.open import choice_of, detect, get_llm
-from flowengine.models.vendors import RateLimits
+from flowengine.models.vendors import OTHERS, VENDORS, RateLimits, Vendor
 from flowengine.models.worst_case import ModelFacts
 from flowengine.models.wrappers.rate import RateLimitedModel
 from tests.support.packages import installed_package
@@ -98,3 +101,17 @@ def test_what_nobody_would_read_is_refused() -> None:
         get_llm("parrot/grey", environ={}, api_version="1")
     with pytest.raises(ModelConfigError, match="no vectors can be made with parrot"):
         get_embedding("parrot/grey", environ={})
+
+
+def test_only_the_folder_of_the_stand_in_and_its_entry_compare_with_its_name() -> None:
+    root = Path(flowengine.__file__).parent
+    comparing = re.compile(r"[!=]= \"offline\"")
+    found = [path for path in root.rglob("*.py") if comparing.search(path.read_text("utf-8"))]
+    assert found == []
+
+
+@pytest.mark.parametrize("vendor", [*VENDORS.values(), *OTHERS.values()], ids=lambda each: each.name)
+def test_the_backend_of_each_vendor_of_ours_makes_a_model(vendor: Vendor) -> None:
+    module, _, function = vendor.backend.partition(":")
+    made = getattr(import_module(module), function)(vendor, "m", {})
+    assert made.provider == vendor.name
