@@ -36,7 +36,7 @@ def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Se
         model=response.model or name,
         provider=provider,
         seconds=seconds,
-        vendor_parts=_read_thinking(message),
+        vendor_parts=_read_thinking(message) if message.tool_calls else (),
     )
     return _mark_refusal(reply, fields.get("refusal"), keys)
 
@@ -72,6 +72,7 @@ class PieceCollector:
         self._model = ""
         self._finish_reason = ""
         self._refusal = ""
+        self._thinking: list[dict[str, Any]] = []
 
     def add(self, chunk: Any) -> str:
         """Take a chunk; its piece of the text, which may be empty."""
@@ -83,6 +84,8 @@ class PieceCollector:
         self._finish_reason = choice.finish_reason or self._finish_reason
         for call in choice.delta.tool_calls or ():
             self._add_call(call)
+        for block in _read_thinking(choice.delta):
+            self._add_thinking(block)
         self._refusal += getattr(choice.delta, "refusal", None) or ""
         piece = choice.delta.content or ""
         self._texts.append(piece)
@@ -102,6 +105,7 @@ class PieceCollector:
             model=self._model or self._name,
             provider=self._provider,
             seconds=seconds,
+            vendor_parts=tuple(self._thinking) if self._calls else (),
         )
         return _mark_refusal(reply, self._refusal, self._keys)
 
@@ -111,6 +115,15 @@ class PieceCollector:
         parts[0] = call.id or parts[0]
         parts[1] += call.function.name or ""
         parts[2] += call.function.arguments or ""
+
+    def _add_thinking(self, block: Mapping[str, Any]) -> None:
+        """A block comes bit by bit, its signature with the last one."""
+        last = self._thinking[-1] if self._thinking else {"data": ""}
+        if "data" in block or "data" in last or last.get("signature"):
+            self._thinking.append(dict(block))
+            return
+        for name in ("thinking", "signature"):
+            last[name] = (last.get(name) or "") + (block.get(name) or "")
 
     def _cost(self, usage: TokenUsage) -> float | None:
         if usage.prompt_tokens is None:
