@@ -89,7 +89,8 @@ class Scheduler:
     `nodes` are in the graph's topological order. `concurrency` bounds the nodes in flight.
     `on_failure`: after an unhandled failure nodes in flight finish (`drain`) or are cancelled. `live` hears
     what nodes tell while they write it; it must not block and must not raise. `scope` and `ledger` are what
-    every node is handed. With `parked`, nodes that wait for a person go on as soon as they are answered.
+    every node is handed. With `parked`, nodes that wait for a person go on as soon as they are answered. A
+    `KeyboardInterrupt` out of a node's code interrupts the run, unless it is not `interruptible`: then the node fails.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Scheduler:
         ledger: Ledger | None = None,
         clock: Callable[[], float] = time,
         parked: Parked | None = None,
+        interruptible: bool = True,
     ) -> None:
         self._journal = journal
         self._slots = NodeSlots(concurrency)
@@ -114,6 +116,7 @@ class Scheduler:
         self._own = contextvars.copy_context()
         self.scope = scope
         self._parked = parked
+        self._interruptible = interruptible
         self._is_inside = False
         self._drive(walk, nodes, ledger)
 
@@ -136,7 +139,7 @@ class Scheduler:
         level = Scheduler.__new__(Scheduler)
         level._journal, level._slots, level._cancels = self._journal, self._slots, self._cancels
         level._live, level._clock, level._own, level.scope = self._live, self._clock, self._own, self.scope
-        level._parked, level._is_inside = self._parked, True
+        level._parked, level._interruptible, level._is_inside = self._parked, self._interruptible, True
         level._drive(walk, nodes, ledger)
         return level
 
@@ -321,11 +324,14 @@ class Scheduler:
         except (Exception, SystemExit) as error:  # A node that calls sys.exit() ends itself, not its host.
             event = self._failed(number, error_info(error))
             journal.append(event)
-        except KeyboardInterrupt:  # Raised by async code of the node: it interrupts the run, as Ctrl-C does.
-            journal.append(NodeCancelled(path, clock()))
-            walk.abandon(number)
-            walk.stop()
-            raise
+        except KeyboardInterrupt as error:  # Raised by async code of the node.
+            if self._interruptible:
+                journal.append(NodeCancelled(path, clock()))
+                walk.abandon(number)
+                walk.stop()
+                raise
+            event = self._failed(number, error_info(ForeignExitError(describe_error(error))))
+            journal.append(event)
         except anyio.get_cancelled_exc_class() as error:
             if is_being_cancelled():
                 journal.append(NodeCancelled(path, clock()))

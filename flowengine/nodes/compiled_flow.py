@@ -125,6 +125,8 @@ class CompiledFlow:
     """Node → line and column in the file; None where there is no file."""
     baggage: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
+    interruptible: bool = True
+    """Whether a `KeyboardInterrupt` out of a node's code interrupts the run; else the node fails."""
 
     @cached_property
     def fingerprints(self) -> Mapping[str, str]:

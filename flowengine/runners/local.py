@@ -392,6 +392,7 @@ async def _schedule(
             ledger=_ledger(walk, limits),
             clock=clock,
             parked=Parked(mail, journal, walk.history, clock, scope.start_soon),
+            interruptible=plan.interruptible,
         )
         await scheduler.run()
     return scheduler.limited

@@ -7,6 +7,7 @@ since many runs are of one flow; what a run says beside its flow makes it anothe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
@@ -68,6 +69,7 @@ class Plans:
                 project=project,
                 files=files,
             )
+            plan = replace(plan, interruptible=False)
             plan.prepare()
         except DefinitionError as error:
             raise LackingError(_format_problems(error, started)) from error
