@@ -15,11 +15,10 @@ from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ModelConfigError
 from flowengine.models.choosing import VendorChoice
 from flowengine.models.embedding import get_embedding
-from flowengine.models.litellm.model import LiteLLMModel
-from flowengine.models.model import Model
+from flowengine.models.model import LoadsLibrary, Model
 from flowengine.models.open import choice_of, default_model, get_llm
 from flowengine.models.option_refusals import find_refusals
-from flowengine.models.vendors import ProviderSettings, is_packaged, is_stand_in, needs_key
+from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.worst_case import innermost_models
 from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
@@ -108,12 +107,13 @@ _MOST_KNOWN: Final = 1000
 
 
 def prepare_model(settings: CallSettings) -> None:
-    """Raise now what asking the model would raise later (a missing key, an option that it refuses), and start the slow
+    """Raise now what asking the model would raise later (a missing key, an option that it refuses), and start a slow
     import of its library."""
     model, _ = open_model(settings)
     check_taken(model, settings)
-    if _is_name(settings.model) and not is_stand_in(model.provider) and not is_packaged(model.provider):
-        LiteLLMModel.preload()
+    for each in innermost_models(model, past_prices=True) if _is_name(settings.model) else ():
+        if isinstance(each, LoadsLibrary):
+            each.preload()
 
 
 def check_taken(model: Model, settings: CallSettings) -> None:
@@ -178,7 +178,8 @@ def _vendor_settings(model: str, around: Surroundings) -> dict[str, Any]:
             )
     address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
     kept: dict[str, Any] = {"limits": said.limits, "limiters": around.limiters}
-    return {"environ": around.environ, "default_provider": around.default_provider, **kept, **address}
+    served = {"adapter": said.adapter, "structured_output": said.structured_output}
+    return {"environ": around.environ, "default_provider": around.default_provider, **kept, **served, **address}
 
 
 _NOTHING: Final = ProviderSettings()

@@ -123,6 +123,7 @@ def _plain(settings: ProviderSettings) -> dict[str, Any]:
     said: dict[str, Any] = {"base_url": settings.base_url if _is_open(settings.base_url) else None}
     for name in () if limits is None else limits.__dataclass_fields__:
         said[name] = getattr(limits, name)
+    said |= {"adapter": settings.adapter, "structured_output": settings.structured_output}
     return {name: value for name, value in said.items() if value is not None}
 
 
@@ -161,10 +162,15 @@ def _both(own: ProviderSettings | None, said: ProviderSettings) -> ProviderSetti
     """This machine's own settings of a vendor, and the run's where it has none."""
     if own is None:
         return said._replace(is_foreign=said.base_url is not None)
-    limits = own.limits or said.limits
+    both = ProviderSettings(
+        own.base_url,
+        own.limits or said.limits,
+        adapter=own.adapter or said.adapter,
+        structured_output=own.structured_output or said.structured_output,
+    )
     if own.base_url is not None or said.base_url is None:
-        return ProviderSettings(own.base_url, limits)
-    return ProviderSettings(said.base_url, limits, is_foreign=True)
+        return both
+    return both._replace(base_url=said.base_url, is_foreign=True)
 
 
 def _table(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -16,7 +16,17 @@ from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 from flowengine.models.call_options import OPTIONS, VENDOR_OPTIONS
 from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
 
-__all__ = ["Model", "Reply", "Request", "TokenUsage", "as_json", "plain_request", "request_of", "supports_schema"]
+__all__ = [
+    "LoadsLibrary",
+    "Model",
+    "Reply",
+    "Request",
+    "TokenUsage",
+    "as_json",
+    "plain_request",
+    "request_of",
+    "supports_schema",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +155,18 @@ class Model(Protocol):
 
         Leaving the context early cancels the call: `async with model.stream(request) as pieces`.
         """
+        ...
+
+
+# --- Models whose library is slow to load
+
+
+@runtime_checkable
+class LoadsLibrary(Protocol):
+    """A model that can load its library before it is asked."""
+
+    def preload(self) -> None:
+        """Start loading in the background, for a call that will come."""
         ...
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
@@ -16,6 +16,7 @@ from flowengine.core.packages import load_entry_point, package_of
 from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
 from flowengine.models.choosing import VendorChoice, VendorQuestion, choose, known_provider
+from flowengine.models.http.vendor_traits import is_native
 from flowengine.models.model import Model
 from flowengine.models.throttle import Brake, brake_for
 from flowengine.models.vendors import (
@@ -42,6 +43,7 @@ __all__ = [
     "default_model",
     "detect",
     "get_llm",
+    "served_natively",
 ]
 
 
@@ -116,14 +118,17 @@ def get_llm(
     max_retries: int = 3,
     limits: RateLimits | None = None,
     limiters: Limiters = limiter_for,
+    adapter: str | None = None,
+    structured_output: str | None = None,
     **settings: Any,
 ) -> Model:
     """The model that a name means, with its retries and, where given, the vendor's limits, which `limiters` keep.
 
-    `settings` are further arguments of every call (`api_base`, `api_version`); `environ` is where
-    keys and addresses are read from. Raises `ModelConfigError` for an unknown provider, for a name that nobody is
-    known to have unless there is a `default_provider`, for a missing address, and for a missing key unless
-    `require_key` is False.
+    `settings` are further arguments of every call (`api_base`, `api_version`); `environ` is where keys and addresses
+    are read from. `adapter`: `litellm` where that is to ask a vendor whom this package can ask by itself.
+    `structured_output`: how the model takes an answer's shape, where another way is meant than is known of it. Raises
+    `ModelConfigError` for an unknown provider, for a name that nobody is known to have unless there is a
+    `default_provider`, for a missing address, and for a missing key unless `require_key` is False.
 
     >>> get_llm("offline").provider
     'offline'
@@ -133,8 +138,10 @@ def get_llm(
     )
     if is_packaged(vendor.name):
         made = _of_package(vendor.name, name, limits, os.environ if environ is None else environ, settings)
+    elif served_natively(vendor.name, adapter):
+        made = _find_backend(_NATIVE)(vendor, name, settings, structured_output)
     else:
-        made = _of_ours(vendor, name, settings)
+        made = _find_backend(vendor.backend)(vendor, name, settings)
     if vendor.is_stand_in:
         return made
     if limits is not None:
@@ -142,9 +149,18 @@ def get_llm(
     return RetryingModel(made, max_retries, brake=brake_of(vendor, settings)) if max_retries else made
 
 
-def _of_ours(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> Model:
-    module, _, function = vendor.backend.partition(":")
-    return getattr(import_module(module), function)(vendor, name, settings)
+def served_natively(provider: str, adapter: str | None = None) -> bool:
+    """Whether a vendor is asked without litellm. `adapter`: what the project says of it."""
+    return adapter != "litellm" and is_native(provider)
+
+
+def _find_backend(place: str) -> Callable[..., Model]:
+    """The function that makes models, imported now."""
+    module, _, function = place.partition(":")
+    return getattr(import_module(module), function)
+
+
+_NATIVE: Final = "flowengine.models.http.native_model:make_native_model"
 
 
 def _of_package(

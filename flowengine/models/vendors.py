@@ -59,6 +59,10 @@ class ProviderSettings(NamedTuple):
     limits: RateLimits | None = None
     is_foreign: bool = False
     """Whether the address is one that somebody else named: no key of this machine is sent there."""
+    adapter: str | None = None
+    """`litellm`: it is asked through litellm although there is a client for it here."""
+    structured_output: str | None = None
+    """How its models take the shape of an answer; None: as is known of them."""
 
 
 class Vendor(NamedTuple):
@@ -177,6 +181,14 @@ OTHERS: Final = {
             placeholder_key="none",
             needs_address=True,
         ),
+        Vendor(
+            "llamacpp",
+            "hosted_vllm",
+            ("LLAMACPP_API_KEY",),
+            ("LLAMACPP_BASE_URL", "LLAMACPP_API_BASE"),
+            "http://localhost:8080",
+            placeholder_key="none",
+        ),
         Vendor("huggingface", "huggingface", ("HF_TOKEN", "HUGGINGFACE_API_KEY")),
         Vendor(
             "litellm_proxy",
@@ -203,10 +215,15 @@ OTHERS: Final = {
 """Vendors that only `vendor/model` and an explicit provider lead to: `mistral:7b` is a model of ollama."""
 
 ALIASES: Final = {
+    "fireworks": "fireworks_ai",
     "gemini": "google",
+    "llama.cpp": "llamacpp",
+    "llama_cpp": "llamacpp",
     "lm_studio": "lmstudio",
     "ollama_chat": "ollama",
+    "together": "together_ai",
     "vertex": "vertex_ai",
+    "vllm": "hosted_vllm",
 }
 """Other spellings, most of them litellm's."""
 

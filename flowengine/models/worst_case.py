@@ -19,7 +19,7 @@ from flowengine.models.open import choice_of, default_model
 from flowengine.models.pricing import Price, context_window, listed_price, longest_answer
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import is_stand_in
-from flowengine.models.wrappers.priced import find_user_price, price_of
+from flowengine.models.wrappers.priced import find_user_price, has_own_price, price_of
 
 __all__ = ["LONGEST_ANSWER", "KnownModel", "ModelFacts", "WorstCase", "innermost_models", "worst_cases"]
 
@@ -31,19 +31,20 @@ class _Wrapper(Protocol):
     def inside(self) -> Sequence[Model]: ...
 
 
-def innermost_models(model: Model) -> Iterator[Model]:
-    """The innermost models, in the order in which they would be asked."""
-    if not _is_wrapper(type(model)):
+def innermost_models(model: Model, *, past_prices: bool = False) -> Iterator[Model]:
+    """The innermost models, in the order in which they would be asked. One with a price of its own counts as such,
+    unless `past_prices`."""
+    if not _is_wrapper(type(model), past_prices):
         yield model
         return
     for each in cast(_Wrapper, model).inside():
-        yield from innermost_models(each)
+        yield from innermost_models(each, past_prices=past_prices)
 
 
 @cache
-def _is_wrapper(kind: type[Model]) -> bool:
+def _is_wrapper(kind: type[Model], past_prices: bool) -> bool:
     """Looked up once a class: asking a protocol takes longer than all else that a reservation does."""
-    return issubclass(kind, _Wrapper)
+    return issubclass(kind, _Wrapper) and (past_prices or not has_own_price(kind))
 
 
 LONGEST_ANSWER: Final = 4096

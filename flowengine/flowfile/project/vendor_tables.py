@@ -5,13 +5,14 @@ Which vendors there are is the model column's to say; nothing is opened or asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any, Final
 
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_stand_in, is_vendor, vendor_names
 
@@ -59,7 +60,11 @@ def _is_amount(value: object) -> bool:
 """Takes what is wrong, and the hint that goes with it."""
 
 _LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "max_parallel")
-_PROVIDER_KEYS: Final = ("base_url", *_LIMITS)
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {
+    "adapter": ("native", "litellm"),
+    "structured_output": STRUCTURED_OUTPUTS,
+}
+_PROVIDER_KEYS: Final = ("base_url", *_LIMITS, *_CHOICES)
 _HINT: Final = f"; it takes {', '.join(_PROVIDER_KEYS)}"
 
 
@@ -101,7 +106,23 @@ def _provider(name: str, given: Mapping[str, Any], tell: Tell) -> ProviderSettin
     if base is not None and not _is_address(base):
         tell(f"'base_url' of provider '{name}' is an address that starts with http:// or https://", "")
         base = None
-    return ProviderSettings(base, RateLimits(**limits) if limits else None)
+    chosen = {key: _chosen(name, key, given[key], tell) for key in _CHOICES if key in given}
+    if chosen.get("adapter") == "native" and not is_native(ALIASES.get(name, name)):
+        tell(f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only", "")
+    return ProviderSettings(
+        base,
+        RateLimits(**limits) if limits else None,
+        adapter=chosen.get("adapter"),
+        structured_output=chosen.get("structured_output"),
+    )
+
+
+def _chosen(name: str, key: str, value: object, tell: Tell) -> str | None:
+    words = _CHOICES[key]
+    if isinstance(value, str) and value in words:
+        return value
+    tell(f"'{key}' of provider '{name}' is one of {', '.join(words)}, not {value!r}", "")
+    return None
 
 
 def _nearest(name: str) -> str:

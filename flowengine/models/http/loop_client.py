@@ -1,38 +1,44 @@
-"""Sends requests over HTTP: one client for an event loop, whose connections are kept until the loop ends.
+"""Sends requests over HTTP in the caller's own task, on asyncio and on trio alike.
 
-On asyncio and on trio alike, in the caller's own task. Proxies and CA bundles of the environment hold. Redirects to
-another host are refused, bodies have a bound. It knows no vendor.
+Connections are kept by the event loop's pool. Redirects to another host are refused, bodies are unpacked and have a
+bound. It knows no vendor.
 """
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Final
-from urllib.parse import urljoin, urlsplit
+import zlib
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+from urllib.parse import quote, urljoin, urlsplit
 
 import anyio
-import httpx
-from anyio.lowlevel import RunVar
+
+from flowengine.models.arrived import postpone_cancellation
+from flowengine.models.http.connection_pool import (
+    ConnectionPool,
+    NoConnectionError,
+    Origin,
+    pool_of_this_loop,
+    proxy_for,
+    proxy_headers,
+)
+from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead
+from flowengine.version import __version__
 
 __all__ = ["BrokenExchangeError", "HttpAnswer", "HttpPost", "NoConnectionError", "send_post"]
 
 _MOST_REDIRECTS: Final = 3
 _LARGEST: Final = 64 * 1024 * 1024
-"""Bytes of a body."""
+"""Bytes of a body, unpacked."""
+_REST: Final = 0.05
+"""Seconds to wait for the formal end of an answer that is there: only then its connection can be used again."""
 
 
-class NoConnectionError(Exception):
-    """Nobody was reached, so nothing was sent."""
+class _Unpacker(Protocol):
+    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
 
-
-class BrokenExchangeError(Exception):
-    """The exchange failed after it had begun. `is_final`: the same request will fail again."""
-
-    def __init__(self, message: str, *, is_final: bool = False) -> None:
-        super().__init__(message)
-        self.is_final = is_final
+    def flush(self) -> bytes: ...
 
 
 class HttpPost:
@@ -45,125 +51,141 @@ class HttpPost:
         self.headers = headers
         self.body = body
 
+    def __repr__(self) -> str:
+        return f"<post of {len(self.body)} bytes>"  # Headers hold keys.
+
 
 class HttpAnswer:
-    """A response whose head has come."""
+    """An answer whose head has come."""
 
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
+    def __init__(self, connection: HttpConnection, head: ResponseHead) -> None:
+        self._connection = connection
+        self.status = head.status
+        self.headers: Mapping[str, str] = head.headers
+        self.is_read = False
+        """Whether the body was read to its end."""
+        self._size = 0
+        self._packed = _unpacker(self.headers.get("content-encoding", ""))
 
-    async def chunks(self) -> AsyncGenerator[bytes]:
-        """The body as it comes, unpacked."""
-        size, parts = 0, self._response.aiter_bytes()
-        try:
-            async for chunk in parts:
-                size += len(chunk)
-                if size > _LARGEST:
-                    raise BrokenExchangeError(f"the server's answer has more than {_LARGEST:,} bytes", is_final=True)
-                yield chunk
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _broken(error) from None
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._end(parts)
+    @property
+    def is_late(self) -> bool:
+        """Whether the reader is cancelled, and reads on only what has arrived."""
+        return self._connection.cancellation is not None
+
+    async def receive(self) -> bytes:
+        """The next bytes of the body, unpacked; none: that was all of it."""
+        while not self.is_read:
+            chunk = await self._connection.receive()
+            self.is_read = not chunk
+            if self._packed is not None:
+                chunk = self._unpack(chunk)
+            self._size += len(chunk)
+            if self._size > _LARGEST:
+                raise BrokenExchangeError(f"the server's answer has more than {_LARGEST:,} bytes", is_final=True)
+            if chunk:
+                return chunk
+        return b""
 
     async def read(self) -> bytes:
         """The whole body."""
-        async with aclosing(self.chunks()) as chunks:
-            return b"".join([chunk async for chunk in chunks])
+        chunks: list[bytes] = []
+        while chunk := await self.receive():
+            chunks.append(chunk)
+        return b"".join(chunks)
 
-    async def _end(self, parts: AsyncIterator[bytes]) -> None:
-        """Close the response. httpx's generators stand in each other and end only by being read: on a closed
-        connection they fail at once."""
-        await self._response.aclose()
-        with suppress(Exception):
-            async for _ in parts:
-                pass
+    async def finish(self) -> None:
+        """Read what comes after the part that mattered, if it comes at once."""
+        if not self.is_read and not self.is_late:
+            with anyio.move_on_after(_REST):
+                await self.read()
+
+    def keep_arrived(self) -> None:
+        """Say that the answer is whole: a cancellation that it came in time for is put off to the next wait."""
+        if self._connection.cancellation is not None:
+            postpone_cancellation(self._connection.cancellation)
+
+    def _unpack(self, chunk: bytes) -> bytes:
+        assert self._packed is not None
+        try:
+            data = self._packed.decompress(chunk, _LARGEST + 1 - self._size) if chunk else self._packed.flush()
+        except zlib.error:
+            raise BrokenExchangeError("the server's answer cannot be unpacked") from None
+        return data
+
+
+def _unpacker(encoding: str) -> _Unpacker | None:
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return None
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        return zlib.decompressobj(47)  # Tells gzip and zlib apart by itself.
+    raise BrokenExchangeError(f"the server packs its answer as '{encoding:.20}', which was not asked for")
 
 
 @asynccontextmanager
 async def send_post(post: HttpPost) -> AsyncGenerator[HttpAnswer]:
-    """Send it; the head of the answer. Leaving the block closes what was not read to its end."""
-    client, url = _client_of_this_loop(), post.url
+    """Send it; the head of the answer. Leaving the block before the answer was read closes its connection."""
+    pool, url = pool_of_this_loop(), post.url
     for _ in range(_MOST_REDIRECTS + 1):
-        request = client.build_request("POST", url, headers=dict(post.headers), content=post.body)
+        origin, target = _split(url)
+        connection = await pool.take(origin)
+        answer: HttpAnswer | None = None
         try:
-            response = await client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-            raise NoConnectionError(_reason(error)) from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _broken(error) from None
-        try:
-            if response.status_code in (301, 302, 303, 307, 308):
-                url = _redirected(url, response)
+            head = await connection.request("POST", target, _headers(origin, post), post.body)
+            answer = HttpAnswer(connection, head)
+            if head.status in (301, 302, 303, 307, 308):
+                url = _redirected(url, head)
+                await answer.finish()
                 continue
-            yield HttpAnswer(response)
+            yield answer
             return
         finally:
-            await response.aclose()
+            await _release(pool, origin, connection, answer)
     raise BrokenExchangeError("the server redirects in a circle", is_final=True)
 
 
-def _redirected(url: str, response: httpx.Response) -> str:
+async def _release(pool: ConnectionPool, origin: Origin, connection: HttpConnection, answer: HttpAnswer | None) -> None:
+    if answer is not None and answer.is_read:
+        await pool.give_back(origin, connection)
+    else:
+        await connection.abort()
+
+
+def _split(url: str) -> tuple[Origin, str]:
+    """The server of an address, and what is asked of it there."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host:
+        raise BrokenExchangeError("its address is none that begins with http:// or https://", is_final=True)
+    port = port or (443 if parts.scheme == "https" else 80)
+    origin = Origin(parts.scheme, host, port, proxy_for(parts.scheme, host, port))
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (f"?{parts.query}" if parts.query else "")
+    return origin, f"{parts.scheme}://{origin.authority}{path}" if origin.is_forwarded else path
+
+
+def _headers(origin: Origin, post: HttpPost) -> list[tuple[str, str]]:
+    headers = [
+        ("host", origin.authority),
+        ("user-agent", f"flowengine/{__version__}"),
+        ("accept-encoding", "gzip, deflate"),
+        ("content-length", str(len(post.body))),
+        *post.headers.items(),
+    ]
+    return [*headers, *proxy_headers(origin.proxy)] if origin.is_forwarded and origin.proxy else headers
+
+
+def _redirected(url: str, head: ResponseHead) -> str:
     """Where the same request goes next: another place of the same server, or nowhere."""
-    target = urljoin(url, response.headers.get("location", ""))
+    target = urljoin(url, head.headers.get("location", ""))
     asked, told = urlsplit(url), urlsplit(target)
-    if response.status_code not in (307, 308) or (asked.scheme, asked.netloc) != (told.scheme, told.netloc):
-        where = f"{told.scheme}://{told.netloc.rpartition('@')[2]}"
+    if head.status not in (307, 308) or (asked.scheme, asked.netloc) != (told.scheme, told.netloc):
+        where = f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}"
         raise BrokenExchangeError(
-            f"the server answers {response.status_code} and redirects to {where}, where neither the request nor its "
-            f"key is sent: write the address that is meant into `base_url`",
+            f"the server answers {head.status} and redirects to {where:.200}, where neither the request nor its key is "
+            f"sent: write the address that is meant into `base_url`",
             is_final=True,
         )
     return target
-
-
-def _broken(error: Exception) -> BrokenExchangeError:
-    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.StreamError):
-        return BrokenExchangeError("the connection broke off before the answer's end")
-    if isinstance(error, httpx.DecodingError):
-        return BrokenExchangeError("the server's answer cannot be unpacked")
-    final = isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL)
-    return BrokenExchangeError(_reason(error), is_final=final)
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-# --- The client of a loop
-
-_kept: Final[RunVar[httpx.AsyncClient | None]] = RunVar("the HTTP client of this loop")
-
-
-def _client_of_this_loop() -> httpx.AsyncClient:
-    client = _kept.get(None)
-    if client is None:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0)
-        client = httpx.AsyncClient(timeout=None, limits=limits, verify=_ssl_context())
-        _kept.set(client)
-        keeper = _keeper(client)
-        with suppress(StopIteration):  # it waits for nothing before its `yield`
-            keeper.asend(None).send(None)
-        _keepers.add(keeper)
-    return client
-
-
-_keepers: Final[set[AsyncGenerator[None]]] = set()
-"""Held, so that none is thrown away before its loop ends."""
-
-
-async def _keeper(client: httpx.AsyncClient) -> AsyncGenerator[None]:
-    """Closes at the loop's end: a loop that is shut down ends the generators that were begun in it."""
-    try:
-        yield
-    finally:
-        _kept.set(None)
-        with suppress(Exception):  # whoever ends the loop has nothing to do with it
-            await client.aclose()
-
-
-def _ssl_context() -> ssl.SSLContext:
-    return httpx.create_ssl_context()

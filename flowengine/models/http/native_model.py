@@ -1,41 +1,35 @@
 """Asks a vendor's model over HTTP, in the vendor's protocol.
 
-It knows when a call has taken too long, what an answer costs, and what must not be seen of a server's words. What is
-sent and how answers are read is the protocol's matter; waiting before another attempt that of `retrying`.
+It knows when a call has taken too long and what an answer costs. What is sent and how answers are read is the
+protocol's matter; where it goes that of `vendor_endpoint`; waiting before another attempt that of `retrying`.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from typing import Any, Final
 
 import anyio
 
-from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_values, find_url_secrets, is_random
-from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.core.secret_values import HiddenStream
+from flowengine.errors import PermanentModelError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
-from flowengine.models.http.chat_protocol import (
-    ChatProtocol,
-    IncompleteAnswerError,
-    StreamFailureError,
-    VendorAnswer,
-)
+from flowengine.models.http.chat_protocol import ChatProtocol, VendorAnswer
 from flowengine.models.http.event_stream import EventReader
-from flowengine.models.http.loop_client import BrokenExchangeError, HttpPost, NoConnectionError, send_post
+from flowengine.models.http.loop_client import HttpAnswer, HttpPost, send_post
 from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT
-from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, show_address, status_of_body
+from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.messages import ToolRequest
-from flowengine.models.model import Reply, Request
+from flowengine.models.model import Model, Reply, Request
 from flowengine.models.outbound import check_outbound
 from flowengine.models.reply_cost import cost_of
+from flowengine.models.vendors import Vendor
 
-__all__ = ["PROTOCOLS", "NativeModel", "join_address"]
+__all__ = ["PROTOCOLS", "NativeModel", "make_native_model"]
 
 PROTOCOLS: Final[Mapping[str, ChatProtocol]] = {
     "openai": OPENAI_CHAT,
@@ -44,12 +38,9 @@ PROTOCOLS: Final[Mapping[str, ChatProtocol]] = {
 }
 """By the names that `VendorTraits.protocol` has."""
 
-_END: Final = 0.05
-"""Seconds that the end of a stream may take, once the answer is whole and handed out."""
-
 
 class NativeModel:
-    """One vendor's model. `settings`: `api_key`, `api_base`, `api_version`."""
+    """One vendor's model. `settings`: those of its connection, and further parameters of every call."""
 
     def __init__(
         self,
@@ -61,16 +52,15 @@ class NativeModel:
     ) -> None:
         self.name = name
         self.provider = provider
-        self._full_name = f"{provider}/{name}"
-        self._settings = dict(settings or {})
-        self._base = join_address(self._settings.get("api_base"), NATIVE[provider])
-        self._settings["api_base"] = self._base
-        is_elsewhere = urlsplit(self._base).netloc != urlsplit(NATIVE[provider].address).netloc
-        self._traits = traits_of(provider, name, structured_output=structured_output, is_elsewhere=is_elsewhere)
+        given = settings or {}
+        connection = {name: value for name, value in given.items() if name in CONNECTION_SETTINGS}
+        self._more = {name: value for name, value in given.items() if name not in CONNECTION_SETTINGS}
+        self._structured_output = structured_output
+        self._endpoint = VendorEndpoint(provider, name, NATIVE[provider], connection)
+        self._traits = traits_of(
+            provider, name, structured_output=structured_output, is_elsewhere=self._endpoint.is_elsewhere
+        )
         self._protocol = PROTOCOLS[self._traits.protocol]
-        self._secrets = Secrets([*find_secret_values(self._settings), *find_url_secrets(self._base)])
-        self._keys = Secrets(filter(is_random, find_secret_values(self._settings)))
-        """What is taken out of answers too."""
 
     @property
     def traits(self) -> VendorTraits:
@@ -82,159 +72,112 @@ class NativeModel:
         return self._traits.structured_output in ("json_schema", "tool")
 
     async def complete(self, request: Request) -> Reply:
-        post, traits = self._post(request, stream=False)
+        moved = self._moved(request)
+        if moved is not None:
+            return await moved[0].complete(moved[1])
+        post = self._post(request, stream=False)
         started = time.perf_counter()
-        with self._errors_told(request), anyio.fail_after(request.timeout):
-            async with send_post(post) as answer:
-                body = await answer.read()
-        if answer.status != 200:
-            raise self._failure(answer.status, body, answer.headers)
-        return self._finish(self._read(body, traits), time.perf_counter() - started)
+        body = await self._endpoint.exchange(post, request.timeout)
+        with self._endpoint.telling_errors(request.timeout):
+            answer = self._protocol.read(body, self._traits)
+        return self._finish(answer, request, time.perf_counter() - started)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        post, traits = self._post(request, stream=True)
-        started = time.perf_counter()
-        deadline = anyio.current_time() + request.timeout
-
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            collector, shown, reader = self._protocol.collector(traits), HiddenStream(self._keys), EventReader()
-            async with aclosing(answer.chunks()) as chunks:
-                while not collector.is_complete:
-                    with self._errors_told(request), _fail_at(deadline):
-                        chunk = await anext(chunks, None)
-                    try:
-                        for event in reader.close() if chunk is None else reader.feed(chunk):
-                            if piece := shown.feed(collector.add(event)):
-                                yield piece
-                    except StreamFailureError as error:
-                        raise self._failure(status_of_body(error.body), json.dumps(error.body).encode(), {}) from None
-                    except IncompleteAnswerError as error:
-                        raise self._incomplete(error) from None
-                    if chunk is None:
-                        break
-                if piece := shown.close():
-                    yield piece
-                try:
-                    whole = collector.answer()
-                except IncompleteAnswerError as error:
-                    raise self._incomplete(error) from None
-                yield self._finish(whole, time.perf_counter() - started)
-                with anyio.move_on_after(_END), suppress(BrokenExchangeError):
-                    async for _ in chunks:
-                        pass  # A connection that was read to its end is used again.
-
+        moved = self._moved(request)
+        if moved is not None:
+            async with moved[0].stream(moved[1]) as elsewhere:
+                yield elsewhere
+            return
+        post = self._post(request, stream=True)
+        started, deadline = time.perf_counter(), anyio.current_time() + request.timeout
         async with AsyncExitStack() as stack:
-            with self._errors_told(request), _fail_at(deadline):
+            with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
                 answer = await stack.enter_async_context(send_post(post))
                 failure = await answer.read() if answer.status != 200 else None
             if failure is not None:
-                raise self._failure(answer.status, failure, answer.headers)
-            iterator = pieces()
-            stack.push_async_callback(iterator.aclose)
-            yield iterator
+                raise self._endpoint.failure(answer.status, failure, answer.headers)
+            pieces = self._pieces(answer, request, started, deadline)
+            stack.push_async_callback(pieces.aclose)
+            yield pieces
+
+    async def _pieces(
+        self, answer: HttpAnswer, request: Request, started: float, deadline: float
+    ) -> AsyncGenerator[str | Reply]:
+        """The text as it comes, and at the end all of it."""
+        collector, events, shown = (
+            self._protocol.collector(self._traits),
+            EventReader(),
+            HiddenStream(self._endpoint.keys),
+        )
+        is_open = True
+        while is_open and not collector.is_complete:
+            with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
+                chunk = await answer.receive()
+                is_open = bool(chunk)
+                said = [collector.add(event) for event in (events.feed(chunk) if chunk else events.close())]
+                if not is_open or collector.is_complete:
+                    answer.keep_arrived()
+            if (piece := shown.feed("".join(said))) and not answer.is_late:
+                yield piece
+        if (piece := shown.close()) and not answer.is_late:
+            yield piece
+        with self._endpoint.telling_errors(request.timeout):
+            whole = collector.answer()
+        yield self._finish(whole, request, time.perf_counter() - started)
+        await answer.finish()
 
     # --- What is sent
 
-    def _post(self, request: Request, *, stream: bool) -> tuple[HttpPost, VendorTraits]:
-        check_outbound(self._full_name, {"api_base": self._base}, request.extra)
-        name = request.model or self.name
-        if self._traits.model_prefix and "/" not in name:
-            name = self._traits.model_prefix + name
-        body = self._protocol.body(replace(request, model=name), self._traits, stream=stream)
-        headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream" if stream else "application/json",
-            **self._protocol.headers(self._settings),
-        }
-        base, _, query = self._base.partition("?")
-        path = self._protocol.path(name, self._settings)
-        if query:
-            path += f"{'&' if '?' in path else '?'}{query}"
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return HttpPost(base.rstrip("/") + path, headers, data), self._traits
+    def _moved(self, request: Request) -> tuple[NativeModel, Request] | None:
+        """The model at another place, where the request names one of its own."""
+        named = {name: request.extra[name] for name in request.extra if name in CONNECTION_SETTINGS}
+        if not named:
+            return None
+        rest = {name: value for name, value in request.extra.items() if name not in named}
+        settings = {**self._more, **self._endpoint.settings, **named}
+        moved = NativeModel(self.name, self.provider, settings=settings, structured_output=self._structured_output)
+        return moved, replace(request, extra=rest)
+
+    def _post(self, request: Request, *, stream: bool) -> HttpPost:
+        endpoint, traits = self._endpoint, self._traits
+        check_outbound(endpoint.full_name, {"api_base": endpoint.base})
+        name = self.name
+        if traits.model_prefix and "/" not in name:
+            name = traits.model_prefix + name
+        asked = replace(request, model=name, extra={**self._more, **request.extra} if self._more else request.extra)
+        body = self._protocol.body(asked, traits, stream=stream)
+        path, headers = self._protocol.path(name, endpoint.settings), self._protocol.headers(endpoint.settings)
+        return endpoint.post(path, headers, body, stream=stream)
 
     # --- What comes back
 
-    def _read(self, body: bytes, traits: VendorTraits) -> VendorAnswer:
-        try:
-            value: Any = json.loads(body)
-        except (ValueError, RecursionError):
-            raise TransientModelError(
-                self._secrets.hide(f"{self._full_name}: the server's answer cannot be read as JSON{_shown(body)}")
-            ) from None
-        if not isinstance(value, dict):
-            raise TransientModelError(f"{self._full_name}: the server's answer is no JSON object")
-        try:
-            return self._protocol.read(cast("dict[str, Any]", value), traits)
-        except StreamFailureError as error:
-            raise self._failure(status_of_body(error.body), body, {}) from None
-        except IncompleteAnswerError as error:
-            raise self._incomplete(error) from None
-
-    def _finish(self, answer: VendorAnswer, seconds: float) -> Reply:
+    def _finish(self, answer: VendorAnswer, request: Request, seconds: float) -> Reply:
         """The answer with its price, without keys. Refused content is an error: it is no answer to what was asked."""
-        reply = answer.reply
-        model = reply.model or self.name
-        cost = cost_of(self.provider, self.name, reply.usage)
-        reply = reply._replace(model=model, provider=self.provider, seconds=seconds, cost_usd=cost)
-        refusal = answer.refusal
-        if self._keys:
-            calls = tuple(ToolRequest(*map(self._keys.hide, each)) for each in reply.tool_calls)
-            content, model = self._keys.hide(reply.content), self._keys.hide(model)
-            parts = tuple(self._keys.hide_in(reply.vendor_parts))
-            reply = reply._replace(content=content, tool_calls=calls, model=model, vendor_parts=parts)
-            refusal = self._keys.hide(refusal)
+        keys, reply, refusal = self._endpoint.keys, answer.reply, answer.refusal
+        cost = cost_of(self.provider, self.name, reply.usage, request.extra)
+        reply = reply._replace(model=reply.model or self.name, provider=self.provider, seconds=seconds, cost_usd=cost)
+        if keys:
+            reply = reply._replace(
+                content=keys.hide(reply.content),
+                tool_calls=tuple(ToolRequest(*map(keys.hide, each)) for each in reply.tool_calls),
+                model=keys.hide(reply.model),
+                vendor_parts=tuple(keys.hide_in(each) for each in reply.vendor_parts),
+            )
+            refusal = keys.hide(refusal)
         if refusal or (reply.finish_reason == "content_filter" and not reply.content and not reply.tool_calls):
             error = PermanentModelError(f"{self.provider}/{reply.model} refused to answer{refusal and ': '}{refusal}")
             error.reply = reply
             raise error
         return reply
 
-    # --- What goes wrong
 
-    @contextmanager
-    def _errors_told(self, request: Request) -> Generator[None]:
-        try:
-            yield
-        except TimeoutError:
-            raise TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s") from None
-        except NoConnectionError as error:
-            text = f"{self._full_name}: no connection to {show_address(self._base)}: {error}"
-            raise TransientModelError(self._secrets.hide(text)) from None
-        except BrokenExchangeError as error:
-            kind = PermanentModelError if error.is_final else TransientModelError
-            raise kind(self._secrets.hide(f"{self._full_name}: {error}")) from None
-
-    def _failure(self, status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
-        text = body.decode("utf-8", "replace")
-        return error_of_answer(FailedAnswer(status, text, headers), self._full_name, self._secrets)
-
-    def _incomplete(self, error: IncompleteAnswerError) -> TransientModelError:
-        return TransientModelError(f"{self._full_name}: {error}")
+def make_native_model(
+    vendor: Vendor, name: str, settings: Mapping[str, Any], structured_output: str | None = None
+) -> Model:
+    """The backend of the vendors in `NATIVE`."""
+    return NativeModel(name, vendor.name, settings=settings, structured_output=structured_output)
 
 
-def _fail_at(deadline: float) -> AbstractContextManager[Any]:
+def _failing_at(deadline: float) -> Any:
     return anyio.fail_after(max(0.0, deadline - anyio.current_time()))
-
-
-def _shown(body: bytes) -> str:
-    text = " ".join(body[:200].decode("utf-8", "replace").split())
-    return f": it begins with {text[:80]!r}" if text else ": it is empty"
-
-
-def join_address(given: str | None, vendor: VendorTraits) -> str:
-    """Where a vendor's calls go: a given address without a path gets the vendor's own.
-
-    >>> join_address("http://127.0.0.1:8000/", NATIVE["hosted_vllm"]), join_address(None, NATIVE["groq"])
-    ('http://127.0.0.1:8000/v1', 'https://api.groq.com/openai/v1')
-    """
-    if not given:
-        return vendor.address
-    base, mark, query = given.strip().partition("?")
-    if "://" not in base:
-        base = f"http://{base}"
-    base = base.rstrip("/").removesuffix("/chat/completions").rstrip("/")
-    if not urlsplit(base).path:
-        base += vendor.path
-    return base + mark + query

@@ -17,9 +17,10 @@ import anyio
 from flowengine.core.budget import Ledger, Reservation, Spending
 from flowengine.errors import DefinitionError, LimitError, ModelError
 from flowengine.models.messages import as_dict
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Model, Reply, Request
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import WorstCase, worst_cases
+from flowengine.models.wrappers.pass_through import PassThroughModel
 
 __all__ = ["BoundedModel", "usage_of_reply"]
 
@@ -64,7 +65,7 @@ Tell: TypeAlias = Callable[[str], Awaitable[None]]
 """Takes a remark for whoever reads the trace; the same one may come again."""
 
 
-class BoundedModel:
+class BoundedModel(PassThroughModel):
     """Wraps a model: a call that a limit does not allow is a `LimitError`, and is not made.
 
     Where tokens or cost are bounded, a request without `max_tokens` is sent with the bound that was
@@ -72,20 +73,9 @@ class BoundedModel:
     """
 
     def __init__(self, model: Model, ledger: Ledger, tell: Tell) -> None:
-        self._model = model
+        super().__init__(model)
         self._ledger = ledger
         self._tell = tell
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def provider(self) -> str:
-        return self._model.provider
-
-    async def supports_schema(self) -> bool:
-        return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
         worst = self._bound_call(request)

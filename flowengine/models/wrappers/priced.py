@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, Protocol, cast, runtime_checkable
 
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Model, Reply, Request
 from flowengine.models.pricing import Price, listed_price
+from flowengine.models.wrappers.pass_through import PassThroughModel
 from flowengine.models.wrappers.retrying import RetryingModel
 
-__all__ = ["PricedModel", "find_user_price", "price_of", "with_price"]
+__all__ = ["PricedModel", "find_user_price", "has_own_price", "price_of", "with_price"]
 
 
-class PricedModel:
+class PricedModel(PassThroughModel):
     """Wraps a model: where its answers tell their tokens, their cost is what the price makes of these.
 
     >>> import anyio
@@ -26,19 +27,8 @@ class PricedModel:
     """
 
     def __init__(self, model: Model, price: Price) -> None:
-        self._model = model
+        super().__init__(model)
         self._price = price
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def provider(self) -> str:
-        return self._model.provider
-
-    async def supports_schema(self) -> bool:
-        return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
         return self._add_cost(await self._model.complete(request))
@@ -67,14 +57,14 @@ class _SaysItsPrice(Protocol):
 
 
 @cache
-def _has_own_price(kind: type[Model]) -> bool:
-    """Looked up once a class, since asking a protocol takes long."""
+def has_own_price(kind: type[Model]) -> bool:
+    """Whether models of a class say what they cost. Looked up once a class, since asking a protocol takes long."""
     return issubclass(kind, _SaysItsPrice)
 
 
 def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
     """What the model says that it costs, else what its vendor's list says; None where nobody knows."""
-    if _has_own_price(type(model)):
+    if has_own_price(type(model)):
         return cast(_SaysItsPrice, model).own_price()
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
 

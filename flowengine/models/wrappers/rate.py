@@ -10,17 +10,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Model, Reply, Request
 from flowengine.models.throttle import CallSlots
 from flowengine.models.tokens import estimate_tokens
 from flowengine.models.vendors import RateLimits
+from flowengine.models.wrappers.pass_through import PassThroughModel
 
 __all__ = ["Limiter", "Limiters", "RateLimitedModel", "RateLimiter", "RateTurn", "limiter_for"]
 
@@ -123,31 +124,16 @@ def limiter_for(provider: str, limits: RateLimits) -> RateLimiter:
         return _limiters.setdefault((provider, limits), RateLimiter(limits))
 
 
-class RateLimitedModel:
+class RateLimitedModel(PassThroughModel):
     """Wraps a model so that its calls wait for their turn. Goes inside of retries: each attempt counts.
 
     A turn that has come is used at once: a model that has something to load (`ready`) loads it before it asks.
     """
 
     def __init__(self, model: Model, limiter: Limiter) -> None:
-        self._model = model
+        super().__init__(model)
         self._limiter = limiter
         self._ready: Callable[[], Awaitable[Any]] | None = getattr(model, "ready", None)
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def provider(self) -> str:
-        return self._model.provider
-
-    def inside(self) -> Sequence[Model]:
-        """The model that waits for its turn."""
-        return (self._model,)
-
-    async def supports_schema(self) -> bool:
-        return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
         if self._ready is not None:

@@ -21,6 +21,7 @@ from flowengine.models.throttle import Brake
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
+from flowengine.models.wrappers.pass_through import PassThroughModel
 
 __all__ = ["FallbackModel", "RetryingModel"]
 
@@ -141,7 +142,7 @@ LONGEST_WAIT: Final = 300.0
 """Seconds. A server that asks for more has its wish granted by giving up at once."""
 
 
-class RetryingModel:
+class RetryingModel(PassThroughModel):
     """Wraps a model: up to `max_retries` further attempts, with exponential backoff and full jitter.
 
     The n-th wait is random between 0 and `first_wait * 2 ** (n - 1)` seconds, after what the server asked for: of
@@ -160,26 +161,11 @@ class RetryingModel:
         longest_wait: float = 60.0,
         brake: Brake | None = None,
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self._brake = brake
         self._max_retries = max_retries
         self._first_wait = first_wait
         self._longest_wait = longest_wait
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def provider(self) -> str:
-        return self._model.provider
-
-    async def supports_schema(self) -> bool:
-        return await supports_schema(self._model)
-
-    def inside(self) -> Sequence[Model]:
-        """The model that is asked, once or more often."""
-        return (self._model,)
 
     def around(self, change: Callable[[Model], Model]) -> RetryingModel:
         """The same policy round another model, made from the one inside."""

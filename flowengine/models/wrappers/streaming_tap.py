@@ -5,12 +5,13 @@ It knows streams and wrappers, and nothing of the listener.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 from flowengine.core.context import Tell
 from flowengine.errors import TransientModelError
-from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.model import Model, Reply, Request
+from flowengine.models.wrappers.pass_through import PassThroughModel
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
 __all__ = ["heard"]
@@ -33,25 +34,10 @@ def heard(model: Model, tell: Tell) -> Model:
     return _StreamingTap(model, tell)
 
 
-class _StreamingTap:
+class _StreamingTap(PassThroughModel):
     def __init__(self, model: Model, tell: Tell) -> None:
-        self._model = model
+        super().__init__(model)
         self._tell = tell
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def provider(self) -> str:
-        return self._model.provider
-
-    def inside(self) -> Sequence[Model]:
-        """The model that is heard."""
-        return (self._model,)
-
-    async def supports_schema(self) -> bool:
-        return await supports_schema(self._model)
 
     async def complete(self, request: Request) -> Reply:
         reply, begins = None, True

@@ -1,0 +1,136 @@
+"""Is where calls of one vendor's model go: address, key and headers, and what goes wrong there as our errors.
+
+It sends what it is given. What must not be seen (keys, passwords in addresses) is taken out of all that is told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import anyio
+
+from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets, is_random
+from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamFailureError
+from flowengine.models.http.loop_client import BrokenExchangeError, HttpPost, NoConnectionError, send_post
+from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, show_address, status_of_body
+from flowengine.models.http.vendor_traits import VendorTraits
+
+__all__ = ["CONNECTION_SETTINGS", "VendorEndpoint", "join_address"]
+
+CONNECTION_SETTINGS: Final = frozenset(
+    {"api_base", "api_key", "api_version", "base_url", "extra_headers", "organization"}
+)
+"""Settings of calls that say where they go, and are no part of what is asked."""
+
+
+class VendorEndpoint:
+    """Of one model. `settings`: those of `CONNECTION_SETTINGS`."""
+
+    def __init__(self, provider: str, name: str, vendor: VendorTraits, settings: Mapping[str, Any]) -> None:
+        self.provider = provider
+        self.full_name = f"{provider}/{name}"
+        self.base = join_address(settings.get("api_base") or settings.get("base_url"), vendor)
+        self.settings: Mapping[str, Any] = {**settings, "api_base": self.base}
+        self.is_elsewhere = urlsplit(self.base).netloc != urlsplit(vendor.address).netloc
+        """Whether that is another server than the vendor's own."""
+        headers: Mapping[str, Any] = settings.get("extra_headers") or {}
+        self._more_headers = {str(key).lower(): str(value) for key, value in headers.items()}
+        if settings.get("organization"):
+            self._more_headers["openai-organization"] = str(settings["organization"])
+        known = [*find_secret_values(self.settings), *find_secret_values(self._more_headers)]
+        self._secrets = Secrets([*known, *find_url_secrets(self.base)])
+        self.keys = Secrets(filter(is_random, known))
+        """What is taken out of answers too."""
+
+    def post(self, path: str, headers: Mapping[str, str], body: Mapping[str, Any], *, stream: bool = False) -> HttpPost:
+        """The body as a request to a place below the address."""
+        base, _, query = self.base.partition("?")
+        if query:
+            path += f"{'&' if '?' in path else '?'}{query}"
+        sent = {
+            "content-type": "application/json",
+            "accept": "text/event-stream" if stream else "application/json",
+            **headers,
+            **self._more_headers,
+        }
+        data = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_to_plain)
+        return HttpPost(base.rstrip("/") + path, sent, data.encode("utf-8", "replace"))
+
+    async def exchange(self, post: HttpPost, timeout: float) -> Mapping[str, Any]:
+        """The JSON object that is answered, within so many seconds."""
+        with self.telling_errors(timeout), anyio.fail_after(timeout):
+            async with send_post(post) as answer:
+                body = await answer.read()
+                answer.keep_arrived()
+        if answer.status != 200:
+            raise self.failure(answer.status, body, answer.headers)
+        try:
+            value: Any = json.loads(body)
+        except (ValueError, RecursionError):
+            text = f"{self.full_name}: the server's answer cannot be read as JSON{_quote_start(body)}"
+            raise TransientModelError(self._secrets.hide(text)) from None
+        if not isinstance(value, dict):
+            raise TransientModelError(f"{self.full_name}: the server's answer is no JSON object")
+        return cast("dict[str, Any]", value)
+
+    @contextmanager
+    def telling_errors(self, timeout: float) -> Generator[None]:
+        """What goes wrong inside of the block, as an error of ours. `timeout`: the seconds that a call had."""
+        try:
+            yield
+        except TimeoutError:
+            raise TransientModelError(f"{self.full_name} did not answer within {timeout:g} s") from None
+        except NoConnectionError as error:
+            raise self._error(TransientModelError, f"no connection to {show_address(self.base)}: {error}") from None
+        except BrokenExchangeError as error:
+            raise self._error(PermanentModelError if error.is_final else TransientModelError, str(error)) from None
+        except IncompleteAnswerError as error:
+            raise self._error(TransientModelError, str(error)) from None
+        except StreamFailureError as error:
+            raise self.failure(status_of_body(error.body), json.dumps(error.body).encode(), {}) from None
+
+    def failure(self, status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
+        """Our error for an answer that is none."""
+        text = body.decode("utf-8", "replace")
+        return error_of_answer(FailedAnswer(status, text, headers), self.full_name, self._secrets)
+
+    def _error(self, kind: type[ModelError], text: str) -> ModelError:
+        return kind(self._secrets.hide(f"{self.full_name}: {text}"))
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    if isinstance(value, tuple | set | frozenset):
+        return list(cast("tuple[Any, ...]", value))
+    raise TypeError(f"a value of type {type(value).__name__} cannot be sent to a model")
+
+
+def _quote_start(body: bytes) -> str:
+    text = " ".join(body[:200].decode("utf-8", "replace").split())
+    return f": it begins with {text[:80]!r}" if text else ": it is empty"
+
+
+def join_address(given: str | None, vendor: VendorTraits) -> str:
+    """Where a vendor's calls go: a given address without a path gets the vendor's own.
+
+    >>> from flowengine.models.http.vendor_traits import NATIVE
+    >>> join_address("http://127.0.0.1:8000/", NATIVE["hosted_vllm"]), join_address(None, NATIVE["groq"])
+    ('http://127.0.0.1:8000/v1', 'https://api.groq.com/openai/v1')
+    """
+    if not given:
+        return vendor.address
+    base, mark, query = given.strip().partition("?")
+    if "://" not in base:
+        base = f"http://{base}"
+    base = base.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    if vendor.protocol == "azure":
+        base, mark, query = base.partition("/openai/deployments/")[0], "", ""
+    if not urlsplit(base).path:
+        base += vendor.path
+    return base + mark + query
