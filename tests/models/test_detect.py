@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from flowengine.errors import ModelConfigError
+from flowengine.models.http.native_model import NativeModel
 from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.offline.model import OfflineModel
 from flowengine.models.open import choice_of, default_model, detect, get_llm
@@ -109,7 +110,7 @@ def test_a_provider_that_is_named_but_unknown_is_an_error(model: str, provider: 
         ("gtp-4o-mini", r"no vendor is known to have a model 'gtp-4o-mini'.*did you mean 'gpt-4o-mini'"),
         ("qwen2.5-7b", r"write whose it is, as in ollama/qwen2\.5-7b"),
         ("llama3.2:3b", r"OLLAMA_HOST or OPENAI_BASE_URL in the environment, `default_provider` in the project file"),
-        ("vllm/foo", r"unknown provider 'vllm' in model 'vllm/foo'.*did you mean 'hosted_vllm'"),
+        ("vllms/foo", r"unknown provider 'vllms' in model 'vllms/foo'.*did you mean 'vllm'"),
         ("meta-llama/llama-3-70b", r"unknown provider 'meta-llama'"),
     ],
 )
@@ -172,7 +173,9 @@ def test_a_server_of_ones_own_gets_no_key_of_another_vendor() -> None:
     """litellm would send OPENAI_API_KEY to it."""
     environ = {"LITELLM_PROXY_API_BASE": "http://mine", "HOSTED_VLLM_API_BASE": "http://mine", "OPENAI_API_KEY": "k"}
     for name in ("litellm_proxy/m", "hosted_vllm/m"):
-        assert inside(get_llm(name, environ=environ))._settings == {"api_key": "none", "api_base": "http://mine"}
+        through = inside(get_llm(name, environ=environ, adapter="litellm"))
+        assert through._settings == {"api_key": "none", "api_base": "http://mine"}
+    assert connection_of("hosted_vllm/m", environ) == {"api_key": "none", "api_base": "http://mine/v1"}
 
 
 @pytest.mark.parametrize(
@@ -212,12 +215,20 @@ def inside(model: Any) -> LiteLLMModel:
 
 
 def test_keys_and_addresses_come_from_the_given_environment() -> None:
-    azure = inside(get_llm("azure/mine", environ={"AZURE_API_KEY": "k", "AZURE_OPENAI_ENDPOINT": "http://z"}))
-    assert azure._settings == {"api_key": "k", "api_base": "http://z"}
-    assert inside(get_llm("ollama/qwen3", environ={}))._settings == {"api_base": "http://localhost:11434"}
-    assert inside(get_llm("qwen3", environ={"OLLAMA_HOST": "gpu:1"}))._settings == {"api_base": "http://gpu:1"}
-    given = inside(get_llm("openai/x", environ={"OPENAI_API_KEY": "k"}, api_base="http://mine"))
-    assert given._settings == {"api_key": "k", "api_base": "http://mine"}
+    azure = {"AZURE_API_KEY": "k", "AZURE_OPENAI_ENDPOINT": "http://z"}
+    assert connection_of("azure/mine", azure) == {"api_key": "k", "api_base": "http://z"}
+    assert connection_of("ollama/qwen3", {}) == {"api_base": "http://localhost:11434/v1"}
+    assert connection_of("qwen3", {"OLLAMA_HOST": "gpu:1"}) == {"api_base": "http://gpu:1/v1"}
+    given = connection_of("openai/x", {"OPENAI_API_KEY": "k"}, api_base="http://mine/api")
+    assert given == {"api_key": "k", "api_base": "http://mine/api"}
+    through = inside(get_llm("ollama/qwen3", environ={}, adapter="litellm"))
+    assert through._settings == {"api_base": "http://localhost:11434"}
+
+
+def connection_of(name: str, environ: dict[str, str], **settings: Any) -> dict[str, Any]:
+    model = get_llm(name, environ=environ, max_retries=0, **settings)
+    assert isinstance(model, NativeModel)
+    return dict(model._endpoint.settings)
 
 
 def test_a_provider_alone_means_its_default_model_if_it_has_one() -> None:
@@ -227,4 +238,4 @@ def test_a_provider_alone_means_its_default_model_if_it_has_one() -> None:
 
 
 def test_no_retries_means_no_wrapper() -> None:
-    assert isinstance(get_llm("ollama/qwen3", environ={}, max_retries=0), LiteLLMModel)
+    assert isinstance(get_llm("ollama/qwen3", environ={}, max_retries=0), NativeModel)
