@@ -6,10 +6,9 @@ import copy
 import json
 import os
 import time
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jsonschema
 import pytest
@@ -23,11 +22,9 @@ from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.yaml.parser import parse_yaml
 from tests.support.pace import spent_within
-from tests.support.polish_loop import POLISH_LOOP
 
 FLOWS = Path(__file__).parents[2] / "flows"
-NESTED = (
-    """\
+NESTED = """\
 flowengine: v1
 name: nested
 inputs: {topic: {type: string}, list: {type: array, default: []}}
@@ -36,9 +33,25 @@ agents: {writer: {instructions: "Write of {{ inputs.topic }}", model: offline}}
 limits: {cost_usd: 2.0, on_limit: partial}
 nodes:
   draft: {agent: writer, prompt: "{{ inputs.topic }}", limits: {tokens: 500}}
-"""
-    + POLISH_LOOP
-    + """\
+  polish:
+    type: loop
+    max_iterations: 4
+    initial: {text: "{{ nodes.draft.output }}"}
+    until: nodes.judge.output.passed
+    carry: {text: "{{ nodes.improve.output }}"}
+    on_exhausted: continue
+    best_by: nodes.judge.output.score
+    nodes:
+      judge:
+        type: evaluation
+        target: "{{ round.text }}"
+        threshold: 0.8
+        routes: {fail: improve}
+      improve:
+        when: not round.last
+        prompt: |
+          Remarks: {{ nodes.judge.output.feedback }}
+          Rewrite: {{ round.text }}
   every:
     type: map
     over: inputs.list
@@ -62,7 +75,6 @@ outputs:
   text: "{{ nodes.last.output | default('nothing') }}"
   seen: "{{ shared_state.seen }}"
 """
-)
 TEXTS = [NESTED, *(path.read_text() for path in sorted(FLOWS.glob("*.yaml")))]
 WORDS = sorted({word for text in TEXTS for word in text.replace(":", " ").replace(",", " ").split()})
 PIECES = [
@@ -88,7 +100,7 @@ PIECES = [
     "~",
 ]
 TREES = [parse_yaml(text).data for text in TEXTS]
-VALIDATOR: Any = jsonschema.Draft7Validator(json_schema())
+VALIDATOR = jsonschema.Draft7Validator(json_schema())
 PROJECT = Project(FLOWS)
 ROUNDS = int(os.environ.get("FLOWENGINE_TEST_FUZZ", "100"))
 """Edited flows a test; more where somebody hunts."""
@@ -96,11 +108,7 @@ ROUNDS = int(os.environ.get("FLOWENGINE_TEST_FUZZ", "100"))
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a tree of maps and lists."""
-    pairs: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        pairs = cast("dict[Any, Any]", value).items()
-    elif isinstance(value, list):
-        pairs = enumerate(cast("list[Any]", value))
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [at, *(each for key, inner in pairs for each in paths(inner, (*at, key)))]
 
 
@@ -182,10 +190,10 @@ def edits_of_trees(draw: st.DrawFn) -> Any:
     root, other = copy.deepcopy(draw(st.sampled_from(TREES))), draw(st.sampled_from(TREES))
     for _ in range(draw(st.integers(1, 3))):
         *above, key = draw(st.sampled_from(paths(root)[1:]))
-        holder: Any = at(root, tuple(above))
+        holder = at(root, tuple(above))
         if draw(st.booleans()):
             holder[key] = draw(st.sampled_from([0, -1, 1.5, True, "", [], {}, "on", "a.b", "x" * 300, *WORDS]))
-        elif type(holder) is dict and draw(st.booleans()):
+        elif isinstance(holder, dict) and draw(st.booleans()):
             holder[draw(st.sampled_from(KEYS))] = holder[key]
         else:
             holder[key] = copy.deepcopy(at(other, draw(st.sampled_from(paths(other)))))

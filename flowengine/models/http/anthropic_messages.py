@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+from flowengine.models.attachments import anthropic_parts
 from flowengine.models.http.anthropic_answers import (
     ANSWER_TOOL,
     THINKING,
@@ -111,6 +112,8 @@ def _blocks_of(message: Message) -> list[dict[str, Any]]:
     said = [_text_block(message.content)] if message.content.strip() else []
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": _to_id(message.tool_call_id or ""), "content": message.content}]
+    if message.attachments:
+        return anthropic_parts(message)
     thinking = [dict(each) for each in message.vendor_parts if each.get("type") in THINKING]
     return [*thinking, *said, *map(_make_tool_use, message.tool_calls)]
 
