@@ -1,4 +1,4 @@
-"""Asks for embeddings of all vendors, through litellm: texts in, vectors out.
+"""Opens models for embeddings by name, and makes vectors of texts with them.
 
 A model for embeddings is a `Model` like any other, whose replies hold vectors instead of text. So it is limited,
 priced, tried again and recorded as all models are. What vectors are for is not known here.
@@ -6,32 +6,19 @@ priced, tried again and recorded as all models are. What vectors are for is not 
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from flowengine.errors import ModelConfigError, TransientModelError
+from flowengine.errors import ModelConfigError
 from flowengine.models.choosing import check_name
-from flowengine.models.litellm import loading as litellm_import
-from flowengine.models.litellm.error_classes import as_model_error, secrets_of, tellable
-from flowengine.models.litellm.loading import (
-    LITELLM_LOOP,
-    litellm_loaded,
-    mute_background_logging,
-    silence_warnings,
-    wait_for_litellm,
-)
-from flowengine.models.litellm.reply import read_vectors
 from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Model, Reply, Request
-from flowengine.models.open import brake_of, connection_to
-from flowengine.models.outbound import check_outbound
+from flowengine.models.open import brake_of, connection_to, find_backend, served_natively
 from flowengine.models.vendors import RateLimits, is_packaged, is_stand_in
 from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_for
 from flowengine.models.wrappers.retrying import RetryingModel
 
-__all__ = ["LiteLLMEmbedding", "ModelEmbedder", "check_embedding", "embedder", "get_embedding"]
+__all__ = ["ModelEmbedder", "check_embedding", "embedder", "get_embedding"]
 
 Ask: TypeAlias = Callable[[Model, Request], Awaitable[Reply]]
 """Asks a model."""
@@ -42,6 +29,8 @@ _LONGEST: Final = 20_000
 """Characters of a text that count; no model takes more than some thousand tokens."""
 _TIMEOUT: Final = 60.0
 """Seconds that one request may take."""
+_NATIVE: Final = "flowengine.models.http.native_embedding:make_native_embedding"
+_THROUGH_LITELLM: Final = "flowengine.models.litellm.vectors:make_embedding"
 _REFUSED: Final = "the offline stand-in makes no embeddings: name a model that does, or leave it out"
 
 
@@ -59,18 +48,22 @@ def get_embedding(
     max_retries: int = 2,
     limits: RateLimits | None = None,
     limiters: Limiters = limiter_for,
+    adapter: str | None = None,
+    structured_output: str | None = None,
     **settings: Any,
 ) -> Model:
     """The model for embeddings that a name means: `openai/text-embedding-3-small`, `ollama/nomic-embed-text`.
 
-    The vendor, its key and its address are found as `get_llm` finds them; so are its limits.
+    The vendor, its key and its address are found as `get_llm` finds them; so are its limits. `structured_output` is of
+    models that answer, and of no use here.
     """
     vendor, name, found = connection_to(model, environ=environ, **settings)
     if vendor.is_stand_in:
         raise ModelConfigError(_REFUSED)
     if is_packaged(vendor.name):
         raise ModelConfigError(f"no vectors can be made with {vendor.name}, whose package brings models that answer")
-    made: Model = LiteLLMEmbedding(name, vendor.name, prefix=vendor.prefix.removesuffix("_chat"), settings=found)
+    place = _NATIVE if served_natively(vendor.name, adapter) and vendor.name != "anthropic" else _THROUGH_LITELLM
+    made = find_backend(place)(vendor, name, found)
     if limits is not None:
         made = RateLimitedModel(made, limiters(vendor.name, limits))
     return RetryingModel(made, max_retries, brake=brake_of(vendor, found)) if max_retries else made
@@ -108,53 +101,3 @@ def _split_requests(model: str, texts: Sequence[str]) -> Iterator[Request]:
         batch = [text[:_LONGEST] if text.strip() else "." for text in texts[at : at + _BATCH]]
         messages = tuple(Message("user", text) for text in batch)
         yield Request(model, messages, max_tokens=0, timeout=_TIMEOUT, extra={"embedding": True})
-
-
-class LiteLLMEmbedding:
-    """One vendor's model. `prefix` and `settings` as for `LiteLLMModel`.
-
-    litellm's client for OpenAI takes a 0 for its own 2 retries here, so that vendor is asked more often.
-    """
-
-    def __init__(
-        self, name: str, provider: str, *, prefix: str | None = None, settings: Mapping[str, Any] | None = None
-    ) -> None:
-        self.name = name
-        self.provider = provider
-        self._full_name = f"{provider}/{name}"
-        self._model = f"{prefix or provider}/{name}"
-        self._settings = dict(settings or {})
-
-    async def ready(self) -> None:
-        """Load what a first call would wait for: one that is made from now on goes out at once."""
-        await litellm_loaded()
-
-    async def complete(self, request: Request) -> Reply:
-        """A vector for each of the messages."""
-        check_outbound(self._full_name, self._settings)
-        silence_warnings()
-        litellm = litellm_import.litellm_ready() or await LITELLM_LOOP.call(wait_for_litellm)
-        texts = [each.content for each in request.messages]
-        started = time.perf_counter()
-
-        async def call() -> Any:
-            mute_background_logging(litellm)
-            return await litellm.aembedding(model=self._model, input=texts, max_retries=0, **self._settings)
-
-        try:
-            response = await LITELLM_LOOP.call(call, request.timeout)
-        except TimeoutError as error:
-            raise TransientModelError(f"{self._full_name} did not answer within {request.timeout:g} s") from error
-        except Exception as error:  # foreign code
-            secrets = secrets_of(self._settings)
-            raise as_model_error(error, self.provider, self.name, secrets) from tellable(error, secrets)
-        return read_vectors(response, self.provider, self.name, len(texts), time.perf_counter() - started)
-
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
-        """Vectors come at once or not at all."""
-
-        async def pieces() -> AsyncGenerator[str | Reply]:
-            yield await self.complete(request)
-
-        yield pieces()

@@ -42,6 +42,7 @@ __all__ = [
     "connection_to",
     "default_model",
     "detect",
+    "find_backend",
     "get_llm",
     "served_natively",
 ]
@@ -139,9 +140,9 @@ def get_llm(
     if is_packaged(vendor.name):
         made = _of_package(vendor.name, name, limits, os.environ if environ is None else environ, settings)
     elif served_natively(vendor.name, adapter):
-        made = _find_backend(_NATIVE)(vendor, name, settings, structured_output)
+        made = find_backend(_NATIVE)(vendor, name, settings, structured_output)
     else:
-        made = _find_backend(vendor.backend)(vendor, name, settings)
+        made = find_backend(vendor.backend)(vendor, name, settings)
     if vendor.is_stand_in:
         return made
     if limits is not None:
@@ -154,7 +155,7 @@ def served_natively(provider: str, adapter: str | None = None) -> bool:
     return adapter != "litellm" and is_native(provider)
 
 
-def _find_backend(place: str) -> Callable[..., Model]:
+def find_backend(place: str) -> Callable[..., Model]:
     """The function that makes models, imported now."""
     module, _, function = place.partition(":")
     return getattr(import_module(module), function)

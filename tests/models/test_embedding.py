@@ -1,12 +1,15 @@
-"""Embeddings through the real litellm from the local model server."""
+"""Embeddings from the local model server, asked over HTTP and through the real litellm."""
 
 from __future__ import annotations
 
 import pytest
+from http_script import ScriptedHttp
 from model_server import Failure, ModelServer, letters
 
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
-from flowengine.models.embedding import LiteLLMEmbedding, ModelEmbedder, embedder
+from flowengine.models.embedding import ModelEmbedder, embedder, get_embedding
+from flowengine.models.http.native_embedding import NativeEmbedding
+from flowengine.models.litellm.vectors import LiteLLMEmbedding
 from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Reply, Request
 from flowengine.models.wrappers.retrying import RetryingModel
@@ -16,66 +19,74 @@ from flowengine.retrieval.retriever import Document
 OPENAI = {"OPENAI_API_KEY": "secret"}
 
 
-def model_of(server: ModelServer) -> LiteLLMEmbedding:
-    return LiteLLMEmbedding("text-embedding-3-small", "openai", settings={"api_base": server.url, "api_key": "secret"})
+Kind = type[NativeEmbedding] | type[LiteLLMEmbedding]
 
 
-def embedder_of(server: ModelServer, max_retries: int = 2) -> ModelEmbedder:
-    return ModelEmbedder(RetryingModel(model_of(server), max_retries, first_wait=0.001))
+@pytest.fixture(params=[NativeEmbedding, LiteLLMEmbedding])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return request.param
 
 
-async def test_each_text_has_its_vector_in_order(server: ModelServer) -> None:
+def model_of(server: ModelServer, kind: Kind) -> NativeEmbedding | LiteLLMEmbedding:
+    return kind("text-embedding-3-small", "openai", settings={"api_base": server.url, "api_key": "secret"})
+
+
+def embedder_of(server: ModelServer, kind: Kind, max_retries: int = 2) -> ModelEmbedder:
+    return ModelEmbedder(RetryingModel(model_of(server, kind), max_retries, first_wait=0.001))
+
+
+async def test_each_text_has_its_vector_in_order(server: ModelServer, kind: Kind) -> None:
     texts = [f"text number {chr(97 + number % 26) * number}" for number in range(150)]
-    assert await embedder_of(server).embed(texts) == [letters(text) for text in texts]
+    assert await embedder_of(server, kind).embed(texts) == [letters(text) for text in texts]
     assert [len(request.body["input"]) for request in server.requests] == [64, 64, 22]
 
 
-async def test_a_reply_tells_what_the_call_took_and_cost(server: ModelServer) -> None:
+async def test_a_reply_tells_what_the_call_took_and_cost(server: ModelServer, kind: Kind) -> None:
     request = Request("text-embedding-3-small", (Message("user", "a"), Message("user", "b")))
-    reply = await model_of(server).complete(request)
+    reply = await model_of(server, kind).complete(request)
     assert (reply.content, vectors_of(reply.vectors)) == ("", [letters("a"), letters("b")])
     assert (reply.usage.prompt_tokens, reply.provider) == (2, "openai")
     assert reply.cost_usd == pytest.approx(2 * 0.02 / 1_000_000)
-    async with model_of(server).stream(request) as pieces:
+    async with model_of(server, kind).stream(request) as pieces:
         (whole,) = [piece async for piece in pieces]
     assert isinstance(whole, Reply)
     assert whole.vectors == reply.vectors
 
 
-async def test_no_text_is_no_request(server: ModelServer) -> None:
-    assert await embedder_of(server).embed([]) == []
+async def test_no_text_is_no_request(server: ModelServer, kind: Kind) -> None:
+    assert await embedder_of(server, kind).embed([]) == []
     assert server.requests == []
 
 
-async def test_empty_and_endless_texts_are_sent_as_something_that_vendors_take(server: ModelServer) -> None:
-    await embedder_of(server).embed(["", "a" * 100_000])
+async def test_empty_and_endless_texts_are_sent_as_something_that_vendors_take(server: ModelServer, kind: Kind) -> None:
+    await embedder_of(server, kind).embed(["", "a" * 100_000])
     empty, endless = server.requests[0].body["input"]
     assert empty.strip()
     assert len(endless) == 20_000
 
 
-async def test_what_fails_for_the_moment_is_tried_again(server: ModelServer) -> None:
+async def test_what_fails_for_the_moment_is_tried_again(server: ModelServer, kind: Kind) -> None:
     server.respond_with([Failure(503), Failure(429), "fine"])
-    assert await embedder_of(server).embed(["abc"]) == [letters("abc")]
+    assert await embedder_of(server, kind).embed(["abc"]) == [letters("abc")]
     assert len(server.requests) == 3
 
 
-async def test_what_goes_on_failing_is_an_error(server: ModelServer) -> None:
+async def test_what_goes_on_failing_is_an_error(server: ModelServer, kind: Kind) -> None:
     server.respond_with(lambda body: Failure(503))
     with pytest.raises(TransientModelError, match="openai/text-embedding-3-small"):
-        await embedder_of(server, max_retries=1).embed(["abc"])
+        await embedder_of(server, kind, max_retries=1).embed(["abc"])
     assert len(server.requests) >= 2
 
 
-async def test_a_refused_key_is_an_error_at_once(server: ModelServer) -> None:
+async def test_a_refused_key_is_an_error_at_once(server: ModelServer, kind: Kind) -> None:
     server.respond_with(lambda body: Failure(401, "wrong key"))
     with pytest.raises(PermanentModelError, match="wrong key"):
-        await embedder_of(server).embed(["abc"])
+        await embedder_of(server, kind).embed(["abc"])
     assert len(server.requests) == 1
 
 
-async def test_a_retriever_finds_by_the_vectors(server: ModelServer) -> None:
-    retriever = FtsRetriever(embed=embedder_of(server))
+async def test_a_retriever_finds_by_the_vectors(server: ModelServer, kind: Kind) -> None:
+    retriever = FtsRetriever(embed=embedder_of(server, kind))
     await retriever.add([Document("a", "aaab"), Document("z", "zzzy")])
     assert [hit.id for hit in await retriever.search("aab")] == ["a", "z"]
 
@@ -91,3 +102,19 @@ def test_the_vendor_is_found_as_for_any_model() -> None:
 def test_what_cannot_embed_is_refused(model: str, problem: str) -> None:
     with pytest.raises(ModelConfigError, match=problem):
         embedder(model, environ={})
+
+
+@pytest.mark.parametrize(("adapter", "kind"), [(None, NativeEmbedding), ("litellm", LiteLLMEmbedding)])
+def test_litellm_is_asked_only_where_the_project_says_so(adapter: str | None, kind: Kind) -> None:
+    assert type(get_embedding("ollama/nomic-embed-text", environ={}, adapter=adapter, max_retries=0)) is kind
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"data": []}', b'{"data": [{"embedding": null}]}', b'{"data": [{"embedding": ["a"]}]}', b'{"data": 1}', b"[]"],
+)
+async def test_an_answer_without_vectors_is_an_error(body: bytes) -> None:
+    with ScriptedHttp(body) as address:
+        model = NativeEmbedding("m", "hosted_vllm", settings={"api_base": address})
+        with pytest.raises(TransientModelError, match="hosted_vllm/m"):
+            await model.complete(Request("m", (Message("user", "a"),)))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 from urllib.parse import quote
 
+from flowengine.models.http.chat_messages import KeptFields, list_of_objects, to_chat_message, vendor_parts_of
 from flowengine.models.http.chat_protocol import (
     IncompleteAnswerError,
     StreamedEvent,
@@ -18,10 +19,10 @@ from flowengine.models.http.chat_protocol import (
     VendorAnswer,
 )
 from flowengine.models.http.vendor_traits import VendorTraits
-from flowengine.models.messages import ToolRequest, as_dict
+from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, Request, TokenUsage
 
-__all__ = ["AZURE_CHAT", "OPENAI_CHAT", "AzureChat", "OpenAIChat", "read_chat_usage"]
+__all__ = ["AZURE_CHAT", "AZURE_VERSION", "OPENAI_CHAT", "AzureChat", "OpenAIChat", "read_chat_usage"]
 
 # --- What is sent
 
@@ -37,7 +38,10 @@ class OpenAIChat:
         return {"authorization": f"Bearer {key}"} if key else {}
 
     def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": request.model, "messages": [as_dict(each) for each in request.messages]}
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": [to_chat_message(each, traits) for each in request.messages],
+        }
         if request.temperature is not None and traits.takes_temperature:
             body["temperature"] = request.temperature
         if request.max_tokens is not None:
@@ -50,10 +54,7 @@ class OpenAIChat:
             body["stream"] = True
             if traits.takes_stream_options:
                 body["stream_options"] = {"include_usage": True}
-        for name, value in request.extra.items():
-            if wire := traits.options.get(name, name):
-                body[wire] = value
-        return body
+        return body | _options(request, traits)
 
     def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
         choice = _first_choice(body)
@@ -63,13 +64,16 @@ class OpenAIChat:
         if not message:
             raise IncompleteAnswerError("the server's answer has no message")
         content, refusal = _read_content(message.get("content"))
-        calls = tuple(_read_call(each, index) for index, each in enumerate(_list_of_objects(message.get("tool_calls"))))
+        asked = list_of_objects(message.get("tool_calls"))
+        calls = tuple(_read_call(each, index) for index, each in enumerate(asked))
+        kept = vendor_parts_of(message, zip((each.id for each in calls), asked, strict=True), traits)
         reply = Reply(
             content=content,
             tool_calls=calls,
             usage=read_chat_usage(body.get("usage"), traits),
             finish_reason=_read_reason(choice.get("finish_reason"), calls),
             model=_text(body.get("model")),
+            vendor_parts=kept,
         )
         return VendorAnswer(_unwrap_answer_tool(reply, traits), _text(message.get("refusal")) or refusal)
 
@@ -83,7 +87,7 @@ class AzureChat(OpenAIChat):
     def path(self, model: str, settings: Mapping[str, Any]) -> str:
         if str(settings.get("api_base") or "").rstrip("/").endswith("/v1"):
             return "/chat/completions"
-        version = quote(str(settings.get("api_version") or _AZURE_VERSION), safe="")
+        version = quote(str(settings.get("api_version") or AZURE_VERSION), safe="")
         return f"/openai/deployments/{quote(model, safe='')}/chat/completions?api-version={version}"
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -91,7 +95,7 @@ class AzureChat(OpenAIChat):
         return {"api-key": str(key)} if key else {}
 
 
-_AZURE_VERSION: Final = "2024-10-21"
+AZURE_VERSION: Final = "2024-10-21"
 """The latest version that Azure calls generally available."""
 
 OPENAI_CHAT: Final = OpenAIChat()
@@ -99,6 +103,28 @@ AZURE_CHAT: Final = AzureChat()
 
 _ANSWER_TOOL: Final = "give_answer"
 """The tool that a model is made to call where that is how a vendor takes schemas."""
+
+
+def _options(request: Request, traits: VendorTraits) -> dict[str, Any]:
+    """The further parameters of a request, by the vendor's names."""
+    options: dict[str, Any] = {}
+    for name, value in request.extra.items():
+        if name == "parallel_tool_calls" and not request.tools:
+            continue  # Vendors refuse it where there is nothing to call.
+        if name == "thinking" and isinstance(value, Mapping):
+            options |= _thinking(cast("Mapping[str, Any]", value), traits)
+        elif wire := traits.options.get(name, name):
+            options[wire] = value
+    return options
+
+
+def _thinking(asked: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
+    budget = asked.get("budget_tokens")
+    if traits.thinking_budget == "openrouter" and budget is not None:
+        return {"reasoning": {"max_tokens": budget}}
+    if traits.thinking_budget == "google" and budget is not None:
+        return {"extra_body": {"google": {"thinking_config": {"thinking_budget": budget}}}}
+    return {"thinking": {"type": "enabled", **asked}}
 
 
 def _ask_for_schema(request: Request, traits: VendorTraits) -> dict[str, Any]:
@@ -119,13 +145,8 @@ def _ask_for_schema(request: Request, traits: VendorTraits) -> dict[str, Any]:
 
 
 def _first_choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    choices = _list_of_objects(body.get("choices"))
+    choices = list_of_objects(body.get("choices"))
     return choices[0] if choices else None
-
-
-def _list_of_objects(value: Any) -> list[Mapping[str, Any]]:
-    entries = cast("Sequence[Any]", value) if isinstance(value, list) else ()
-    return [cast("Mapping[str, Any]", each) for each in entries if isinstance(each, dict)]
 
 
 def _as_object(value: Any) -> Mapping[str, Any]:
@@ -140,7 +161,7 @@ def _read_content(content: Any) -> tuple[str, str]:
     """(text, refusal) of a content, which may be a text, nothing, or a list of parts."""
     if isinstance(content, str):
         return content, ""
-    parts = _list_of_objects(content)
+    parts = list_of_objects(content)
     texts = (_text(each.get("text")) for each in parts if each.get("type") in ("text", "output_text"))
     return "".join(texts), "".join(_text(each.get("refusal")) for each in parts)
 
@@ -220,6 +241,7 @@ class ChatCollector:
         self._texts: list[str] = []
         self._refusals: list[str] = []
         self._calls: dict[int, list[str]] = {}
+        self._kept = KeptFields(traits)
         self._usage: Any = None
         self._model = ""
         self._reason = ""
@@ -252,6 +274,7 @@ class ChatCollector:
             usage=read_chat_usage(self._usage, self._traits),
             finish_reason=_read_reason(self._reason, calls),
             model=self._model,
+            vendor_parts=self._kept.parts({index: parts[0] for index, parts in self._calls.items()}),
         )
         return VendorAnswer(_unwrap_answer_tool(reply, self._traits), "".join(self._refusals))
 
@@ -259,7 +282,8 @@ class ChatCollector:
         self._reason = _text(choice.get("finish_reason")) or self._reason
         self._usage = choice.get("usage") or self._usage  # Some vendors put it here.
         delta = _as_object(choice.get("delta") or choice.get("message"))
-        for position, call in enumerate(_list_of_objects(delta.get("tool_calls"))):
+        self._kept.add(delta)
+        for position, call in enumerate(list_of_objects(delta.get("tool_calls"))):
             self._add_call(call, position)
         piece, refusal = _read_content(delta.get("content"))
         if piece:
@@ -274,6 +298,7 @@ class ChatCollector:
         index = told if isinstance(told, int) else self._next_index(call, position)
         parts = self._calls.setdefault(index, [f"call_{index}", "", ""])
         named = _as_object(call.get("function"))
+        self._kept.add_call(index, call)
         parts[0] = _text(call.get("id")) or parts[0]
         parts[1] += _text(named.get("name"))
         parts[2] += _read_arguments(named.get("arguments"))

@@ -71,6 +71,12 @@ class VendorTraits:
     """Whether thinking is asked for by its effort."""
     thinks_adaptively: bool = False
     """Whether effort wants adaptive thinking beside it."""
+    kept_fields: tuple[str, ...] = ()
+    """Fields of its messages that it wants back with them."""
+    kept_of_calls: tuple[str, ...] = ()
+    """The same of the tool calls in its messages."""
+    thinking_budget: Literal["", "openrouter", "google"] = ""
+    """As whose parameter tokens for thinking are sent; empty: `thinking`, as Anthropic has it."""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     """Our names of options → the vendor's, where they differ; an empty one: it is left out."""
     models: tuple[ModelRule, ...] = ()
@@ -199,6 +205,8 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         ),
         "https://generativelanguage.googleapis.com/v1beta/openai",
         path="/v1beta/openai",
+        kept_of_calls=("extra_content",),  # https://ai.google.dev/gemini-api/docs/thought-signatures
+        thinking_budget="google",
         models=(ModelRule(r"^gemma", {"structured_output": "prompt"}),),
     ),
     "openrouter": VendorTraits(
@@ -212,6 +220,8 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         path="/api/v1",
         schemas_are_listed=True,
         cache_write_tokens=("prompt_tokens_details.cache_write_tokens",),
+        kept_fields=("reasoning_details",),  # https://openrouter.ai/docs/use-cases/reasoning-tokens
+        thinking_budget="openrouter",
         models=(ModelRule(r"^openai/(gpt-4o|gpt-4\.1|gpt-5|o\d)", {"schemas_are_listed": False}),),
     ),
     "groq": VendorTraits(
@@ -237,6 +247,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         structured_output="json_object",
         schema_with_tools=True,
         cached_tokens=("prompt_cache_hit_tokens", "prompt_tokens_details.cached_tokens"),
+        kept_fields=("reasoning_content",),  # https://api-docs.deepseek.com/guides/thinking_mode
     ),
     "mistral": VendorTraits(
         "openai",
@@ -304,7 +315,9 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         (
             "https://github.com/ollama/ollama/blob/main/docs/openai.md",
             "https://ollama.com/blog/structured-outputs",
+            "https://github.com/ollama/ollama/issues/12362",  # models in its cloud are held to no schema
         ),
+        models=(ModelRule("-cloud$", {"structured_output": "prompt"}),),
     ),
     "lmstudio": VendorTraits(
         "openai",

@@ -1,0 +1,113 @@
+"""Writes messages as OpenAI's protocol has them, and keeps what a vendor wants back with its own.
+
+Which fields of an answer go back to which vendor is data (`VendorTraits.kept_fields`): no vendor is sent another one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from flowengine.models.attachments import openai_parts
+from flowengine.models.http.vendor_traits import VendorTraits
+from flowengine.models.messages import Message, as_dict
+
+__all__ = ["KeptFields", "list_of_objects", "to_chat_message", "vendor_parts_of"]
+
+_OF_CALL: Final = "of_tool_call"
+"""The key of a part that belongs to a tool call: its id."""
+
+
+def to_chat_message(message: Message, traits: VendorTraits) -> dict[str, Any]:
+    """The message as the vendor reads it."""
+    if not message.vendor_parts and not message.attachments:
+        return as_dict(message)
+    shape = as_dict(message._replace(vendor_parts=(), attachments=()))
+    if message.attachments:
+        shape["content"] = openai_parts(message)
+    for part in message.vendor_parts:
+        if _OF_CALL not in part:
+            shape.update({name: value for name, value in part.items() if name in traits.kept_fields})
+            continue
+        for call in shape.get("tool_calls", ()):
+            if call["id"] == part[_OF_CALL]:
+                call.update({name: value for name, value in part.items() if name in traits.kept_of_calls})
+    return shape
+
+
+def vendor_parts_of(
+    message: Mapping[str, Any], calls: Iterable[tuple[str, Mapping[str, Any]]], traits: VendorTraits
+) -> tuple[Mapping[str, Any], ...]:
+    """What the vendor wants back of its message and of the tool calls in it: (id, call as it came)."""
+    kept = {name: message[name] for name in traits.kept_fields if message.get(name)}
+    of_calls = (
+        {_OF_CALL: id, **{name: call[name] for name in traits.kept_of_calls if call.get(name)}} for id, call in calls
+    )
+    return (*([kept] if kept else []), *(each for each in of_calls if len(each) > 1))
+
+
+class KeptFields:
+    """Puts those fields together while a message comes in pieces."""
+
+    def __init__(self, traits: VendorTraits) -> None:
+        self._traits = traits
+        self._fields: dict[str, Any] = {}
+        self._of_calls: dict[int, dict[str, Any]] = {}
+
+    def add(self, delta: Mapping[str, Any]) -> None:
+        """Take a piece of the message."""
+        for name in self._traits.kept_fields:
+            if piece := delta.get(name):
+                self._fields[name] = _joined(self._fields.get(name), piece)
+
+    def add_call(self, index: int, call: Mapping[str, Any]) -> None:
+        """Take a piece of a tool call."""
+        for name in self._traits.kept_of_calls:
+            if piece := call.get(name):
+                self._of_calls.setdefault(index, {})[name] = piece
+
+    def parts(self, ids: Mapping[int, str]) -> tuple[Mapping[str, Any], ...]:
+        """What the vendor wants back. `ids`: those of the tool calls."""
+        calls = ((ids[index], fields) for index, fields in self._of_calls.items() if index in ids)
+        return vendor_parts_of(self._fields, calls, self._traits)
+
+
+def _joined(before: Any, piece: Any) -> Any:
+    """A text that goes on, or a list whose entries of one index do."""
+    if isinstance(piece, str):
+        return (before if isinstance(before, str) else "") + piece
+    if not isinstance(piece, list):
+        return piece
+    entries: list[Any] = list(cast("list[Any]", before)) if isinstance(before, list) else []
+    for each in cast("list[Any]", piece):
+        last: Any = entries[-1] if entries else None
+        if (
+            isinstance(each, dict)
+            and isinstance(last, dict)
+            and _is_same(cast("dict[str, Any]", last), cast("dict[str, Any]", each))
+        ):
+            entries[-1] = _merged(cast("dict[str, Any]", last), cast("dict[str, Any]", each))
+        else:
+            entries.append(each)
+    return entries
+
+
+def _is_same(last: Any, each: Any) -> bool:
+    return "index" in last and (last["index"], last.get("type")) == (each.get("index"), each.get("type"))
+
+
+_GROWING: Final = ("text", "summary", "data")
+
+
+def _merged(last: Any, each: Any) -> dict[str, Any]:
+    merged = {**last, **{name: value for name, value in each.items() if value is not None}}
+    for name in _GROWING:
+        if isinstance(last.get(name), str) and isinstance(each.get(name), str):
+            merged[name] = last[name] + each[name]
+    return merged
+
+
+def list_of_objects(value: Any) -> list[Mapping[str, Any]]:
+    """The JSON objects in a list; nothing where it is none."""
+    entries = cast("Sequence[Any]", value) if isinstance(value, list) else ()
+    return [cast("Mapping[str, Any]", each) for each in entries if isinstance(each, dict)]
