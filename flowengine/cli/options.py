@@ -41,7 +41,8 @@ def gather_inputs(fields: Mapping[str, InputField] | None, pairs: Sequence[str],
     """The inputs of a command line; `-i` wins over the file.
 
     A value is text; where its input is declared with another type, it is JSON. `@FILE` stands for a
-    file's text (`@-` for stdin), `@@` for an at sign at the start.
+    file's text (`@-` for stdin), `@@` for an at sign at the start. For an input of type `file`, `@FILE` is any file of
+    this machine, and a text is a path below the project's root, or an address that the project allows.
 
     >>> gather_inputs({"n": InputField("integer")}, ["n=3"], None)
     {'n': 3}
@@ -58,7 +59,9 @@ def gather_inputs(fields: Mapping[str, InputField] | None, pairs: Sequence[str],
             problems.append(f"input '{name}' is given twice")
         seen.add(name)
         try:
-            values[name] = _parse_value(name, _check_text(name, text), (fields or {}).get(name))
+            field = (fields or {}).get(name)
+            is_file = field is not None and field.type == "file"
+            values[name] = _name_file(text) if is_file else _parse_value(name, _check_text(name, text), field)
         except InputError as error:
             problems.append(str(error))
     if problems:
@@ -71,6 +74,13 @@ def _split_pair(pair: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise InputError(f"-i {pair!r}: expected key=value")
     return name.strip(), text
+
+
+def _name_file(text: str) -> Any:
+    """What stands for an input of type `file`."""
+    if text.startswith("@@") or not text.startswith("@"):
+        return text.removeprefix("@")
+    return sys.stdin.buffer.read() if text == "@-" else Path(text[1:])
 
 
 def _check_text(name: str, text: str) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from types import TracebackType
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
 from flowengine.core.user_code import DEFAULT_THREADS
+
+if TYPE_CHECKING:  # Loaded by whoever opens a run.
+    from flowengine.core.file_keeper import FileKeeper
 
 __all__ = ["Fence", "RunScope"]
 
@@ -33,11 +36,13 @@ class RunScope:
     True
     """
 
-    def __init__(self, fence: Fence | None = None, threads: int | None = None) -> None:
+    def __init__(self, fence: Fence | None = None, threads: int | None = None, files: FileKeeper | None = None) -> None:
         """`threads`: plain functions that are at work at once, `DEFAULT_THREADS` where it is None."""
         self._most = threads or DEFAULT_THREADS
         self.fence = fence
         """Asked before a node and before a model call begins; None where the run can be nobody else's."""
+        self.files = files
+        """Takes files in for the run; None where its store keeps none."""
         self._held: dict[Hashable, Any] = {}
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._tasks: TaskGroup

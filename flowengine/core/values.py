@@ -186,11 +186,12 @@ _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "array": (list, tuple),
     "object": (dict,),
+    "file": (FileValue,),
 }
 
 
 def is_json_type(value: object, kind: str) -> bool:
-    """Whether a value is of a JSON type; a boolean is no number.
+    """Whether a value is of a JSON type, or a `file`; a boolean is no number.
 
     >>> is_json_type(1, "number"), is_json_type(True, "integer")
     (True, False)

@@ -11,7 +11,6 @@ from flowengine.core.context import EMPTY, Context, NodeResult, RunStatus, SkipC
 from flowengine.engine.events import Event
 
 __all__ = [
-    "BlobStore",
     "CalledOff",
     "Ended",
     "Journal",
@@ -132,30 +131,6 @@ class RunInfo(NamedTuple):
     """The flow file, as it was given."""
     labels: Mapping[str, str] = EMPTY
     """Chosen when the run was started (see `flowengine.journal.run_lookup`)."""
-
-
-class BlobStore(Protocol):
-    """The part of a store that keeps the contents of files, each once, under its hash; a store may be without it."""
-
-    def put_blob(self, owner: str, content: bytes, /) -> str:
-        """Keep a content for a run, which need not have begun; its hash. `NotJournalableError`: it is too large."""
-        ...
-
-    def keep_blob(self, owner: str, blob: str, /) -> bool:
-        """Keep a content that is there for one run more; False where it is not there."""
-        ...
-
-    def read_blob(self, blob: str, /) -> bytes:
-        """A content; `StoreCorruptError` where it is not what was written."""
-        ...
-
-    def blob_size(self, blob: str, /) -> int | None:
-        """Bytes of a content; None where it is not there."""
-        ...
-
-    def forget_blobs(self, owner: str, /) -> None:
-        """A run needs none any more; what nobody else needs is deleted. Part of `remove`."""
-        ...
 
 
 class JournalStore(Protocol):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final, cast
 
+from flowengine.core.file_keeper import BlobStore
 from flowengine.core.file_values import hash_of
-from flowengine.engine.ports import BlobStore, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError, NotJournalableError, StoreUnavailableError
 from flowengine.journal.encode_values import FILE_TAG
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from flowengine.core.context import Context
+from flowengine.core.file_rules import FileRules
 from flowengine.core.json_schema import find_misfits
 from flowengine.core.values import describe_value, freeze, is_json_type
 from flowengine.engine.graph import Graph
@@ -117,6 +118,8 @@ class CompiledFlow:
     description: str = ""
     allow_env: Sequence[str] = ()
     """Environment values that templates may read; they are kept in the journal."""
+    files: FileRules = field(default_factory=FileRules)
+    """What files its runs may take in."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Where they are read from."""
     path: str | None = None

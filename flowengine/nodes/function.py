@@ -11,20 +11,24 @@ from typing import Any, ClassVar, Final, Unpack
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.user_code import call_in_thread
 from flowengine.nodes.code_digest import digest_handed, source_of
+from flowengine.nodes.file_inputs import keep_result_files
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 
 __all__ = ["FunctionNode", "is_async"]
 
 
 _new: Final[Any] = vars(tuple)["__new__"]
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+"""Types of results that hold no bytes."""
 _NOTHING_ELSE: Final = tuple(NodeResult()[1:])
 
 
 class FunctionNode(FlowNode):
     """`function(context)`, or `function(**arguments)` where `arguments` are given.
 
-    It returns a plain value (the output) or a `NodeResult`. A plain function runs in a thread, and its
-    `timeout` begins when it does: a run has as many threads as its `concurrency` says, else 256. When its
+    It returns a plain value (the output) or a `NodeResult`; bytes in it become files of the run. A plain function
+    runs in a thread, and its `timeout` begins when it does: a run has as many threads as its `concurrency` says, else
+    256. When its
     node is cancelled or times out, the thread runs to its end and what it returns is dropped.
 
     >>> FunctionNode(lambda context: 1).kind
@@ -65,10 +69,14 @@ class FunctionNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         if self.arguments is None and self.wants_context:
             value = await self._call(context)
+            if type(value) not in _PLAIN and context.scope is not None:
+                value = await keep_result_files(value, context.current_node or "", context.scope.files)
             return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
         handed = self.handed(context) or EMPTY
         given = digest_handed(context, handed)  # Before the function can change what it is handed.
         value = await self._call(context, handed)
+        if type(value) not in _PLAIN and context.scope is not None:
+            value = await keep_result_files(value, context.current_node or "", context.scope.files)
         return value._replace(given=given) if type(value) is NodeResult else NodeResult(value, given=given)
 
     def handed(self, context: Context) -> Mapping[str, Any] | None:

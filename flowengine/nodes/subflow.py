@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from flowengine.core.context import EMPTY, Context, NodeResult
+from flowengine.core.file_values import FileValue
 from flowengine.engine.levels import Unfinished, enter_level
 from flowengine.engine.ports import Ended
 from flowengine.engine.state import StateStore
 from flowengine.errors import LimitError
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
 from flowengine.nodes.container import ContainerNode
+from flowengine.nodes.file_inputs import take_files
 from flowengine.nodes.node import NodeSettings, Value
 
 __all__ = ["SubflowNode"]
@@ -33,7 +35,13 @@ class SubflowNode(ContainerNode):
         self.arguments = arguments
 
     async def run(self, context: Context, /) -> Ended:
-        inputs = checked_inputs(self.plan.inputs, {name: value(context) for name, value in self.arguments.items()})
+        given: Mapping[str, Any] = {name: value(context) for name, value in self.arguments.items()}
+        fields = self.plan.inputs
+        if fields and any(
+            each.type == "file" and not isinstance(given.get(name), FileValue) for name, each in fields.items()
+        ):
+            given = await take_files(fields, given, None if context.scope is None else context.scope.files)
+        inputs = checked_inputs(fields, given)
         level = enter_level(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.rules))
         try:
             await level.run()

@@ -7,7 +7,7 @@ outputs); what happens between them is the scheduler's, and which of them run is
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from time import time
 from typing import Any, NamedTuple, TypeAlias
@@ -16,6 +16,8 @@ import anyio
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import EMPTY
+from flowengine.core.file_keeper import FileKeeper
+from flowengine.core.file_values import FileValue, find_files
 from flowengine.core.run_scope import Fence, RunScope
 from flowengine.core.user_code import is_interrupt
 from flowengine.core.values import freeze
@@ -35,18 +37,20 @@ from flowengine.errors import (
     StoreCorruptError,
 )
 from flowengine.journal.approvals import Mail, answers_left
+from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.codec import reading_record
 from flowengine.journal.replay import decided_effects
 from flowengine.journal.run_export import store_run
 from flowengine.journal.run_lookup import check_labels
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
+from flowengine.nodes.file_inputs import take_files
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.forking import failed_items, forked, patches_of, refuse_repeated_deeds
 from flowengine.runners.run import Run, chosen_limits, limits_under, settings_of
 from flowengine.runners.sessions import leave_behind, load_session
 from flowengine.version import __version__
 
-__all__ = ["beginning", "changed_nodes", "fork", "new_run_id", "read_run", "resume", "start"]
+__all__ = ["beginning", "changed_nodes", "fork", "inputs_with_files", "new_run_id", "read_run", "resume", "start"]
 
 Live: TypeAlias = Callable[[TokenStreamed], None]
 """Hears what agents write while they write it; must not block and must not raise."""
@@ -87,24 +91,32 @@ async def start(
     """
     under = limits_under(plan.limits, settings)
     limits = limits or under
+    run_id = run_id or new_run_id()
     started = beginning(
         plan,
-        inputs,
+        await inputs_with_files(plan, inputs, store, run_id),
         store,
-        run_id=run_id or new_run_id(),
+        run_id=run_id,
         session=session,
         reuse=reuse,
         settings=settings if limits is under else {**settings, **chosen_limits(limits, under)},
         labels=labels,
     )
     plan.prepare()
-    run_id, kept = started.run_id, started.kept
+    kept = started.kept
     thrifty = _reuse_results(plan, store, run_id, reuse)
     journal = store.create(run_id)
     walk = Walk(thrifty.graph, StateStore(plan.rules, kept), inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
     run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live)
     return await _taken_up(plan, run, store, limits, live) if run.status == "waiting" else run
+
+
+async def inputs_with_files(
+    plan: CompiledFlow, inputs: Mapping[str, Any], store: JournalStore, run_id: str
+) -> Mapping[str, Any]:
+    """The inputs for `beginning`, with the files among them in the store."""
+    return await take_files(plan.inputs, inputs, _keeper(plan, store, run_id))
 
 
 def beginning(
@@ -326,7 +338,8 @@ async def _drive(
     try:
         await _commit(journal, *first)  # From here on the run can be found and resumed.
         with mail:
-            scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail)
+            files = _keeper(plan, store, run_id, lambda: find_files(list(store.events(run_id))))
+            scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail, files)
             stop = await (scheduled() if limits.timeout is None else _run_in_time(limits, limits.timeout, scheduled))
         finished = _finish(plan, walk, stop, clock())
         if finished.status == "succeeded":
@@ -342,6 +355,13 @@ async def _drive(
     if finished.status in ("succeeded", "partial"):
         mail.forget()
     return Run(run_id, walk, finished, partial(store.events, run_id), limits)
+
+
+def _keeper(
+    plan: CompiledFlow, store: JournalStore, run_id: str, known: Callable[[], Iterable[FileValue]] = tuple
+) -> FileKeeper | None:
+    """Takes files in for a run; None where the store, of another package, keeps none."""
+    return FileKeeper(blobs_of(store), run_id, plan.files, known) if hasattr(store, "put_blob") else None
 
 
 async def _commit(journal: Journal, *events: Event) -> None:
@@ -375,9 +395,10 @@ async def _schedule(
     clock: Callable[[], float],
     fence: Fence | None,
     mail: Mail,
+    files: FileKeeper | None,
 ) -> LimitError | _Refused | None:
     """Run what can run; the limit that ended it early, or what kept it from beginning."""
-    async with RunScope(fence, limits.concurrency) as scope:
+    async with RunScope(fence, limits.concurrency, files) as scope:
         refused = await _check_servers(plan, walk, scope)
         if refused is not None:
             return refused

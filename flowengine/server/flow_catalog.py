@@ -249,7 +249,9 @@ def make_input_schema(inputs: Mapping[str, InputField] | None) -> Mapping[str, A
 
 def _property_schema(field: InputField) -> Mapping[str, Any]:
     said: dict[str, Any] = dict(field.schema) if field.schema is not None else {}
-    if field.type is not None:
+    if field.type == "file":
+        said["type"], said["format"] = "string", "file"  # Its path, or an address.
+    elif field.type is not None:
         said["type"] = field.type
     if field.enum is not None:
         said["enum"] = list(field.enum)

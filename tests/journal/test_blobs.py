@@ -13,10 +13,11 @@ from typing import Any, cast
 import pytest
 
 from flowengine.core.context import NodeResult
+from flowengine.core.file_keeper import BlobStore
 from flowengine.core.file_values import FileValue, hash_of
 from flowengine.core.values import FrozenDict
 from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunStarted
-from flowengine.engine.ports import BlobStore, JournalStore
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import (
     JournalError,
     NotJournalableError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import anyio
 import click
 
 from flowengine.agents.settings import CallSettings
@@ -13,6 +14,7 @@ from flowengine.cli.options import gather_inputs
 from flowengine.cli.table import format_table
 from flowengine.cli.terminal import Results, complain, format_dollars
 from flowengine.core.context import EMPTY
+from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.node_traits import traits_of
 from flowengine.errors import FlowError
 from flowengine.estimate.bounds import FlowBound, NodeBound, bound_of
@@ -30,6 +32,7 @@ from flowengine.journal.run_export import dumps
 from flowengine.models.dotenv import read_environment
 from flowengine.models.worst_case import KnownModel, ModelFacts
 from flowengine.nodes.compiled_flow import InputField, checked_inputs
+from flowengine.nodes.file_inputs import take_files
 
 __all__ = ["command", "lines_of", "to_data"]
 
@@ -212,8 +215,10 @@ def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> di
     """Those that are given; none is missed."""
     fields = {name: InputField(each.type, None, each.enum, each.schema_) for name, each in spec.inputs.items()}
     given = gather_inputs(fields, pairs, file)
+    rules = find_project(spec.path).files
+    given = anyio.run(take_files, fields, given, FileKeeper(None, "", rules))
     checked_inputs(fields, given)
-    return given
+    return dict(given)
 
 
 def _exit_code(bound: FlowBound, max_cost: float) -> int:

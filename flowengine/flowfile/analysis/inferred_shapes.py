@@ -199,7 +199,18 @@ def input_shape(declared: InputSpec) -> Shape | None:
     """What is known of an input."""
     if declared.schema_ is not None:
         return declared.schema_
+    if declared.type == "file":
+        return _FILE
     return None if declared.type is None else {"type": declared.type}
+
+
+_FILE: Final[Shape] = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("blob", "media_type", "name")},
+        "size": {"type": "integer"},
+    },
+}
 
 
 def unknown_field(shape: Shape | None, fields: tuple[str, ...]) -> tuple[str, Collection[str]] | None:

@@ -194,6 +194,8 @@ def _misfit(declared: InputSpec, value: Any) -> str | None:
     """What a plain value should be and is not; nothing is said of what a template may give."""
     if isinstance(value, str) and ("{{" in value or "{%" in value):
         return None
+    if declared.type == "file":
+        return None if isinstance(value, str) else "a file's path"
     if declared.type is not None and not fits(value, declared.type):
         return f"of type {declared.type}"
     if declared.enum is not None and not isinstance(value, dict | list) and value not in declared.enum:

@@ -18,11 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.core.file_rules import FileRules
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
 from flowengine.errors import Diagnostic, ProjectError, did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
+from flowengine.flowfile.project.file_table import read_file_rules
 from flowengine.flowfile.project.imports import load_module
 from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
 from flowengine.models.dotenv import is_planted
@@ -71,6 +73,8 @@ class Project:
     """Model → what it costs."""
     memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of memory."""
+    files: FileRules = field(default_factory=FileRules)
+    """What files runs may take in."""
 
     def resolve(self, path: str | os.PathLike[str], base: Path | None = None) -> Path:
         """A path of a flow, from `base` (the root, if not given); `ProjectError` where a flow may not name it."""
@@ -232,7 +236,7 @@ def project_of(path: Path | None) -> tuple[Project, list[Diagnostic]]:
                 settings, problems = _settings(file)
                 if settings is not None or problems:
                     return _project(file, settings or {}, problems)
-    return Project(folder), []
+    return Project(folder, files=FileRules(folder)), []
 
 
 def _settings(file: Path) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
@@ -263,6 +267,7 @@ _EXPECTED: Final = {
     "providers": "a table",
     "prices": "a table",
     "memory": "a table",
+    "files": "a table",
 }
 _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     _LIST: lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),  # pyright: ignore[reportUnknownVariableType] - a list of a TOML file
@@ -289,6 +294,7 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
     sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
     sound["providers"] = read_providers(sound.get("providers", {}), tell)
     sound["prices"] = read_prices(sound.get("prices", {}), tell)
+    sound["files"] = read_file_rules(sound.get("files", {}), file.parent, tell)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
     return Project(file.parent, file, **sound), problems
 

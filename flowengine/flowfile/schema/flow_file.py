@@ -26,16 +26,17 @@ __all__ = ["Defaults", "FlowSpec", "InputSpec", "LimitsSpec", "StateSpec"]
 T = TypeVar("T")
 
 JsonType = Literal["string", "number", "integer", "boolean", "array", "object"]
+InputType = Literal["string", "number", "integer", "boolean", "array", "object", "file"]
 MergeRule = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
 
 
 class InputSpec(Keys):
     """One input of the flow. Without a default it is required."""
 
-    type: Maybe[JsonType] = None
-    """Its JSON type."""
+    type: Maybe[InputType] = None
+    """Its JSON type, or `file`: a file that the run takes in and keeps, with `media_type`, `name` and `size`."""
     default: Any = None
-    """The value where none is given; its being there makes the input optional."""
+    """The value where none is given; its being there makes the input optional. Of a file: its path."""
     enum: Maybe[list[Any]] = None
     """The values that are allowed."""
     description: str = ""
@@ -56,7 +57,12 @@ class InputSpec(Keys):
                     raise refuse("FE209", f"'schema' says it all; remove '{key}'", at=key)
         elif self.type is None:
             raise refuse("FE202", "an input needs 'type' or 'schema'")
-        if self.type is not None and self.default is not None and not fits(self.default, self.type):
+        if self.type == "file":
+            if self.enum is not None:
+                raise refuse("FE209", "'enum' does not go with files; remove it", at="enum")
+            if self.default is not None and not isinstance(self.default, str):
+                raise refuse("FE407", f"the default of a file is its path, found {found(self.default)}", at="default")
+        elif self.type is not None and self.default is not None and not fits(self.default, self.type):
             raise refuse("FE407", f"the default {found(self.default)} is not of type {self.type}", at="default")
         if self.enum is not None and self.default is not None and self.default not in self.enum:
             raise refuse("FE407", f"the default {found(self.default)} is not one of 'enum'", at="default")
@@ -125,7 +131,7 @@ _Map = BeforeValidator(without_notes)
 
 
 def _as_input(value: Any) -> Any:
-    if isinstance(value, str) and value in get_args(JsonType):
+    if isinstance(value, str) and value in get_args(InputType):
         raise refuse("FE401", f"expected a map, found {found(value)}", hint=f"; did you mean {{type: {value}}}?")
     return value
 

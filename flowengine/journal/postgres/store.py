@@ -26,7 +26,7 @@ from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
 from flowengine.journal.approvals import forget_answers
 from flowengine.journal.blob_owners import BlobNotes
-from flowengine.journal.codec import decode, encode
+from flowengine.journal.codec import encode
 from flowengine.journal.postgres.batch import BatchEntry, Begin, Hold
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.migrations import check_version, migrate
@@ -119,7 +119,7 @@ class PostgresJournal:
         if after >= self._length:
             return []
         if self._length == 1 and self._first is not None:
-            return [decode(self._first)]
+            return [self._tables.decode(self._first)]
         self._writer.write()
         self._writer.refuse(self._hold)
         return self._tables.events(self._hold.run_id, self._hold.number, after)
@@ -310,7 +310,12 @@ class PostgresStore:
         return self._tables.blobs.keep(owner, blob)
 
     def read_blob(self, blob: str, /) -> bytes:
-        return self._tables.blobs.read(blob)
+        is_closed = os.getpid() not in self._parts  # Files of a run are read after its store was closed, too.
+        try:
+            return self._tables.blobs.read(blob)
+        finally:
+            if is_closed:
+                self.close()
 
     def blob_size(self, blob: str, /) -> int | None:
         return self._tables.blobs.size(blob)

@@ -152,8 +152,7 @@ class PostgresTables:
             if position != after + len(events):
                 raise StoreCorruptError(f"{name} is damaged: events of run '{run_id}' are missing")
             try:
-                with self._binding():
-                    events.append(decode(body))
+                events.append(self.decode(body))
             except JournalError as error:
                 raise type(error)(f"{name}, run '{run_id}', event {position}: {error}") from error
         if after == 0 and not (events and isinstance(events[0], RunStarted)):
@@ -242,8 +241,7 @@ class PostgresTables:
             "SELECT run_id, body FROM flowengine.run JOIN flowengine.event USING (number) "
             "WHERE run_id = ANY(%s) AND position = 0"
         )
-        with self._binding():
-            found = {run_id: decode(body) for run_id, body in connection.execute(query, (run_ids,)).fetchall()}
+        found = {run_id: self.decode(body) for run_id, body in connection.execute(query, (run_ids,)).fetchall()}
         return {run_id: event for run_id, event in found.items() if isinstance(event, RunStarted)}
 
     def _take_over(self, run_id: str, connection: Connection) -> Taken | None:
@@ -270,6 +268,11 @@ class PostgresTables:
             )
             self.blobs.drop(run_id, connection)
         return True
+
+    def decode(self, text: str) -> Event:
+        """An event whose files are bound to the store."""
+        with self._binding():
+            return decode(text)
 
     def _binding(self) -> AbstractContextManager[None]:
         return nullcontext() if self._source is None else binding_files(self._source)

@@ -226,7 +226,12 @@ class SQLiteStore:
     def read_blob(self, blob: str, /) -> bytes:
         if not self._is_there():
             raise missing_blob(str(self.path), blob)
-        return self._writer().tables.blobs.read(blob)
+        is_closed = not self._writers  # Files of a run are read after its store was closed, too.
+        try:
+            return self._writer().tables.blobs.read(blob)
+        finally:
+            if is_closed:
+                self.close()
 
     def blob_size(self, blob: str, /) -> int | None:
         return self._writer().tables.blobs.size(blob) if self._is_there() else None

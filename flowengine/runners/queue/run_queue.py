@@ -26,7 +26,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runners.local import beginning, new_run_id
+from flowengine.runners.local import beginning, inputs_with_files, new_run_id
 from flowengine.runners.queue.submitted import TASK, refuse_another
 from flowengine.version import install_hint
 
@@ -131,8 +131,9 @@ async def submit_many(
     if plan.source is None:
         raise DefinitionError(f"flow '{plan.name}' is made of Python objects, which no worker has: write it as a file")
     here = {"queue": queue, "priority": _check_priority(priority), "python": PYTHON, "baggage": plan.baggage}
+    taken = {run_id: await inputs_with_files(plan, runs[run_id], store, run_id) for run_id in runs}
     starts = [
-        beginning(plan, runs[run_id], store, run_id=run_id, settings={**settings, **here}, labels=labels)
+        beginning(plan, taken[run_id], store, run_id=run_id, settings={**settings, **here}, labels=labels)
         for run_id in sorted(runs)
     ]  # In order, so that nobody waits for whoever waits for him.
     new: Collection[str] = ()

@@ -1,0 +1,203 @@
+"""Takes files into the store of one run, within what its project allows: from bytes, from paths, from addresses.
+
+Paths that people give (a `Path`, `@file` of the command line) are theirs to choose. Paths that stand in texts, as in a
+flow or in a request to the server, have to be ones that a flow may name (`flow_paths`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePath
+from typing import Any, Final, Protocol, cast
+
+import anyio.to_thread
+
+from flowengine.core.file_rules import FileRules, RefusedFileError
+from flowengine.core.file_values import FileValue, clean_name, hash_of
+from flowengine.core.flow_paths import RefusedPathError, open_regular, resolve_path
+from flowengine.core.media_types import allows_media_type, extension_of, media_type_of
+
+__all__ = ["BlobStore", "FileKeeper"]
+
+_INLINE: Final = 65_536
+"""Bytes that are stored without a thread."""
+_BYTES: Final = (bytes, bytearray)
+_DEEPEST: Final = 64
+
+
+class BlobStore(Protocol):
+    """The part of a store that keeps the contents of files, each once, under its hash; a store may be without it."""
+
+    def put_blob(self, owner: str, content: bytes, /) -> str:
+        """Keep a content for a run, which need not have begun; its hash. `NotJournalableError`: it is too large."""
+        ...
+
+    def keep_blob(self, owner: str, blob: str, /) -> bool:
+        """Keep a content that is there for one run more; False where it is not there."""
+        ...
+
+    def read_blob(self, blob: str, /) -> bytes:
+        """A content; `StoreCorruptError` where it is not what was written."""
+        ...
+
+    def blob_size(self, blob: str, /) -> int | None:
+        """Bytes of a content; None where it is not there."""
+        ...
+
+    def forget_blobs(self, owner: str, /) -> None:
+        """A run needs none any more; what nobody else needs is deleted. Part of `remove`."""
+        ...
+
+
+class FileKeeper:
+    """Takes files in for one run.
+
+    `known`: the files that the run has already, asked for once; they count to `max_run`. Without a store, files are
+    looked at and not kept.
+    """
+
+    def __init__(
+        self,
+        blobs: BlobStore | None,
+        run_id: str,
+        rules: FileRules,
+        known: Callable[[], Iterable[FileValue]] = tuple,
+    ) -> None:
+        self.rules = rules
+        self._blobs = blobs
+        self._run_id = run_id
+        self._known = known
+        self._sizes: dict[str, int] | None = None
+
+    async def take(self, value: Any) -> Any:
+        """The file that an input names: bytes, a `Path`, a path or an address as text, or a file of any run.
+
+        What can be none of these comes back as it is. `RefusedFileError` says why a file is not taken.
+        """
+        if isinstance(value, FileValue):
+            return await anyio.to_thread.run_sync(self.adopt, value)
+        if isinstance(value, _BYTES):
+            return await self.keep_soon(bytes(value))
+        if isinstance(value, PurePath):
+            return await anyio.to_thread.run_sync(self._take_path, Path(value))
+        if isinstance(value, str):
+            return await anyio.to_thread.run_sync(self._take_named, value)
+        return value
+
+    async def keep_in(self, value: Any, name: str) -> Any:
+        """The value with files in the place of the bytes in it, as far as it is made of lists, dicts and tuples."""
+        if not _holds_bytes(value):
+            return value
+        return await self._replace(value, name, 0)
+
+    async def keep_soon(self, content: bytes, name: str = "") -> FileValue:
+        """As `keep`; beside the event loop where the content is long."""
+        if len(content) <= _INLINE:
+            return self.keep(content, name)
+        return await anyio.to_thread.run_sync(self.keep, content, name)
+
+    def keep(self, content: bytes, name: str = "") -> FileValue:
+        """Store a content; the name is for people, and without one, or without an ending, gets that of its kind."""
+        rules, media_type, size = self.rules, media_type_of(content), len(content)
+        shown = f"'{clean_name(name)}'" if name else "a file"
+        if size > rules.max_file:
+            raise RefusedFileError(f"{shown} has {size:,} bytes, and `max_file` of [files] is {rules.max_file:,}")
+        if not allows_media_type(rules.media_types, media_type):
+            allowed = ", ".join(rules.media_types)
+            raise RefusedFileError(
+                f"{shown} is {media_type} by its content, and `media_types` of [files] has {allowed}"
+            )
+        blob = hash_of(content)
+        self._count(blob, size, shown)
+        if self._blobs is not None:
+            self._blobs.put_blob(self._run_id, content)
+        called = clean_name(name) if name else "file"
+        called = called if "." in called else f"{called}.{extension_of(media_type)}"
+        return self._bound(FileValue(blob, media_type, clean_name(called), size), content)
+
+    def adopt(self, file: FileValue) -> FileValue:
+        """A file of another run, kept for this one too."""
+        if self._blobs is not None and self._blobs.keep_blob(self._run_id, file.blob):
+            self._count(file.blob, file.size, f"'{file.name}'")
+            return file.bound(self._blobs.read_blob)
+        return self.keep(file.read_bytes(), file.name)
+
+    def _count(self, blob: str, size: int, shown: str) -> None:
+        if self._sizes is None:
+            self._sizes = {file.blob: file.size for file in self._known()}
+        if blob not in self._sizes:
+            total = sum(self._sizes.values()) + size
+            if total > self.rules.max_run:
+                raise RefusedFileError(
+                    f"with {shown} the files of the run have {total:,} bytes, and `max_run` of [files] is "
+                    f"{self.rules.max_run:,}"
+                )
+            self._sizes[blob] = size
+
+    def _bound(self, file: FileValue, content: bytes) -> FileValue:
+        return file.bound((lambda blob: content) if self._blobs is None else self._blobs.read_blob)
+
+    def _take_path(self, path: Path) -> FileValue:
+        return self.keep(_read(path, str(path), self.rules.max_file), path.name)
+
+    def _take_named(self, text: str) -> FileValue:
+        if text.lower().startswith(("http://", "https://")):
+            from flowengine.core.file_fetching import fetch_file  # Few fetch files, and it loads what the web needs.
+
+            name, content = fetch_file(text, self.rules)
+            return self.keep(content, name)
+        try:
+            path = resolve_path(text, self.rules.root or Path())
+        except RefusedPathError as error:
+            raise RefusedFileError(str(error)) from None
+        return self.keep(_read(path, text, self.rules.max_file, follow=False), path.name)
+
+    async def _replace(self, value: Any, name: str, depth: int) -> Any:
+        if isinstance(value, _BYTES):
+            return await self.keep_soon(bytes(value), name)
+        if depth >= _DEEPEST:
+            return value
+        kind = cast("type[Any]", type(value))
+        if issubclass(kind, dict):
+            entries = cast("dict[Any, Any]", value).items()
+            return {key: await self._replace(each, name, depth + 1) for key, each in entries}
+        if issubclass(kind, list | tuple):
+            parts = [await self._replace(each, name, depth + 1) for each in cast("Iterable[Any]", value)]
+            if issubclass(kind, list):
+                return parts
+            return cast("Any", kind)(*parts) if "_fields" in kind.__dict__ else tuple(parts)
+        return value
+
+
+def _holds_bytes(value: Any, depth: int = 0) -> bool:
+    if isinstance(value, str | int | float) or value is None or depth > _DEEPEST:
+        return False
+    if isinstance(value, _BYTES):
+        return True
+    if isinstance(value, dict):
+        return any(_holds_bytes(each, depth + 1) for each in cast("dict[Any, Any]", value).values())
+    if isinstance(value, list | tuple):
+        return any(_holds_bytes(each, depth + 1) for each in cast("list[Any]", value))
+    return False
+
+
+def _read(path: Path, shown: str, most: int, *, follow: bool = True) -> bytes:
+    """A regular file, read once; one that grows or changes meanwhile is refused."""
+    try:
+        with open_regular(path, follow=follow) as file:
+            before = os.fstat(file.fileno())
+            if before.st_size > most:
+                raise RefusedFileError(
+                    f"'{shown:.200}' has {before.st_size:,} bytes, and `max_file` of [files] is {most:,}"
+                )
+            content = file.read(most + 1)
+            after = os.fstat(file.fileno())
+    except (OSError, ValueError) as error:
+        if isinstance(error, RefusedFileError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RefusedFileError(f"cannot read '{shown:.200}': {reason}") from error
+    if len(content) != before.st_size or (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise RefusedFileError(f"'{shown:.200}' changed while it was read: try again once it is whole")
+    return content

@@ -1,0 +1,58 @@
+"""Reads the table `files` of a project file: what files a run may take in, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from flowengine.core.file_rules import FileRules, allowed_url
+from flowengine.errors import did_you_mean
+
+__all__ = ["read_file_rules"]
+
+Tell = Callable[[str, str], None]
+"""Takes what is wrong, and the hint that goes with it."""
+
+_MOST: Final = 256 * 2**20
+"""Bytes of one file, whatever a project says: a store takes no more."""
+_UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_SIZE: Final = re.compile(r"(\d{1,15}) ?([a-z]*)", re.IGNORECASE)
+_MEDIA_TYPE: Final = re.compile(r"(\*/\*|[a-z0-9.+-]+/(\*|[a-z0-9.+-]+))")
+_KEYS: Final = ("max_file", "max_run", "media_types", "allow_urls")
+
+
+def read_file_rules(table: Mapping[str, Any], root: Path, tell: Tell) -> FileRules:
+    """The rules; what is wrong is told, and has its default."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in _KEYS:
+            tell(f"unknown key '{key}' of `files`", did_you_mean(key, _KEYS) or f"; it takes {', '.join(_KEYS)}")
+        elif key.startswith("max_"):
+            size = _bytes_of(value)
+            if size is None or (key == "max_file" and size > _MOST):
+                tell(f"'{key}' of `files` is a size like \"20MB\", and at most 256MiB for one file", "")
+            else:
+                found[key] = size
+        elif not isinstance(value, list) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
+            tell(f"'{key}' of `files` is a list of strings", "")
+        else:
+            found[key] = tuple(cast("list[str]", value))
+    for each in found.get("media_types", ()):
+        if not _MEDIA_TYPE.fullmatch(each):
+            tell(f"'{each}' in 'media_types' of `files` is no media type like image/png, image/* or */*", "")
+    for each in found.get("allow_urls", ()):
+        if allowed_url(each, (each,)) is None:
+            tell(f"'{each:.100}' in 'allow_urls' of `files` is no beginning of an address like https://host/path/", "")
+    return FileRules(root, **found)
+
+
+def _bytes_of(value: Any) -> int | None:
+    """
+    >>> [_bytes_of(each) for each in ("20MB", "1 KiB", 5, "0", True, "x", -1)]
+    [20000000, 1024, 5, None, None, None, None]
+    """
+    match = _SIZE.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    unit = None if match is None else _UNITS.get(match[2].upper())
+    return None if match is None or unit is None else int(match[1]) * unit or None

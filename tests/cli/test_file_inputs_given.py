@@ -1,0 +1,67 @@
+"""`-i name=@FILE` for inputs of type `file`, and what the other commands do with a run that has files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+FLOW = """
+flowengine: v1
+name: reading
+inputs: {doc: {type: file}}
+nodes:
+  read: {type: function, call: "steps:size", with: {doc: "{{ inputs.doc }}"}}
+"""
+
+
+@pytest.fixture
+def reading(flowengine: Command, tmp_path: Path) -> Command:
+    Path("reading.yaml").write_text(FLOW)
+    with Path("steps.py").open("a") as file:
+        file.write("\ndef size(doc):\n    return [doc.name, doc.media_type, len(doc.read_bytes())]\n")
+    return flowengine
+
+
+def test_at_names_any_file_and_a_text_one_of_the_project(reading: Command, tmp_path: Path):
+    outside = tmp_path.parent / f"{tmp_path.name}-scan"
+    outside.write_bytes(b"%PDF-1.4 \x00\xff")
+    said = reading("run", "reading.yaml", "-i", f"doc=@{outside}", "--run-id", "r1")
+    assert said.code == 0, said.err
+    assert said.out.startswith("read: [")
+    assert said.out.endswith(', "application/pdf", 11]\n')
+    Path("a.txt").write_text("abc")
+    assert reading("run", "reading.yaml", "-i", "doc=a.txt").out == 'read: ["a.txt", "text/plain", 3]\n'
+    refused = reading("run", "reading.yaml", "-i", f"doc={outside}")
+    assert refused.code == 2
+    assert "input 'doc': the path" in refused.err
+    assert "leaves the project's root" in refused.err
+    missing = reading("run", "reading.yaml", "-i", "doc=@none.pdf")
+    assert (missing.code, "input 'doc': cannot read 'none.pdf': No such file" in missing.err) == (2, True)
+    assert '"media_type": "application/pdf"' in reading("runs", "show", "r1").out
+    assert reading("plan", "reading.yaml", "-i", f"doc=@{outside}").code == 0
+    assert reading("plan", "reading.yaml", "-i", "doc=@none.pdf").code == 2
+
+
+def test_an_exported_run_is_imported_with_its_files(reading: Command):
+    Path("a.bin").write_bytes(b"\x00\x01\x02" * 100)
+    assert reading("run", "reading.yaml", "-i", "doc=@a.bin", "--run-id", "r1").code == 0
+    said = reading("runs", "export", "r1", "-o", "r1.jsonl")
+    assert "1 files" in said.err
+    assert reading("runs", "import", "r1.jsonl", "--as", "r2").code == 0
+    assert reading("runs", "rm", "r1").code == 0
+    again = reading("runs", "export", "r2", "-o", "r2.jsonl")
+    assert again.code == 0
+    assert Path("r2.jsonl").read_text().splitlines()[-1] == Path("r1.jsonl").read_text().splitlines()[-1]
+    hidden = reading("runs", "export", "r2", "--masked", "-o", "masked.jsonl")
+    assert "without the contents of files" in hidden.err
+    assert reading("runs", "import", "masked.jsonl", "--as", "r3").code == 0
+    lines = Path("r1.jsonl").read_text().splitlines()
+    lines[-1] = lines[-1].replace("AAEC", "AAED", 1)
+    Path("bad.jsonl").write_text("\n".join(lines))
+    refused = reading("runs", "import", "bad.jsonl", "--as", "r4")
+    assert refused.code != 0
+    assert "is not what its hash says" in refused.err
