@@ -15,11 +15,14 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 
+from flowengine.core.file_keeper import FileKeeper
+from flowengine.core.file_rules import RefusedFileError
+from flowengine.core.file_values import FileValue
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.threads import short_lived
 from flowengine.errors import ModelError, NotJournalableError, PermanentModelError
 from flowengine.models.model import Model, Reply, Request, plain_request
-from flowengine.tools.tool import Tool, ToolResult
+from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = [
     "DirectGateway",
@@ -92,8 +95,10 @@ class DirectGateway:
     else the agent has to tell (`Round`, `Notice`).
     """
 
-    def __init__(self, note: Listener = _ignore_record) -> None:
+    def __init__(self, note: Listener = _ignore_record, files: FileKeeper | None = None) -> None:
+        """`files`: takes in what tools give as bytes; None: nobody does."""
         self._listener = note
+        self._files = files
         self.seen: defaultdict[str, int] = defaultdict(int)
         """Key → how many equal calls have begun."""
 
@@ -138,9 +143,18 @@ class DirectGateway:
         if tool.effect == "external":
             await self.note(begun)
         start = time.perf_counter()
-        text, value, is_error = result = await tool.call(arguments)
+        result = await tool.call(arguments)
+        if self._files is not None:
+            result = await _keep_files(tool, result, self._files)
         seconds = time.perf_counter() - start
-        record = begun._replace(started=False, result=text, is_error=is_error, value=value, seconds=seconds)
+        record = begun._replace(
+            started=False,
+            result=result.text,
+            is_error=result.is_error,
+            value=result.value,
+            seconds=seconds,
+            files=tuple(each for each in result.files if isinstance(each, FileValue)),
+        )
         try:
             await self.note(record)
         except NotJournalableError:  # What a function returned may be anything: then its text has to do.
@@ -155,6 +169,16 @@ class DirectGateway:
         before = self.seen[key]
         self.seen[key] = before + 1
         return key, before
+
+
+async def _keep_files(tool: Tool, result: ToolResult, files: FileKeeper) -> ToolResult:
+    """The result with files of the run in the place of bytes; an error where one is refused."""
+    try:
+        value = await files.keep_in(result.value, tool.name)
+        beside = tuple([await files.keep_in(each, tool.name) for each in result.files])
+    except RefusedFileError as error:
+        return failed_result(f"tool '{tool.name}' gave what cannot be kept: {error}")
+    return result._replace(value=value, files=beside)
 
 
 async def complete_once(gateway: Gateway, model: Model, request: Request, *, purpose: str) -> Reply:

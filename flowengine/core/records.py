@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from flowengine.core.budget import Spending
+from flowengine.core.file_values import FileValue
 
 __all__ = [
     "PREPARING",
@@ -98,6 +99,8 @@ class ToolCall(NamedTuple):
     """True for the record written before an external tool runs; its result comes in a second one."""
     value: Any = None
     """The raw value behind the text; None too where it cannot be written down."""
+    files: Sequence[FileValue] = ()
+    """Those that it gave beside its value."""
 
 
 class EffectDecided(NamedTuple):

@@ -115,7 +115,7 @@ def reply_of(call: ModelCall) -> Reply:
 
 def tool_result_of(call: ToolCall) -> ToolResult:
     """What a recorded tool call gave."""
-    return ToolResult(call.result, call.value, call.is_error)
+    return ToolResult(call.result, call.value, call.is_error, tuple(call.files))
 
 
 def _likeness(messages: Sequence[Mapping[str, Any]], call: ModelCall) -> tuple[int, int]:

@@ -26,7 +26,7 @@ __all__ = ["CopyingGateway", "TranscriptGateway", "gateway_of", "telling_gateway
 
 def gateway_of(context: Context) -> Gateway:
     """Each call is committed before its answer is used, none is made twice, and none that a limit does not allow."""
-    door: CountingGateway = DirectGateway(context.note)
+    door: CountingGateway = DirectGateway(context.note, None if context.scope is None else context.scope.files)
     if context.ledger is not None:
         said = set[str]() if context.scope is None else context.scope.once(_LedgerGateway, set[str])
         door = _LedgerGateway(door, context.ledger, said)
@@ -188,8 +188,8 @@ class CopyingGateway:
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         key, occurrence = self._counted(tool_key(tool.name, arguments))
         result: ToolResult = await self._inner.call_tool(tool, arguments)
-        text, value, is_error = result
-        call = ToolCall(tool.name, {}, text, is_error, effect=tool.effect, key=key, occurrence=occurrence, value=value)
+        call = ToolCall(tool.name, {}, result.text, result.is_error, effect=tool.effect, key=key, occurrence=occurrence)
+        call = call._replace(value=result.value, files=result.files)
         self.calls.append(call)
         return result
 

@@ -37,13 +37,15 @@ class ToolResult(NamedTuple):
     value: Any = None
     """The raw value, for hooks and the record; None of an error."""
     is_error: bool = False
+    files: tuple[Any, ...] = ()
+    """Files beside the value: bytes as they came, or the run's files that were made of them."""
 
 
 def failed_result(text: str) -> ToolResult:
     """A result that says what went wrong, for the model to mend.
 
     >>> failed_result("no such city")
-    ToolResult(text='no such city', value=None, is_error=True)
+    ToolResult(text='no such city', value=None, is_error=True, files=())
     """
     return ToolResult(cut(text), is_error=True)
 

@@ -89,7 +89,7 @@ def test_a_project_says_what_files_may_be(folder: Path):
     )
     project, problems = project_of(folder)
     assert not problems
-    assert project.files == FileRules(folder, 1000, 5000, ("text/*",), ("https://files.example.com/a/",))
+    assert project.files == FileRules(None, 1000, 5000, ("text/*",), ("https://files.example.com/a/",))
     (folder / "big.txt").write_text("x" * 1001)
     (folder / "x.pdf").write_text("%PDF-1.4")
     for path, said in [("big.txt", "has 1,001 bytes"), ("x.pdf", "is application/pdf by its content")]:

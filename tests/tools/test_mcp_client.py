@@ -97,7 +97,9 @@ async def test_answers_as_results(server: Settings, name: str, result: ToolResul
 
 async def test_content_that_is_no_text_is_said_plainly(server: Settings) -> None:
     async with open_mcp([server()]) as sets:
-        text = (await call(sets, "mixed")).text
+        result = await call(sets, "mixed")
+    text = result.text
+    assert [len(each) for each in result.files] == [4, 2, 3]
     assert text.splitlines() == [
         "first",
         "[image: image/png, 4 bytes]",

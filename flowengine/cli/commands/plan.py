@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -215,7 +216,8 @@ def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> di
     """Those that are given; none is missed."""
     fields = {name: InputField(each.type, None, each.enum, each.schema_) for name, each in spec.inputs.items()}
     given = gather_inputs(fields, pairs, file)
-    rules = find_project(spec.path).files
+    project = find_project(spec.path)
+    rules = replace(project.files, root=project.root)
     given = anyio.run(take_files, fields, given, FileKeeper(None, "", rules))
     checked_inputs(fields, given)
     return dict(given)

@@ -101,7 +101,7 @@ def build(
         limits=_flow_limits(spec.limits),
         description=spec.description,
         allow_env=project.allow_env,
-        files=project.files,
+        files=replace(project.files, root=project.root),
         environ=environ,
         path=None if spec.path is None else str(spec.path),
         source=spec.text,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, cast
 
 from flowengine.core.file_rules import FileRules, allowed_url
@@ -23,7 +22,7 @@ _MEDIA_TYPE: Final = re.compile(r"(\*/\*|[a-z0-9.+-]+/(\*|[a-z0-9.+-]+))")
 _KEYS: Final = ("max_file", "max_run", "media_types", "allow_urls")
 
 
-def read_file_rules(table: Mapping[str, Any], root: Path, tell: Tell) -> FileRules:
+def read_file_rules(table: Mapping[str, Any], tell: Tell) -> FileRules:
     """The rules; what is wrong is told, and has its default."""
     found: dict[str, Any] = {}
     for key, value in table.items():
@@ -45,7 +44,7 @@ def read_file_rules(table: Mapping[str, Any], root: Path, tell: Tell) -> FileRul
     for each in found.get("allow_urls", ()):
         if allowed_url(each, (each,)) is None:
             tell(f"'{each:.100}' in 'allow_urls' of `files` is no beginning of an address like https://host/path/", "")
-    return FileRules(root, **found)
+    return FileRules(**found)
 
 
 def _bytes_of(value: Any) -> int | None:

@@ -236,7 +236,7 @@ def project_of(path: Path | None) -> tuple[Project, list[Diagnostic]]:
                 settings, problems = _settings(file)
                 if settings is not None or problems:
                     return _project(file, settings or {}, problems)
-    return Project(folder, files=FileRules(folder)), []
+    return Project(folder), []
 
 
 def _settings(file: Path) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
@@ -294,7 +294,7 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
     sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
     sound["providers"] = read_providers(sound.get("providers", {}), tell)
     sound["prices"] = read_prices(sound.get("prices", {}), tell)
-    sound["files"] = read_file_rules(sound.get("files", {}), file.parent, tell)
+    sound["files"] = read_file_rules(sound.get("files", {}), tell)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
     return Project(file.parent, file, **sound), problems
 

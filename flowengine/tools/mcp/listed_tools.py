@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64decode
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcp_types import AudioContent, CallToolResult, ContentBlock, EmbeddedResource, ImageContent, TextContent
@@ -105,7 +107,20 @@ def result_of(answer: CallToolResult, secrets: Secrets) -> ToolResult:
         text = text_of(structured) if structured is not None else "[no content]"
     if answer.is_error:
         return ToolResult(text, is_error=True)
-    return ToolResult(text, text if structured is None else structured)
+    return ToolResult(text, text if structured is None else structured, files=tuple(_read_files(answer.content)))
+
+
+def _read_files(blocks: Sequence[ContentBlock]) -> Iterator[bytes]:
+    """Images, sound and binary resources; what is no base64 is none."""
+    for block in blocks:
+        encoded = ""
+        if isinstance(block, ImageContent | AudioContent):
+            encoded = block.data
+        elif isinstance(block, EmbeddedResource) and not isinstance(block.resource, TextResource):
+            encoded = block.resource.blob
+        if encoded:
+            with suppress(ValueError):
+                yield b64decode(encoded, validate=True)
 
 
 def _join_parts(parts: list[str]) -> str:
