@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from flowengine.agents.caller import Caller
 from flowengine.agents.prompt import generation_messages
-from flowengine.context_providers.packer import BudgetError, Packed, PackedEntry, pack, receipt_of
+from flowengine.context_providers.packer import BudgetError, Packed, PackedEntry, count_bytes, pack, receipt_of
 from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
 from flowengine.core.locale import Messages
@@ -255,7 +255,9 @@ class Packing:
 
     def exceeds(self, messages: Sequence[Message]) -> bool:
         """Whether a chat has outgrown the budget."""
-        return self.budget is not None and tokens_of(messages, self._count) > self.budget
+        if self.budget is None or tokens_of(messages, count_bytes) <= self.budget:
+            return False
+        return tokens_of(messages, self._count) > self.budget
 
     def _pack(self, parts: Sequence[Part]) -> Packed:
         entries = [each.entry for each in parts]
@@ -268,9 +270,9 @@ class Packing:
             # What the model has room for is an estimate: with the least that there is, it is left to the vendor.
             return make(error.least)
 
-    def _measure(self, parts: Sequence[Part], entries: Sequence[PackedEntry]) -> int:
+    def _measure(self, parts: Sequence[Part], entries: Sequence[PackedEntry], count: Callable[[str], int]) -> int:
         chosen = (part._replace(entry=entry) for part, entry in zip(parts, entries, strict=True))
-        return tokens_of(assemble_messages(self._words, chosen), self._count)
+        return tokens_of(assemble_messages(self._words, chosen), count)
 
     def _count(self, text: str) -> int:
         known = self._counts.get(text)

@@ -1,4 +1,4 @@
-"""Chooses which fragments enter a prompt: a token budget, kept by real counts. It never waits.
+"""Chooses which fragments enter a prompt: a token budget, kept by real counts where the count decides. It never waits.
 
 It knows fragments, their ranks and how many tokens they have. It knows no provider, no message and no model:
 how many tokens the whole has is measured by a function that it is given.
@@ -13,7 +13,6 @@ how many tokens the whole has is measured by a function that it is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.context_providers.provider import joined
@@ -21,9 +20,9 @@ from flowengine.context_providers.text_cutting import shortened
 from flowengine.core.context import Fragment
 from flowengine.core.records import Receipt
 from flowengine.errors import RunError
-from flowengine.models.tokens import count_tokens
+from flowengine.models.tokens import count_tokens, estimate_tokens
 
-__all__ = ["BudgetError", "Packed", "PackedEntry", "pack", "receipt_of"]
+__all__ = ["BudgetError", "Packed", "PackedEntry", "count_bytes", "pack", "receipt_of"]
 
 _JOINT_TOKENS: Final = 2
 """Tokens that a fragment may cost beside its own: what stands between it and the next one."""
@@ -59,6 +58,8 @@ class Packed(NamedTuple):
     tokens: int
     """Of the whole prompt."""
     budget: int | None
+    is_estimated: bool = False
+    """Whether the numbers of tokens are estimates, since all of it fits whatever they are."""
 
     @property
     def kept(self) -> list[Fragment]:
@@ -66,8 +67,9 @@ class Packed(NamedTuple):
         return sorted((each.fragment for each in self.entries if each.state != "dropped"), key=lambda each: each.order)
 
 
-Measure = Callable[[Sequence[PackedEntry]], int]
-"""Tokens of the prompt that entries make, those that are dropped left out."""
+Count = Callable[[str], int]
+Measure = Callable[[Sequence[PackedEntry], Count], int]
+"""Tokens of the prompt that entries make, those that are dropped left out, by a count of the tokens of a text."""
 
 
 def pack(
@@ -75,24 +77,30 @@ def pack(
     budget: int | None,
     *,
     measure: Measure | None = None,
-    count: Callable[[str], int] = count_tokens,
+    count: Count = count_tokens,
 ) -> Packed:
     """Choose what stays. `measure` is by default the count of all texts, joined by blank lines.
 
-    What was dropped before stays so. `BudgetError` lists the pinned fragments that do not fit.
+    Nothing is counted where all fits in any case: a text has at most as many tokens as bytes. What was dropped before
+    stays so. `BudgetError` lists the pinned fragments that do not fit.
 
     >>> turns = [Fragment(f"Turn {number} was said.", "conversation", priority=number) for number in range(9)]
     >>> [each.text for each in pack(turns, 20).kept]
     ['Turn 7 was said.', 'Turn 8 was said.']
     """
-    measured: Measure = measure or partial(_count_joined, count)
-    counted = [_count_entry(each, count) for each in entries]
-    whole = measured(counted)
-    if budget is None or whole <= budget:
+    measured: Measure = measure or _count_joined
+    given = [each if isinstance(each, PackedEntry) else PackedEntry(each) for each in entries]
+    if budget is None or measured(given, count_bytes) <= budget:
+        about = [_count_entry(each, estimate_tokens) for each in given]
+        return Packed(tuple(about), measured(about, estimate_tokens), budget, is_estimated=True)
+    counted = [_count_entry(each, count) for each in given]
+    whole = measured(counted, count)
+    if whole <= budget:
         return Packed(tuple(counted), whole, budget)
     units = _group_units(counted)
     least = measured(
-        [each._replace(state="dropped") if number in units.loose else each for number, each in enumerate(counted)]
+        [each._replace(state="dropped") if number in units.loose else each for number, each in enumerate(counted)],
+        count,
     )
     if least > budget:
         raise BudgetError(
@@ -102,7 +110,7 @@ def pack(
     while True:
         # Joined texts may have more tokens than their parts, so the whole is measured, and room taken away.
         chosen = _fill_room(counted, units, room, count)
-        tokens = measured(chosen)
+        tokens = measured(chosen, count)
         if tokens <= budget:
             return Packed(tuple(chosen), tokens, budget)
         room -= tokens - budget
@@ -110,13 +118,14 @@ def pack(
 
 def receipt_of(packed: Packed) -> Receipt:
     """The record of what entered a prompt."""
-    return Receipt([_to_row(each) for each in packed.entries], packed.budget)
+    return Receipt([_to_row(each, packed.is_estimated) for each in packed.entries], packed.budget)
 
 
-def _to_row(entry: PackedEntry) -> dict[str, Any]:
+def _to_row(entry: PackedEntry, is_estimated: bool) -> dict[str, Any]:
     fragment = entry.fragment
     row: dict[str, Any] = {"source": fragment.source, "tokens": fragment.tokens, "state": entry.state}
     further = {"label": fragment.label, "why": entry.why, "was": entry.was, "pinned": fragment.pinned}
+    further["estimated"] = is_estimated
     return row | {name: value for name, value in further.items() if value}
 
 
@@ -182,8 +191,7 @@ def _shorten_entry(entry: PackedEntry, room: int, count: Callable[[str], int], w
     return PackedEntry(entry.fragment._replace(text=text, tokens=count(text)), "shortened", why, was)
 
 
-def _count_entry(each: PackedEntry | Fragment, count: Callable[[str], int]) -> PackedEntry:
-    entry = each if isinstance(each, PackedEntry) else PackedEntry(each)
+def _count_entry(entry: PackedEntry, count: Count) -> PackedEntry:
     return entry._replace(fragment=entry.fragment._replace(tokens=count(entry.fragment.text)))
 
 
@@ -191,7 +199,12 @@ def _tokens_of(entry: PackedEntry) -> int:
     return entry.fragment.tokens or 0
 
 
-def _count_joined(count: Callable[[str], int], entries: Sequence[PackedEntry]) -> int:
+def count_bytes(text: str) -> int:
+    """No text has more tokens."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _count_joined(entries: Sequence[PackedEntry], count: Count) -> int:
     return count(joined(_list_present(entries)))
 
 

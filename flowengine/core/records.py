@@ -116,7 +116,10 @@ class EffectDecided(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What entered a prompt: one row a fragment (source, tokens, kept | shortened | dropped, why)."""
+    """What entered a prompt: one row a fragment (source, tokens, kept | shortened | dropped, why).
+
+    Where all fitted in any case the tokens are `estimated`.
+    """
 
     fragments: Sequence[Mapping[str, Any]]
     budget: int | None = None

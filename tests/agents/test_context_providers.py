@@ -256,12 +256,13 @@ async def test_the_receipt_lists_every_fragment(recorder: Any):
     await agent.run_async("Why?", gateway=recorder)
     (receipt,) = recorder.of(Receipt)
     assert [(each["source"], each["tokens"], each["state"]) for each in receipt.fragments] == [
-        ("system message", 2, "kept"),
-        ("instructions", 3, "kept"),
+        ("system message", 1, "kept"),
+        ("instructions", 2, "kept"),
         ("facts", 4, "kept"),
-        ("user input", 2, "kept"),
+        ("user input", 1, "kept"),
     ]
     assert receipt.budget is None
+    assert all(each["estimated"] for each in receipt.fragments)  # Nothing had to be counted.
     assert type(recorder.records[0]) is Receipt  # before the call that it is about
 
 

@@ -144,9 +144,13 @@ _COLUMNS: Final = ("source", "label", "tokens", "state", "why")
 
 def _make_receipt(receipt: Receipt, seq: int) -> Markup:
     """What entered the prompt: one row a fragment."""
-    found = dict.fromkeys(key for row in receipt.fragments for key in row)
+    found = dict.fromkeys(key for row in receipt.fragments for key in row if key != "estimated")
     names = [each for each in _COLUMNS if each in found] + [each for each in found if each not in _COLUMNS]
-    rows = [[_make_cell(row.get(name)) for name in names] for row in receipt.fragments]
+    about = {"tokens": "~"}
+    rows = [
+        [(about.get(name, "") if row.get("estimated") else "") + _make_cell(row.get(name)) for name in names]
+        for row in receipt.fragments
+    ]
     numbers = [names.index("tokens")] if "tokens" in names else []
     budget = "" if receipt.budget is None else f" within {receipt.budget:,} tokens"
     return section(f"Context receipt{budget}", table(names, rows, numbers=numbers), seq=seq)

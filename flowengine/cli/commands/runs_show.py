@@ -149,7 +149,7 @@ def _format_receipt(receipt: Receipt) -> Iterator[str]:
     rows = [
         [
             str(row.get("state", "")),
-            format_tokens(row.get("tokens")),
+            f"about {format_tokens(row.get('tokens'))}" if row.get("estimated") else format_tokens(row.get("tokens")),
             str(row.get("source", "")),
             shorten(str(row.get("label", ""))),
             shorten(_explain_fragment(row)),
