@@ -6,9 +6,10 @@ import copy
 import json
 import os
 import time
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
@@ -22,9 +23,11 @@ from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.yaml.parser import parse_yaml
 from tests.support.pace import spent_within
+from tests.support.polish_loop import POLISH_LOOP
 
 FLOWS = Path(__file__).parents[2] / "flows"
-NESTED = """\
+NESTED = (
+    """\
 flowengine: v1
 name: nested
 inputs: {topic: {type: string}, list: {type: array, default: []}}
@@ -33,25 +36,9 @@ agents: {writer: {instructions: "Write of {{ inputs.topic }}", model: offline}}
 limits: {cost_usd: 2.0, on_limit: partial}
 nodes:
   draft: {agent: writer, prompt: "{{ inputs.topic }}", limits: {tokens: 500}}
-  polish:
-    type: loop
-    max_iterations: 4
-    initial: {text: "{{ nodes.draft.output }}"}
-    until: nodes.judge.output.passed
-    carry: {text: "{{ nodes.improve.output }}"}
-    on_exhausted: continue
-    best_by: nodes.judge.output.score
-    nodes:
-      judge:
-        type: evaluation
-        target: "{{ round.text }}"
-        threshold: 0.8
-        routes: {fail: improve}
-      improve:
-        when: not round.last
-        prompt: |
-          Remarks: {{ nodes.judge.output.feedback }}
-          Rewrite: {{ round.text }}
+"""
+    + POLISH_LOOP
+    + """\
   every:
     type: map
     over: inputs.list
@@ -75,6 +62,7 @@ outputs:
   text: "{{ nodes.last.output | default('nothing') }}"
   seen: "{{ shared_state.seen }}"
 """
+)
 TEXTS = [NESTED, *(path.read_text() for path in sorted(FLOWS.glob("*.yaml")))]
 WORDS = sorted({word for text in TEXTS for word in text.replace(":", " ").replace(",", " ").split()})
 PIECES = [
@@ -100,7 +88,7 @@ PIECES = [
     "~",
 ]
 TREES = [parse_yaml(text).data for text in TEXTS]
-VALIDATOR = jsonschema.Draft7Validator(json_schema())
+VALIDATOR: Any = jsonschema.Draft7Validator(json_schema())
 PROJECT = Project(FLOWS)
 ROUNDS = int(os.environ.get("FLOWENGINE_TEST_FUZZ", "100"))
 """Edited flows a test; more where somebody hunts."""
@@ -108,7 +96,11 @@ ROUNDS = int(os.environ.get("FLOWENGINE_TEST_FUZZ", "100"))
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a tree of maps and lists."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    pairs: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value).items()
+    elif isinstance(value, list):
+        pairs = enumerate(cast("list[Any]", value))
     return [at, *(each for key, inner in pairs for each in paths(inner, (*at, key)))]
 
 
@@ -190,10 +182,10 @@ def edits_of_trees(draw: st.DrawFn) -> Any:
     root, other = copy.deepcopy(draw(st.sampled_from(TREES))), draw(st.sampled_from(TREES))
     for _ in range(draw(st.integers(1, 3))):
         *above, key = draw(st.sampled_from(paths(root)[1:]))
-        holder = at(root, tuple(above))
+        holder: Any = at(root, tuple(above))
         if draw(st.booleans()):
             holder[key] = draw(st.sampled_from([0, -1, 1.5, True, "", [], {}, "on", "a.b", "x" * 300, *WORDS]))
-        elif isinstance(holder, dict) and draw(st.booleans()):
+        elif type(holder) is dict and draw(st.booleans()):
             holder[draw(st.sampled_from(KEYS))] = holder[key]
         else:
             holder[key] = copy.deepcopy(at(other, draw(st.sampled_from(paths(other)))))

@@ -12,8 +12,10 @@ from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.loader import check_text, load_flow
 from flowengine.flowfile.schema.flow_file import FlowSpec
+from tests.support.polish_loop import POLISH_LOOP
 
-POLISH = """\
+POLISH = (
+    """\
 flowengine: v1
 name: draft_until_good
 inputs:
@@ -22,30 +24,14 @@ nodes:
   draft:
     instructions: Write 200 clear words about the topic.
     prompt: "{{ inputs.topic }}"
-  polish:
-    type: loop
-    max_iterations: 4
-    initial: {text: "{{ nodes.draft.output }}"}
-    until: nodes.judge.output.passed
-    carry: {text: "{{ nodes.improve.output }}"}
-    on_exhausted: continue
-    best_by: nodes.judge.output.score
-    nodes:
-      judge:
-        type: evaluation
-        target: "{{ round.text }}"
-        criteria: {clear: Easy for a newcomer, exact: Every claim can be checked}
-        threshold: 0.8
-        routes: {fail: improve}
-      improve:
-        when: not round.last
-        prompt: |
-          Remarks: {{ nodes.judge.output.feedback }}
-          Rewrite: {{ round.text }}
+"""
+    + POLISH_LOOP
+    + """\
 outputs:
   text: "{{ nodes.polish.output.text }}"
   rounds: "{{ nodes.polish.output.iterations }}"
 """
+)
 
 RESEARCH = """\
 flowengine: v1

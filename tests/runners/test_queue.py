@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +25,6 @@ from flowengine.runners.queue.run_queue import cancel, queue_store, requeue, sub
 from flowengine.runners.queue.tables import make_tables
 from flowengine.runners.queue.worker import work
 from flowengine.version import install_hint
-from tests.support.postgres import empty_database
 from tests.support.queue_runs import QUICK, await_node, command, drain, flow, of, status, stop, until, worker
 
 pytestmark = pytest.mark.anyio
@@ -57,13 +55,6 @@ def anyio_backend() -> str:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker runs the code of the project that it was started in."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def store() -> Iterator[PostgresStore]:
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
 
 
 async def test_a_worker_does_what_was_submitted(store: PostgresStore, tmp_path: Path) -> None:

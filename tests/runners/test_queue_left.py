@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -19,7 +18,6 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.runners.queue.run_positions import lacks_of
 from flowengine.runners.queue.run_queue import requeue, submit
 from flowengine.tools.mcp import client as mcp_client
-from tests.support.postgres import empty_database
 from tests.support.queue_runs import NAPS, await_node, drain, flow, of, status, stop, until, worker
 
 pytestmark = pytest.mark.anyio
@@ -68,13 +66,6 @@ async def sleep(delay, result):
 def anyio_backend() -> str:
     """The library of the queue knows no other."""
     return "asyncio"
-
-
-@pytest.fixture
-def store() -> Iterator[PostgresStore]:
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -256,6 +247,9 @@ async def test_a_run_that_was_put_back_again_and_again_is_not_given_up(store: Po
     assert told[-1] == f"run {run_id} succeeded"
 
 
+def _no_module(name: str) -> None: ...
+
+
 async def test_a_run_that_needs_an_extra_is_left_to_a_worker_that_has_it(
     store: PostgresStore, home: Path, away: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,7 +257,7 @@ async def test_a_run_that_needs_an_extra_is_left_to_a_worker_that_has_it(
         (folder / "flowengine.toml").write_text('allow_mcp = ["server"]\n')
     write(home, ask=ASKS_A_SERVER)
     await submit(store, Flow.from_yaml(home / "ask.yaml").plan, {})
-    monkeypatch.setattr(mcp_client, "find_spec", lambda name: None)
+    monkeypatch.setattr(mcp_client, "find_spec", _no_module)
     [told] = await drain(store)
     assert "pip install 'flowengine-dag[mcp]'" in told
 

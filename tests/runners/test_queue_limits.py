@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -14,7 +13,6 @@ from flowengine.errors import JournalError
 from flowengine.journal.approvals import answer
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import requeue, submit
-from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, flow, status
 
 pytestmark = pytest.mark.anyio
@@ -41,13 +39,6 @@ def anyio_backend() -> str:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker runs the code of the project that it was started in."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def store() -> Iterator[PostgresStore]:
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
 
 
 def calls(store: PostgresStore, run_id: str) -> int:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
-import psycopg
 import pytest
 
 import flowengine
@@ -21,8 +18,7 @@ from flowengine.journal.postgres.migrations import VERSION
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.rescue import Orphans
 from flowengine.runners.queue.run_queue import cancel, requeue, submit
-from tests.support.postgres import empty_database
-from tests.support.queue_runs import await_node, command, drain, flow, of, status, stop, until, worker
+from tests.support.queue_runs import await_node, command, drain, execute, flow, jobs, of, status, stop, until, worker
 
 pytestmark = pytest.mark.anyio
 
@@ -47,23 +43,6 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def store() -> Iterator[PostgresStore]:
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
-
-
-def execute(store: PostgresStore, statement: str) -> list[Any]:
-    with psycopg.connect(store.url, autocommit=True, options="-c search_path=flowengine_queue") as connection:
-        cursor = connection.execute(statement.encode())
-        return cursor.fetchall() if cursor.description else []
-
-
-def jobs(store: PostgresStore) -> list[Any]:
-    return execute(store, "SELECT lock, status::text FROM flowengine_queue.procrastinate_jobs ORDER BY id")
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,8 @@ import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import anyio
-import psycopg
 import pytest
 
 from flowengine.cli.main import main
@@ -23,7 +21,7 @@ from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_
 from flowengine.runners.queue.tables import make_tables
 from flowengine.version import __version__
 from tests.support.postgres import empty_database
-from tests.support.queue_runs import await_node, drain, flow, stop, until, worker
+from tests.support.queue_runs import await_node, drain, execute, flow, stop, until, worker
 
 pytestmark = pytest.mark.anyio
 
@@ -64,12 +62,6 @@ def told(capfd: pytest.CaptureFixture[str]) -> Told:
         return code, said.out.splitlines(), said.err.splitlines()
 
     return run
-
-
-def execute(store: PostgresStore, statement: str) -> list[Any]:
-    with psycopg.connect(store.url, autocommit=True, options="-c search_path=flowengine_queue") as connection:
-        cursor = connection.execute(statement.encode())
-        return cursor.fetchall() if cursor.description else []
 
 
 def queues(store: PostgresStore) -> dict[str, QueueStatus]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import submit, submit_many
 from tests.support.postgres import empty_database, server
-from tests.support.queue_runs import SLEEP, drain, flow, status
+from tests.support.queue_runs import SLEEP, drain, flow, jobs, status
 
 pytestmark = pytest.mark.anyio
 
@@ -39,19 +38,6 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def store() -> Iterator[PostgresStore]:
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
-
-
-def jobs(store: PostgresStore) -> list[Any]:
-    with psycopg.connect(store.url) as connection:
-        query = "SELECT lock, status::text FROM flowengine_queue.procrastinate_jobs ORDER BY id"
-        return connection.execute(query).fetchall()
 
 
 async def test_the_same_submit_again_is_the_run_that_is_queued_already(store: PostgresStore, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import psycopg
 
 from flowengine.core.context import RunStatus
 from flowengine.engine.events import Event, NodeStarted
@@ -28,7 +29,9 @@ __all__ = [
     "command",
     "drain",
     "end_workers",
+    "execute",
     "flow",
+    "jobs",
     "of",
     "status",
     "stop",
@@ -169,3 +172,15 @@ def command(
         timeout=_AT_LAST,
         check=False,
     )
+
+
+def execute(store: PostgresStore, statement: str) -> list[Any]:
+    """The rows that a statement gives in the schema of the queue."""
+    with psycopg.connect(store.url, autocommit=True, options="-c search_path=flowengine_queue") as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def jobs(store: PostgresStore) -> list[Any]:
+    """Run and status of each job of the queue, in their order."""
+    return execute(store, "SELECT lock, status::text FROM procrastinate_jobs ORDER BY id")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from flowengine.flowfile.analysis.node_settings import agent_path, setting_of
-from flowengine.flowfile.schema.agent_settings import AgentRouting
+from flowengine.flowfile.schema.agent_settings import AgentRouting, ModelSettings
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import OwnRoute, routes_to
 from flowengine.flowfile.schema.node_guards import is_agent
@@ -32,6 +32,7 @@ __all__ = [
     "nodes_of",
     "places_of",
     "routes_of",
+    "settings_in",
 ]
 
 # --- The levels of a flow
@@ -71,6 +72,21 @@ def nodes_of(spec: FlowSpec) -> Iterator[tuple[NodePath, NodeSpec]]:
     for level in levels_of(spec).values():
         for name, node in level.nodes.items():
             yield (*level.path, name), node
+
+
+def settings_in(spec: FlowSpec) -> Iterator[tuple[KeyPath, ModelSettings]]:
+    """All settings of models and agents with their places: the default, shared agents, nodes, agents in nodes."""
+    if isinstance(spec.defaults.agent, ModelSettings):
+        yield ("defaults", "agent"), spec.defaults.agent
+    for name, shared in spec.agents.items():
+        yield ("agents", name), shared
+    for node_path, node in nodes_of(spec):
+        path = key_path(node_path)
+        if isinstance(node, ModelSettings):
+            yield path, node
+        agent = getattr(node, "agent", None)
+        if isinstance(agent, ModelSettings):
+            yield (*path, "agent"), agent
 
 
 def home_of(spec: FlowSpec, path: NodePath, name: str) -> NodePath | None:

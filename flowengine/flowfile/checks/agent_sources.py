@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, ProjectError
-from flowengine.flowfile.analysis.flow_levels import key_path, node_at, nodes_of
+from flowengine.flowfile.analysis.flow_levels import key_path, node_at, nodes_of, settings_in
 from flowengine.flowfile.analysis.node_settings import agent_of, agent_path, options_of, settings_of
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentSettings, AgentSpec, MemorySpec, ModelSettings
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_asking
+from flowengine.flowfile.schema.node_guards import is_asking
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.models.call_options import normalize_options
 from flowengine.models.option_refusals import find_refusals
@@ -45,18 +45,9 @@ def check_context(spec: FlowSpec, project: Project, report: Report) -> None:
 
 def sources_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
     """Every provider, memory and folder of skills in the file, as it is written there."""
-    for node_path, node in nodes_of(spec):
-        path = key_path(node_path)
-        if is_agent(node):
-            yield from _of_agent(node, path)
-        yield from _of_agent(getattr(node, "agent", None), (*path, "agent"))
-    for name, agent in spec.agents.items():
-        yield from _of_agent(agent, ("agents", name))
-    yield from _of_agent(spec.defaults.agent, ("defaults", "agent"))
-
-
-def _of_agent(agent: object, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    if isinstance(agent, AgentSettings):
+    for path, agent in settings_in(spec):
+        if not isinstance(agent, AgentSettings):
+            continue
         for number, entry in enumerate(agent.context or ()):
             yield (*path, "context", number), entry
         if agent.memory is not None:
@@ -213,14 +204,8 @@ def vendors_of(spec: FlowSpec, facts: ModelFacts) -> dict[str, KnownModel]:
 
 def models_of(spec: FlowSpec) -> Iterator[NamedModel]:
     """Every model that the file names, with its place."""
-    holders: list[tuple[KeyPath, object]] = [(("defaults", "agent"), spec.defaults.agent)]
-    holders += [(("agents", name), agent) for name, agent in spec.agents.items()]
-    for node_path, node in nodes_of(spec):
-        path = key_path(node_path)
-        holders += [(path, node), ((*path, "agent"), getattr(node, "agent", None))]
-    for path, holder in holders:
-        if isinstance(holder, ModelSettings):
-            yield from _of_settings(holder, path)
+    for path, settings in settings_in(spec):
+        yield from _of_settings(settings, path)
 
 
 _JUDGES: Final = ("improve", "evaluate")

@@ -12,9 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel
-
-from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of
+from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of, settings_in
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in
@@ -22,12 +20,11 @@ from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_function, may_call
+from flowengine.flowfile.schema.node_guards import is_function, may_call
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
 
 __all__ = ["check_calls", "check_code", "check_servers", "code_of", "is_allowed", "servers_of"]
@@ -101,18 +98,12 @@ def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
         path = key_path(node_path)
         if may_call(node) and node.call is not None:
             yield (*path, "call"), node.call
-        if is_agent(node):
-            yield from _of_agent(node, path)
-        if isinstance(getattr(node, "agent", None), AgentSettings):
-            yield from _of_agent(cast("AgentNodeSpec", node).agent, (*path, "agent"))
-    for name, agent in spec.agents.items():
-        yield from _of_agent(agent, ("agents", name))
-    yield from _of_agent(spec.defaults.agent, ("defaults", "agent"))
+    for path, settings in settings_in(spec):
+        if isinstance(settings, AgentSettings):
+            yield from _of_agent(settings, path)
 
 
-def _of_agent(agent: BaseModel | str | None, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if not isinstance(agent, AgentSettings):
-        return
+def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     if isinstance(agent.output, str):
         yield (*path, "output"), agent.output
     for number, target in enumerate(agent.tools or ()):
@@ -157,20 +148,10 @@ def is_allowed(server: McpServerSpec, allowed: Sequence[str]) -> bool:
 
 def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:
     """Every server in the file, with the place of its command or URL."""
-    for node_path, node in nodes_of(spec):
-        path = key_path(node_path)
-        if is_agent(node):
-            yield from _servers_of_agent(node, path)
-        yield from _servers_of_agent(getattr(node, "agent", None), (*path, "agent"))
-    for name, agent in spec.agents.items():
-        yield from _servers_of_agent(agent, ("agents", name))
-    yield from _servers_of_agent(spec.defaults.agent, ("defaults", "agent"))
-
-
-def _servers_of_agent(agent: object, path: KeyPath) -> Iterator[tuple[KeyPath, McpServerSpec]]:
-    if isinstance(agent, AgentSettings):
-        for number, server in enumerate(cast("tuple[McpServerSpec, ...]", agent.mcp_servers or ())):
-            yield (*path, "mcp_servers", number, "command" if server.url is None else "url"), server
+    for path, settings in settings_in(spec):
+        if isinstance(settings, AgentSettings):
+            for number, server in enumerate(settings.mcp_servers or ()):
+                yield (*path, "mcp_servers", number, "command" if server.url is None else "url"), server
 
 
 # --- commands
