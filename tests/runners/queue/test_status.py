@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from flowengine.runners.queue.run_queue import submit
 from flowengine.runners.queue.status import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of
 from flowengine.runners.queue.tables import make_tables
 from flowengine.version import __version__
-from tests.support.postgres import empty_database
 from tests.support.queue_runs import await_node, drain, execute, flow, stop, until, worker
 
 pytestmark = pytest.mark.anyio
@@ -35,18 +34,9 @@ nodes:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    monkeypatch.chdir(tmp_path)
-    made = PostgresStore(empty_database(), "full")
-    monkeypatch.setenv("FLOWENGINE_STORE", made.url)
-    yield made
-    made.close()
+def store(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
+    monkeypatch.setenv("FLOWENGINE_STORE", store.url)
+    return store
 
 
 Told = Callable[..., tuple[int, list[str], list[str]]]

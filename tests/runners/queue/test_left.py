@@ -63,12 +63,6 @@ async def sleep(delay, result):
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
-@pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Where runs are submitted."""
     home = tmp_path / "home"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import anyio
 import psycopg
 import pytest
@@ -21,14 +19,6 @@ from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.gateway import gateway_of
 from flowengine.runners import local
-from tests.support.postgres import empty_database
-
-
-@pytest.fixture
-def store() -> Iterator[PostgresStore]:
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
 
 
 def take_away(store: PostgresStore) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import submit
 from flowengine.runners.queue.worker import Pace, work
 from tests.support.model_server import ModelServer
-from tests.support.postgres import empty_database
 
 pytestmark = pytest.mark.anyio
 
@@ -50,19 +48,10 @@ QUICK = Pace(grace=0.3, heartbeat=0.3, stalled=1.5, orphans=0.5, poll=0.2, busy=
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
+def store(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
     """What is submitted and worked on in one folder, with one key."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
+    return store
 
 
 def flow(folder: Path, server: ModelServer) -> Flow:

@@ -34,12 +34,6 @@ nodes:
 _SUCCEEDED = "SELECT run_id FROM flowengine.run WHERE status = 'succeeded' ORDER BY run_id"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

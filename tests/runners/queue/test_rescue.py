@@ -46,12 +46,6 @@ QUICK = Pace(grace=4, heartbeat=0.2, stalled=1.5, hanging=3, poll=0.2, busy=1)
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers have the code that the flow names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from flowengine.runners.queue.deaths import companies_of, forget_companies, note
 from flowengine.runners.queue.run_positions import standing_of
 from flowengine.runners.queue.run_queue import cancel, submit
 from flowengine.runners.queue.worker import work
-from tests.support.postgres import empty_database
 from tests.support.queue_runs import QUICK, SLEEP, drain, flow, status, until, worker
 
 pytestmark = pytest.mark.anyio
@@ -35,20 +34,6 @@ async def sleep(delay, result):
     await anyio.sleep(delay)
     return result
 """
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    monkeypatch.chdir(tmp_path)
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
 
 
 class Visits:

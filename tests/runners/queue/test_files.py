@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import submit
-from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, flow, status
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
@@ -23,13 +21,6 @@ nodes:
 outputs: {text: "{{ nodes.read.output.name }} {{ nodes.read.output.size }}"}
 """
 CODE = "def read(doc):\n    return doc.read_bytes() + b' read'\n"
-
-
-@pytest.fixture
-def store() -> Iterator[PostgresStore]:
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
 
 
 async def test_a_worker_reads_what_was_submitted(

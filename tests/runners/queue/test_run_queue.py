@@ -45,12 +45,6 @@ nodes:
 """
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker runs the code of the project that it was started in."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from flowengine.runners.queue.run_queue import submit
 from flowengine.runners.queue.vitals import Vitals
 from flowengine.runners.queue.worker import work
 from flowengine.version import __version__
-from tests.support.postgres import empty_database
 from tests.support.queue_runs import QUICK, await_node, flow
 
 UNTIL_TOLD = """
@@ -31,20 +29,6 @@ async def sleep(delay, result):
 """
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    monkeypatch.chdir(tmp_path)
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
 
 
 def client(listening: socket.socket) -> httpx.AsyncClient:

@@ -14,7 +14,6 @@ from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import submit, submit_many
 from flowengine.runners.queue.worker import Pace, work
 from tests.support.pace import measured_pace
-from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, flow
 
 pytestmark = pytest.mark.anyio
@@ -24,20 +23,6 @@ FIVE = "flowengine: v1\nname: five\nnodes:\n" + "".join(
     f"{f', needs: [n{number - 1}]' if number else ''}}}\n"
     for number in range(5)
 )
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The library of the queue knows no other."""
-    return "asyncio"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    monkeypatch.chdir(tmp_path)
-    made = PostgresStore(empty_database(), "full")
-    yield made
-    made.close()
 
 
 class Server:
