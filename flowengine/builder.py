@@ -28,6 +28,7 @@ class FlowKeywords(TypedDict, total=False):
     inputs: Mapping[str, Any]
     shared_state: Mapping[str, Any]
     agents: Mapping[str, Any]
+    mcp_servers: Sequence[Mapping[str, Any]]
     defaults: Mapping[str, Any]
     limits: Mapping[str, Any]
 
@@ -123,6 +124,10 @@ class FunctionKeywords(_Work, total=False):
     with_: Mapping[str, Any]
 
 
+class ToolKeywords(_Work, total=False):
+    with_: Mapping[str, Any]
+
+
 class SubflowKeywords(_Bounded, total=False):
     with_: Mapping[str, Any]
 
@@ -154,6 +159,7 @@ _RENAMED: Final = {"with_": "with", "if_": "if", "else_": "else", "as_": "as"}
 _GIVEN: Final[Mapping[str, Sequence[str]]] = {
     "routing": ("instruction", "routes"),
     "function": ("call",),
+    "tool": ("tool",),
     "subflow": ("flow",),
     "approval": ("message", "routes"),
     "loop": ("max_iterations", "nodes"),
@@ -193,6 +199,10 @@ class FlowBody:
     def function(self, node: str, call: Callable[..., Any] | str, **keys: Unpack[FunctionKeywords]) -> None:
         """A function is called, with the templates in `with_`."""
         self._add(node, "function", {"call": call, **keys}, FunctionKeywords)
+
+    def tool(self, node: str, tool: Callable[..., Any] | str, **keys: Unpack[ToolKeywords]) -> None:
+        """A tool is called without a model: a function, or `server.tool` of an MCP server."""
+        self._add(node, "tool", {"tool": tool, **keys}, ToolKeywords)
 
     def subflow(self, node: str, flow: str, **keys: Unpack[SubflowKeywords]) -> None:
         """Another file runs as one node."""

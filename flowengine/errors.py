@@ -3,6 +3,7 @@
     FlowEngineError
     ├── DefinitionError            the definition is wrong; nothing has run
     │   ├── FlowError              a flow file or a Flow built in Python (holds diagnostics)
+    │   ├── MisplacedKeyError      a key of a node that does not go with what the node names
     │   ├── InputError             the inputs given to a run do not fit the flow
     │   ├── ProjectError           the project file
     │   ├── ModelConfigError       no key, an unknown provider, an unusable model setting
@@ -179,6 +180,14 @@ class FlowError(DefinitionError):
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
         super().__init__("\n".join(str(each) for each in self.diagnostics))
+
+
+class MisplacedKeyError(DefinitionError):
+    """A key of a node whose value does not go with what the node names; `at`: the key's place below the node."""
+
+    def __init__(self, message: str, at: tuple[str | int, ...]) -> None:
+        super().__init__(message)
+        self.at = at
 
 
 class InputError(DefinitionError):

@@ -38,6 +38,7 @@ TRAITS: Final[Mapping[str, NodeTraits]] = {
     "condition": NodeTraits(transparent=True, shape="diamond"),
     "evaluation": NodeTraits(transparent=True, asks_models=True, shape="octagon"),
     "function": NodeTraits(),
+    "tool": NodeTraits(),
     "map": NodeTraits(container=True, shape="stack"),
     "loop": NodeTraits(container=True, shape="stack"),
     "subflow": NodeTraits(container=True, shape="folder"),

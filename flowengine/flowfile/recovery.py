@@ -41,6 +41,7 @@ _STAND_INS: Final[Mapping[str, Any]] = {
     "instruction": "-",
     "routes": {"unnamed": {}},
     "call": STAND_IN_CODE,
+    "tool": STAND_IN_CODE,
     "if": "true",
     "over": "[]",
     "max_iterations": 1,

@@ -21,20 +21,32 @@ from flowengine.models.wrappers.streaming_tap import heard
 from flowengine.nodes.reuse_rules import without_question
 from flowengine.tools.tool import Tool, ToolResult
 
-__all__ = ["CopyingGateway", "TranscriptGateway", "gateway_of", "telling_gateway_of"]
+__all__ = ["CopyingGateway", "TranscriptGateway", "gateway_of", "telling_gateway_of", "tool_gateway_of"]
 
 
 def gateway_of(context: Context) -> Gateway:
     """Each call is committed before its answer is used, none is made twice, and none that a limit does not allow."""
+    door = _door_of(context)
+    recorded = context.recorded
+    served: Gateway = RecordedGateway(door, recorded) if recorded else door
+    return served if context.around is None else context.around(served)
+
+
+def tool_gateway_of(context: Context) -> Gateway:
+    """For a node that is one call of a tool: a call that failed before is made anew when the node runs again."""
+    kept = [each for each in context.recorded if not (type(each) is ToolCall and each.is_error)]
+    door = _door_of(context)
+    return RecordedGateway(door, kept) if kept else door
+
+
+def _door_of(context: Context) -> CountingGateway:
     door: CountingGateway = DirectGateway(context.note, None if context.scope is None else context.scope.files)
     if context.ledger is not None:
         said = set[str]() if context.scope is None else context.scope.once(_LedgerGateway, set[str])
         door = _LedgerGateway(door, context.ledger, said)
     if context.scope is not None and context.scope.fence is not None:
         door = _FencedGateway(door, context.scope.fence)
-    recorded = context.recorded
-    served: Gateway = RecordedGateway(door, recorded) if recorded else door
-    return served if context.around is None else context.around(served)
+    return door
 
 
 def telling_gateway_of(context: Context) -> Gateway:

@@ -127,6 +127,8 @@ class FlowNode(ABC):
     """What is true of all nodes of the kind stands in `core.node_traits`; one that is not there says it itself."""
     transparent: ClassVar[bool] = False
     container: ClassVar[bool] = False
+    records_effect: ClassVar[bool] = False
+    """Whether it puts the beginning of its own effect on record."""
     in_thread: bool = False
     """Whether its work is done in a thread, of which a run has so many."""
 

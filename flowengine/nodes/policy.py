@@ -35,7 +35,7 @@ __all__ = ["wrapped"]
 def wrapped(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Node:
     """The node with the policies that it asks for; without any it is the node itself. `around`: put round the body."""
     runnable: Node = node
-    if node.effect == "external":
+    if node.effect == "external" and not node.records_effect:
         runnable = _ExternalEffect(runnable)
     if node.timeout is not None:
         runnable = (_Timed if node.container else _TimedApart)(runnable, node.timeout)

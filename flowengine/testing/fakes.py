@@ -8,6 +8,7 @@ its templates and the model's way to a tool are those of the product.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -27,8 +28,10 @@ from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.container import every_node
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import FlowNode
+from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.model_overrides import agent_of, prototype_of, replace_agent, replace_nodes
 from flowengine.tools.mcp.server_settings import McpServer
+from flowengine.tools.mcp.server_tool import ServerTool
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 
@@ -88,7 +91,8 @@ def function_names(flow: Flow) -> list[str]:
 
 def tool_names(flow: Flow) -> list[str]:
     """The names by which a flow's tools are faked, as far as they are known before its servers start."""
-    found = [tool.name for tooling in _list_toolings(flow) for each in tooling.sets for tool in each.tools]
+    found = [node.tool.name for _, node in every_node(flow.plan.definitions) if isinstance(node, ToolNode)]
+    found += [tool.name for tooling in _list_toolings(flow) for each in tooling.sets for tool in each.tools]
     found += [f"{server.name}_{name}" for server in _list_servers(flow) for name in server.allow or ()]
     return list(dict.fromkeys(found))
 
@@ -138,6 +142,8 @@ class Fakes:
     def _change(self, name: str, node: FlowNode) -> FlowNode:
         if isinstance(node, AgentNode):
             return replace_agent(node, self._around_agent)
+        if isinstance(node, ToolNode):
+            return self._around_tool_node(name, node)
         function = _find_function(node)
         if function is None:
             return node
@@ -175,6 +181,23 @@ class Fakes:
                 f"the tool '{tool.name}' has an effect ({tool.effect})", f"tools: {{{tool.name}: …}}", tool.name
             )
         return tool if fake is None else replace(tool, run=_make_tool_run(fake))
+
+    def _around_tool_node(self, path: str, node: ToolNode) -> ToolNode:
+        """The node with a tool that stands for its own; a server that is not named as real is not started."""
+        tool = node.tool
+        fake, names = self._tools.get(tool.name), {path, tool.name}
+        if isinstance(tool, Tool):
+            if fake is None and node.effect != "none" and not self._real & names:
+                what = f"the tool '{tool.name}' has an effect ({node.effect})"
+                fake = self._refusal(what, f"tools: {{{tool.name}: …}}", tool.name)
+            return node if fake is None else node.with_tool(replace(tool, run=_make_tool_run(fake)))
+        if fake is None:
+            if self._real & {*names, tool.server.name}:
+                return node
+            what = f"the tool '{tool.name}' is one of an MCP server"
+            fake = self._refusal(what, f"tools: {{{tool.name}: …}}", tool.server.name)
+        offered = re.sub(r"[^A-Za-z0-9_-]", "_", tool.name)[:64]
+        return node.with_tool(Tool(offered, "", _NO_SCHEMA, _make_tool_run(fake)))
 
     def _refusal(self, what: str, how: str, name: str) -> Callable[..., Any]:
         async def refuse(*_: Any, **__: Any) -> Any:
@@ -246,7 +269,15 @@ def _list_toolings(flow: Flow) -> Iterable[Tooling]:
 
 
 def _list_servers(flow: Flow) -> Iterable[McpServer]:
-    return (server for tooling in _list_toolings(flow) for server in tooling.servers)
+    yield from (server for tooling in _list_toolings(flow) for server in tooling.servers)
+    for _, node in every_node(flow.plan.definitions):
+        if isinstance(node, ToolNode) and isinstance(node.tool, ServerTool):
+            # Of a server that only such nodes name, other tools are nobody's.
+            yield (
+                node.tool.server
+                if node.tool.server.allow is not None
+                else replace(node.tool.server, allow=(node.tool.tool,))
+            )
 
 
 @dataclass(frozen=True, slots=True)

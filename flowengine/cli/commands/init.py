@@ -25,6 +25,7 @@ _COMPANION_FILES: Final = {
     "parallel_research": ("wider_search.yaml", "research_tools.py"),
     "support_triage": ("knowledge/policies.md",),
     "tool_agent": ("tool_agent_tools.py",),
+    "call_tools": ("tool_agent_tools.py",),
     "channel_reply": ("channel_reply_tools.py",),
 }
 """What an example needs beside its own file."""

@@ -86,10 +86,10 @@ def setting_of(spec: FlowSpec, node: AgentNodeSpec, name: str) -> Any:
 
 
 def retry_of(spec: FlowSpec, node: NodeKeys) -> RetrySpec | None:
-    """A node's retry, or the flow's default, which is not for what has an external effect."""
+    """A node's retry, or the flow's default, which is only for what is known to have no external effect."""
     if not isinstance(node, WorkKeys):
         return None
-    if node.retry is not None or node.effect == "external" or not _takes_defaults(node):
+    if node.retry is not None or node.known_effect() not in ("none", "idempotent") or not _takes_defaults(node):
         return node.retry
     return spec.defaults.retry
 
@@ -102,5 +102,5 @@ def timeout_of(spec: FlowSpec, node: NodeKeys) -> float | None:
 
 
 def _takes_defaults(node: NodeKeys) -> bool:
-    """Agent, routing, evaluation and function nodes do."""
+    """Agent, routing and evaluation nodes do, and those that call something."""
     return isinstance(node, WorkKeys) and not is_condition(node)

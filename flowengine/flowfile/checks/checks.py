@@ -7,14 +7,21 @@ of a node that was left out) they keep to themselves: that is known from `Gaps`.
 from __future__ import annotations
 
 from flowengine.errors import Diagnostic
-from flowengine.flowfile.analysis.flow_levels import key_path
+from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of
 from flowengine.flowfile.analysis.gaps import gaps_of, note_adrift
 from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import reads_of
 from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.checks.agent_sources import check_context, sources_of
 from flowengine.flowfile.checks.names import check_bodies, check_names
-from flowengine.flowfile.checks.permissions import check_calls, check_code, check_servers, code_of, servers_of
+from flowengine.flowfile.checks.permissions import (
+    check_calls,
+    check_code,
+    check_servers,
+    check_tools,
+    code_of,
+    servers_of,
+)
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.checks.results import check_engine_values, check_results, check_writers
 from flowengine.flowfile.checks.structure import check_structure, check_subflows, subflows_of
@@ -28,6 +35,7 @@ from flowengine.flowfile.checks.warnings import (
 from flowengine.flowfile.file_texts import Subflows
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.node_guards import is_tool
 
 __all__ = ["check"]
 
@@ -68,6 +76,7 @@ def check(
         check_code(spec, project, beside)
         check_calls(spec, project, beside)
         check_servers(spec, project, beside)
+        check_tools(spec, project, beside)
         check_context(spec, project, beside)
         check_subflows(spec, project, subflows, beside, whole=whole)
     check_bodies(spec, report)
@@ -104,5 +113,7 @@ def _refuse_braces(text: Text, report: Report) -> None:
 
 def _needs_project(spec: FlowSpec) -> bool:
     if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
+        return True
+    if any(is_tool(node) for _, node in nodes_of(spec)):
         return True
     return any(True for _ in (*code_of(spec), *servers_of(spec), *sources_of(spec), *subflows_of(spec)))

@@ -399,6 +399,12 @@ CODES: Final[Mapping[str, Code]] = {
         "Leave it out, or choose another model. Of models that are not known nothing is said.",
         "model: openai/gpt-4o, reasoning_effort: low",
     ),
+    "FE521": Code(
+        "unknown tool",
+        "`tool` names a tool as `server.tool`. The server stands in `mcp_servers` of the file, at an agent, or in "
+        "`mcp_servers` of the project file, and its `allow`, where it has one, lists the tool.",
+        "tool: crm.lookup",
+    ),
     # --- FE9xx: warnings
     "FE901": Code(
         "a route that its siblings reach too",

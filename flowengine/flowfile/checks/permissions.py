@@ -12,22 +12,26 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
+from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of, settings_in
 from flowengine.flowfile.analysis.gaps import gaps_of
+from flowengine.flowfile.analysis.named_servers import UnknownServerError, server_named
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.recovery import STAND_IN_CODE
-from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
+from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
+from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_function, may_call
+from flowengine.flowfile.schema.node_guards import is_function, is_tool, may_call
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
+    from flowengine.flowfile.kinds.tool_kind import ToolNodeSpec
 
-__all__ = ["check_calls", "check_code", "check_servers", "code_of", "is_allowed", "servers_of"]
+__all__ = ["check_calls", "check_code", "check_servers", "check_tools", "code_of", "is_allowed", "servers_of"]
 
 # --- Checks of `with` against the function that `call` names, whose parameters are read from its file and never run
 
@@ -38,16 +42,19 @@ def check_calls(spec: FlowSpec, project: Project, report: Report) -> None:
     for path, node in nodes_of(spec):
         if report.is_enough:
             return
-        if is_function(node) and project.problem_with(node.call) is None:
-            said = code_name(node.call)
+        target = node.call if is_function(node) else node.tool if is_tool(node) and is_code(node.tool) else None
+        if target is not None and project.problem_with(target) is None:
+            said = code_name(target)
             file = None if said is None else project.module_file(said.module)
             taken = None if said is None or file is None else parameters_in(file, said.name)
             if taken is not None and path not in unknown:
-                _check_arguments(node, taken, key_path(path), report)
+                _check_arguments(cast("FunctionNodeSpec | ToolNodeSpec", node), taken, key_path(path), report)
 
 
-def _check_arguments(node: FunctionNodeSpec, taken: Parameters, path: KeyPath, report: Report) -> None:
-    if not node.with_:  # Such a function is given the context, where it takes anything.
+def _check_arguments(node: FunctionNodeSpec | ToolNodeSpec, taken: Parameters, path: KeyPath, report: Report) -> None:
+    if is_tool(node):
+        missing = tuple(name for name in taken.required if name not in node.with_)
+    elif not node.with_:  # Such a function is given the context, where it takes anything.
         missing = taken.required if len(taken.required) > 1 or taken.by_name_only else ()
     else:
         missing = tuple(name for name in taken.required if name not in node.with_ and name != "context")
@@ -55,7 +62,9 @@ def _check_arguments(node: FunctionNodeSpec, taken: Parameters, path: KeyPath, r
     missing = [name for name in missing if taken.takes_any or name not in misspelt]
     if missing:
         names = ", ".join(f"'{name}'" for name in missing)
-        report.at_value("FE512", f"the function needs {names}: give it in 'with'", (*path, "call"))
+        report.at_value(
+            "FE512", f"the function needs {names}: give it in 'with'", (*path, "tool" if is_tool(node) else "call")
+        )
     if taken.takes_any:
         return
     for name in node.with_:
@@ -98,6 +107,8 @@ def code_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, str]]:
         path = key_path(node_path)
         if may_call(node) and node.call is not None:
             yield (*path, "call"), node.call
+        if is_tool(node) and is_code(node.tool):
+            yield (*path, "tool"), node.tool
     for path, settings in settings_in(spec):
         if isinstance(settings, AgentSettings):
             yield from _of_agent(settings, path)
@@ -114,6 +125,25 @@ def _of_agent(agent: AgentSettings, path: KeyPath) -> Iterator[tuple[KeyPath, st
         for side in ("input", "output"):
             for number, target in enumerate(cast("tuple[str, ...]", getattr(agent.guardrails, side))):
                 yield (*path, "guardrails", side, number), target
+
+
+def check_tools(spec: FlowSpec, project: Project, report: Report) -> None:
+    """Each node that calls a tool of a server that nobody names, or that does not offer it."""
+    for node_path, node in nodes_of(spec):
+        if not is_tool(node) or is_code(node.tool):
+            continue
+        path = (*key_path(node_path), "tool")
+        server, _, tool = node.tool.partition(".")
+        try:
+            offered = server_named(spec, project, server).allow
+        except UnknownServerError as error:
+            report.at_value("FE521", str(error), path, report.nearest(server, error.known))
+        except DefinitionError as error:
+            report.at_value("FE411", str(error), path)
+        else:
+            if offered is not None and tool not in offered:
+                text = f"the MCP server '{server}' does not offer '{tool}': its `allow` has {', '.join(offered)}"
+                report.at_value("FE521", text, path, report.nearest(tool, offered))
 
 
 def check_servers(spec: FlowSpec, project: Project, report: Report) -> None:
@@ -148,9 +178,10 @@ def is_allowed(server: McpServerSpec, allowed: Sequence[str]) -> bool:
 
 def servers_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, McpServerSpec]]:
     """Every server in the file, with the place of its command or URL."""
-    for path, settings in settings_in(spec):
-        if isinstance(settings, AgentSettings):
-            for number, server in enumerate(settings.mcp_servers or ()):
+    holders: list[tuple[KeyPath, FlowSpec | ModelSettings]] = [((), spec), *settings_in(spec)]
+    for path, holder in holders:
+        if isinstance(holder, FlowSpec | AgentSettings):
+            for number, server in enumerate(holder.mcp_servers or ()):
                 yield (*path, "mcp_servers", number, "command" if server.url is None else "url"), server
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from flowengine.agents.settings import Surroundings
 from flowengine.core.budget import Budget
 from flowengine.engine.merging import StateKey
-from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, ProjectError
+from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, MisplacedKeyError, ProjectError
 from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, level_of
+from flowengine.flowfile.analysis.named_servers import server_named
 from flowengine.flowfile.analysis.node_settings import retry_of, settings_of, timeout_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.compile.agent_factory import AgentMaker
@@ -22,6 +23,7 @@ from flowengine.flowfile.file_texts import DISK, FlowFiles
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.run_bundle import packed
+from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec, LimitsSpec
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec, RetrySpec
 from flowengine.flowfile.schema.node_guards import is_asking
@@ -30,6 +32,8 @@ from flowengine.models.dotenv import read_environment
 from flowengine.models.wrappers.rate import Limiters, limiter_for
 from flowengine.nodes.compiled_flow import REQUIRED, CompiledFlow, InputField, assemble
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
+from flowengine.tools.mcp.server_tool import ServerTool
+from flowengine.tools.tool import Tool
 
 if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
     from flowengine.flowfile.schema.agent_settings import AgentRouting
+    from flowengine.flowfile.schema.node_kinds import ToolTarget
     from flowengine.nodes.agent import Templated
 
 __all__ = ["build", "load_plan"]
@@ -119,6 +124,9 @@ class _Compiler:
     def import_callable(self, target: str, /) -> Callable[..., Any]:
         return self._builder.project.import_callable(target)
 
+    def tool(self, target: str, /) -> ToolTarget:
+        return self._builder.tool(target)
+
     def body(self) -> dict[str, FlowNode]:
         return self._builder.nodes(self._path)
 
@@ -153,11 +161,20 @@ class _Builder:
         self._model = model
         self.project = project
         self._build = subflow
+        self._environ = around.environ
         self.agents = AgentMaker(spec, project, model, around)
 
     def subflow(self, flow: str) -> CompiledFlow:
         """The plan of another file that the flow names."""
         return self._build(self.spec.subflows[flow])
+
+    def tool(self, target: str) -> ToolTarget:
+        """The tool of `server.tool` or `module:function`."""
+        if is_code(target):
+            found = self.project.import_object(target)
+            return found if isinstance(found, Tool) else self.project.import_callable(target)
+        server, _, tool = target.partition(".")
+        return ServerTool(server_named(self.spec, self.project, server), tool, self._environ)
 
     def nodes(self, level: NodePath) -> dict[str, FlowNode]:
         """The nodes of one level: the flow's own, or those inside the container at a path."""
@@ -190,7 +207,8 @@ class _Builder:
         return made
 
     def _problem(self, path: NodePath, error: FlowEngineError) -> Diagnostic:
-        line, column = self.spec.position(key_path(path))
+        at = error.at if isinstance(error, MisplacedKeyError) else ()
+        line, column = self.spec.position((*key_path(path), *at))
         file = None if self.spec.path is None else str(self.spec.path)
         name = ".".join(path)
         if isinstance(error, ProjectError):
@@ -209,7 +227,7 @@ class _Builder:
             "retry": None if retry is None else _retry(retry),
             "timeout": timeout_of(self.spec, node),
             "on_error": node.on_error.then or node.on_error.action,
-            "effect": node.effect if isinstance(node, BoundedKeys) else "none",
+            "effect": node.known_effect() if isinstance(node, BoundedKeys) else "none",
             "cache": isinstance(node, BoundedKeys) and node.cache,
             "limits": _part_limits(node.limits) if isinstance(node, BoundedKeys) else None,
             "description": node.description,

@@ -90,7 +90,11 @@ def parameters_in(file: Path, name: str) -> Parameters | None:
         for each in ([] if tree is None else tree.body)
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
     ]
-    if len(defined) != 1 or bound.count(name) != 1 or defined[0].decorator_list or defined[0].args.posonlyargs:
+    if len(defined) != 1 or bound.count(name) != 1 or defined[0].args.posonlyargs:
+        return None
+    marks = [each.func if isinstance(each, ast.Call) else each for each in defined[0].decorator_list]
+    sources = dict(_bound([] if tree is None else tree.body))
+    if not all(isinstance(each, ast.Name) and _is_mark(each.id, sources.get(each.id)) for each in marks):
         return None
     given = defined[0].args
     plain = [each.arg for each in given.args]
@@ -98,6 +102,11 @@ def parameters_in(file: Path, name: str) -> Parameters | None:
     needed = [each for each, default in by_name.items() if default is None]
     required = (*plain[: len(plain) - len(given.defaults)], *needed)
     return Parameters(required, (*plain, *by_name), given.kwarg is not None, bool(needed))
+
+
+def _is_mark(name: str, source: str | None) -> bool:
+    """Whether a decorator is `@tool`, which leaves the function as it is."""
+    return name == "tool" and source is not None and source.partition(".")[0] == "flowengine"
 
 
 def imports_in(file: Path, name: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.core.file_rules import FileRules
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
-from flowengine.errors import Diagnostic, ProjectError, did_you_mean
+from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
 from flowengine.flowfile.project.file_table import read_file_rules
@@ -59,6 +59,8 @@ class Project:
     """Environment variables that flows may read."""
     allow_mcp: tuple[str, ...] = ()
     """MCP servers that flows may use: beginnings of command lines and of URLs."""
+    mcp_servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """MCP servers of the project, by name, with their settings: every flow of the project may call their tools."""
     allow_unconfined_scripts: bool = False
     """Whether scripts of skills run where there is no sandbox, with the rights of the process."""
     pythonpath: tuple[Path, ...] = ()
@@ -260,6 +262,7 @@ _EXPECTED: Final = {
     "allow_calls": _LIST,
     "allow_env": _LIST,
     "allow_mcp": _LIST,
+    "mcp_servers": "a table",
     "allow_unconfined_scripts": "true or false",
     "pythonpath": _LIST,
     "store": "a string",
@@ -295,8 +298,24 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
     sound["providers"] = read_providers(sound.get("providers", {}), tell)
     sound["prices"] = read_prices(sound.get("prices", {}), tell)
     sound["files"] = read_file_rules(sound.get("files", {}), tell)
+    sound["mcp_servers"] = _read_servers(sound.get("mcp_servers", {}), tell)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
     return Project(file.parent, file, **sound), problems
+
+
+def _read_servers(given: Mapping[str, Any], tell: Callable[[str, str], None]) -> dict[str, Mapping[str, Any]]:
+    """Name → settings of each server that can be asked as it is written."""
+    sound: dict[str, Mapping[str, Any]] = {}
+    for name, settings in given.items():
+        from flowengine.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
+
+        try:
+            server_of({"name": name, **settings} if is_map(settings) else {"name": name})
+        except (DefinitionError, TypeError) as error:
+            tell(f"`mcp_servers.{name}`: {error}", "")
+        else:
+            sound[name] = settings
+    return sound
 
 
 def _inside(file: Path, given: Iterable[str], problems: list[Diagnostic]) -> tuple[Path, ...]:

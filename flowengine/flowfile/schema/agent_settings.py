@@ -176,6 +176,10 @@ def _told_apart(servers: tuple[McpServerSpec, ...] | None) -> tuple[McpServerSpe
     return servers
 
 
+Servers = Annotated[ListOf[McpServerSpec], AfterValidator(_told_apart)]
+"""MCP servers, each of another name."""
+
+
 def _provider_entry(value: Any) -> Any:
     if isinstance(value, str) or (is_map(value) and value):
         return value
@@ -354,7 +358,7 @@ class AgentSettings(ModelSettings):
     """Shape of a structured output: a JSON Schema, or `module:Class`."""
     tools: Maybe[ListOf[CodePath]] = None
     """Functions that the model may call while it generates; also a `Tool` or a `ToolSet` of a module."""
-    mcp_servers: Maybe[Annotated[ListOf[McpServerSpec], AfterValidator(_told_apart)]] = None
+    mcp_servers: Maybe[Servers] = None
     """Servers whose tools the model may call while it generates."""
     max_tool_rounds: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
     """How often it may ask for tools in one generation; after that it answers with what it has."""

@@ -41,6 +41,7 @@ __all__ = [
     "TextKind",
     "Values",
     "found",
+    "is_code",
     "refuse",
     "seconds",
     "shortened",
@@ -117,8 +118,18 @@ Identifier = Annotated[str, Field(pattern=ID_PATTERN)]
 """A name that the author gives."""
 NodeId = Annotated[str, Field()]
 """A name of a node, given elsewhere; the checks say whether it exists."""
-CodePath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")]
+_CODE_PATH: Final = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+CodePath = Annotated[str, Field(pattern=_CODE_PATH)]
 """`module:function` or `module:Class`."""
+
+
+def is_code(target: str) -> bool:
+    """Whether a tool is a function of the project, and not one of a server.
+
+    >>> is_code("shop:find_order"), is_code("crm.find_order")
+    (True, False)
+    """
+    return re.match(_CODE_PATH, target) is not None
 
 
 def _nowhere(value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from flowengine.flowfile.analysis.shapes import fits
-from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema
+from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema, Servers
 from flowengine.flowfile.schema.fields import Duration, Identifier, Keys, Maybe, Rendered, found, refuse, without_notes
 from flowengine.flowfile.schema.keys import NodeLimitsSpec, RetrySpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
@@ -158,6 +158,8 @@ class FlowSpec(Keys):
     """Keys that nodes may write."""
     agents: Agents = Field(default_factory=dict[str, AgentSpec])
     """Agents that several nodes share."""
+    mcp_servers: Maybe[Servers] = None
+    """MCP servers whose tools nodes of the type `tool` call."""
     defaults: Defaults = Defaults()
     """For nodes that do not say it themselves."""
     limits: LimitsSpec = LimitsSpec()

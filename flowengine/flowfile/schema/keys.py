@@ -152,16 +152,20 @@ class BoundedKeys(NodeKeys):
 
     timeout: Maybe[Duration] = None
     """Time for one attempt. On asyncio, code that ignores its cancellation is left behind 5 s later (rule 4)."""
-    effect: Effect = "none"
+    effect: Maybe[Effect] = "none"
     """What it does outside: nothing; what may be done twice; what nobody may do twice without being asked."""
     cache: bool = False
     """Take the output from an earlier run that had the same definition and the same inputs."""
     limits: Maybe[NodeLimitsSpec] = None
     """Bounds of this part of the run."""
 
+    def known_effect(self) -> Effect | None:
+        """What it does outside, as far as the file says; None: what it calls says it."""
+        return self.effect
+
     @model_validator(mode="after")
     def _is_done_once(self) -> BoundedKeys:
-        if self.effect == "external":
+        if self.known_effect() == "external":
             for key in ("retry", "cache"):
                 if getattr(self, key, None):
                     raise refuse("FE209", f"what has an external effect is done once, so it takes no '{key}'", at=key)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.map_kind import MapNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
     from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
+    from flowengine.flowfile.kinds.tool_kind import ToolNodeSpec
 
 __all__ = [
     "is_agent",
@@ -29,6 +30,7 @@ __all__ = [
     "is_map_node",
     "is_routing",
     "is_subflow",
+    "is_tool",
     "may_call",
 ]
 
@@ -78,3 +80,7 @@ def is_loop(node: NodeKeys | None) -> TypeIs[LoopNodeSpec]:
 
 def is_subflow(node: NodeKeys | None) -> TypeIs[SubflowNodeSpec]:
     return node is not None and node.type == "subflow"
+
+
+def is_tool(node: NodeKeys | None) -> TypeIs[ToolNodeSpec]:
+    return node is not None and node.type == "tool"

@@ -23,6 +23,8 @@ from flowengine.flowfile.schema.fields import Identifier, refuse, without_notes
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from flowengine.nodes.agent import Templated
     from flowengine.nodes.compiled_flow import CompiledFlow
     from flowengine.nodes.node import FlowNode
+    from flowengine.tools.mcp.server_tool import ServerTool
+    from flowengine.tools.tool import Tool
+
+    ToolTarget: TypeAlias = Tool | ServerTool | Callable[..., Any]
 
 __all__ = ["BodyKeys", "NodeCompiler", "NodeKind", "NodeSpec", "kind_of", "node_types", "spec_of"]
 
@@ -39,6 +45,10 @@ class NodeCompiler(Protocol):
 
     def import_callable(self, target: str, /) -> Callable[..., Any]:
         """The function of `module:function`, where the project allows it."""
+        ...
+
+    def tool(self, target: str, /) -> ToolTarget:
+        """The tool of `server.tool` or `module:function`, where the project allows it."""
         ...
 
     def body(self) -> dict[str, FlowNode]:

@@ -21,6 +21,7 @@ from anyio import to_thread
 
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
+from flowengine.tools.argument_check import checking
 from flowengine.tools.mcp.listed_tools import check_allowed, describe
 from flowengine.tools.mcp.server_settings import McpServer, header_values, process_environment
 from flowengine.tools.result_text import cut
@@ -85,7 +86,14 @@ class _View:
     def _describe(self) -> ToolSet:
         server, owner = self._server, self._owner
         tools = [
-            Tool(each.name, each.text, each.parameters, partial(owner.call, each), each.effect, server.timeout)
+            Tool(
+                each.name,
+                each.text,
+                each.parameters,
+                checking(each.name, each.parameters, partial(owner.call, each)),
+                each.effect,
+                server.timeout,
+            )
             for each in describe(server, self._listed)
         ]
         return ToolSet(server.name, cut(owner.instructions, 2_000), tools, source=f"MCP server '{server.name}'")

@@ -1,0 +1,144 @@
+"""A tool as a node: one call, with arguments that are worked out from the context, and no model that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
+
+from pydantic_core import to_jsonable_python
+
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.run_scope import RunScope
+from flowengine.errors import DefinitionError, RunError
+from flowengine.journal.replay import ASSUMED_DONE
+from flowengine.nodes.code_digest import digest_handed, source_of
+from flowengine.nodes.function import is_async
+from flowengine.nodes.gateway import tool_gateway_of
+from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
+from flowengine.tools.argument_check import ArgumentCheck, checking
+from flowengine.tools.function_tool import tool_of
+from flowengine.tools.mcp.server_tool import ServerTool
+from flowengine.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["ToolNode"]
+
+
+class ToolNode(FlowNode):
+    """Calls one tool; the output is what it returns, of a server's tool the structured value where there is one.
+
+    A call that goes wrong fails the node. `effect` left out is the tool's own: of a function what its `@tool` mark
+    says, of a server's tool what the server says, which counts as `external` until it has said so.
+
+    >>> def add(a: int, b: int = 1) -> int:
+    ...     return a + b
+    >>> ToolNode(add, arguments={"a": lambda context: 2}).tool.name
+    'add'
+    """
+
+    kind: ClassVar[str] = "tool"
+    records_effect: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        tool: Tool | ServerTool | Callable[..., Any],
+        *,
+        arguments: Mapping[str, Value] | None = None,
+        known: Mapping[str, Any] | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> None:
+        """`known`: the values of arguments that are the same in every run. `settings`: see `FlowNode`."""
+        made = tool if isinstance(tool, Tool | ServerTool) else tool_of(tool)
+        own: Effect = made.effect if isinstance(made, Tool) else "external"
+        said: Effect | None = settings.get("effect")
+        settings["effect"] = said or own
+        super().__init__(**settings)
+        if self.effect == "external" and self.cache:
+            raise DefinitionError("what has an external effect is done once, so it takes no `cache`")
+        self.tool: Tool | ServerTool = made
+        self.arguments = arguments or {}
+        self.known = known or {}
+        self._effect = said
+        function = made.function if isinstance(made, Tool) else None
+        self.in_thread = function is not None and not is_async(function)
+
+    def with_tool(self, tool: Tool) -> ToolNode:
+        """This node with another tool, called with the same arguments."""
+        changed = copy(self)
+        changed.tool = replace(tool, effect="none")
+        changed.effect = changed._effect = "none"
+        return changed
+
+    def find_problems(self, schema: Mapping[str, Any]) -> Sequence[Any]:
+        """What is wrong with the arguments as far as that is known before a run."""
+        stand_ins: dict[str, Any] = dict.fromkeys(self.arguments) | dict(self.known)
+        return ArgumentCheck(schema).problems(stand_ins, unknown=self._unknown)
+
+    @property
+    def _unknown(self) -> Collection[str]:
+        return self.arguments.keys() - self.known.keys()
+
+    def prepare(self) -> None:
+        if isinstance(self.tool, ServerTool):
+            from flowengine.tools.mcp.client import check_library  # Most flows name no server.
+
+            check_library()
+
+    @property
+    def checks_servers(self) -> bool:
+        return isinstance(self.tool, ServerTool) and self.when is None
+
+    async def check_servers(self, path: str, scope: RunScope) -> None:
+        try:
+            tool = await cast(ServerTool, self.tool).open(scope)
+        except RunError:
+            return  # A server that does not start now is told of by the node, if that runs.
+        problems = self.find_problems(tool.parameters)
+        if problems:
+            raise DefinitionError(f"node '{path}': {ArgumentCheck(tool.parameters).explain(tool.name, problems)}")
+
+    async def run(self, context: Context, /) -> NodeResult:
+        handed = self.handed(context)
+        given = digest_handed(context, handed)
+        async with AsyncExitStack() as stack:
+            tool = await self._open(context, stack)
+            result = await tool_gateway_of(context).call_tool(tool, handed)
+        if result.is_error:
+            raise RunError(result.text)
+        # Of a call that a person took as done nobody knows what it gave.
+        return NodeResult(None if result.value is ASSUMED_DONE else result.value, given=given)
+
+    async def _open(self, context: Context, stack: AsyncExitStack) -> Tool:
+        if isinstance(self.tool, Tool):
+            tool = self.tool
+            if tool.function is None:
+                tool = replace(tool, run=checking(tool.name, tool.parameters, tool.run))
+        else:
+            scope = context.scope or await stack.enter_async_context(RunScope())
+            tool = await self.tool.open(scope)
+        effect, timeout = self._effect or tool.effect, tool.timeout if self.timeout is None else None
+        return replace(tool, effect=effect, timeout=timeout)
+
+    def handed(self, context: Context) -> Mapping[str, Any]:
+        values = {name: value(context) for name, value in self.arguments.items()}
+        if isinstance(self.tool, Tool) and self.tool.function is not None:
+            return values
+        return to_jsonable_python(values)
+
+    @property
+    def sees_all(self) -> bool:
+        return False
+
+    def identity(self) -> Sequence[Any]:
+        function = self.tool.function if isinstance(self.tool, Tool) else None
+        return (self.tool.name, *(() if function is None else (source_of(function),)))
+
+    @property
+    def code(self) -> Sequence[Callable[..., Any]]:
+        function = self.tool.function if isinstance(self.tool, Tool) else None
+        return () if function is None else (function,)

@@ -1,0 +1,170 @@
+"""Tools as nodes: of servers that really run, and of functions; effects, retries, resume, reuse, cache."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from flowengine import Flow
+from flowengine.core.records import EffectDecided, ToolCall
+from flowengine.engine.events import Event, NodeRecorded
+from flowengine.errors import DefinitionError, EffectPendingError
+from flowengine.journal.codec import decode, encode
+from flowengine.journal.memory import MemoryStore
+from flowengine.nodes.node import RetryPolicy
+from flowengine.nodes.tool_call import ToolNode
+from flowengine.tools.function_tool import tool
+from flowengine.tools.mcp.server_settings import McpServer
+from flowengine.tools.mcp.server_tool import ServerTool
+
+pytestmark = pytest.mark.anyio
+
+SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Path:
+    """The file in which the test server counts the calls of `count`."""
+    file = tmp_path / "calls.txt"
+    file.write_text("")
+    return file
+
+
+def node(calls: Path, name: str, *, known: dict[str, Any] | None = None, **settings: Any) -> ToolNode:
+    server = McpServer(name="test", command=sys.executable, args=[str(SERVER), "plain", str(calls)])
+    arguments = {key: (lambda _, value=value: value) for key, value in (known or {}).items()}
+    return ToolNode(ServerTool(server, name), arguments=arguments, known=known, **settings)
+
+
+def counted(calls: Path) -> str:
+    return calls.read_text()
+
+
+def tool_calls(events: Sequence[Event]) -> list[ToolCall]:
+    return [each.record for each in events if isinstance(each, NodeRecorded) and isinstance(each.record, ToolCall)]
+
+
+def cut(events: Sequence[Event], at: int) -> MemoryStore:
+    """A store with the run as a process left it that died after so many events."""
+    store = MemoryStore()
+    journal = store.create("r1")
+    for event in events[:at]:
+        journal.append(decode(encode(event)))
+    store.close()
+    return store
+
+
+async def test_the_output_of_a_servers_tool_is_its_structured_value_else_its_text(calls: Path):
+    flow = Flow("f", {"a": node(calls, "structured"), "b": node(calls, "echo", known={"value": "x"})})
+    run = (await flow.run()).raise_for_status()
+    assert run.outputs == {"a": {"degrees": 3}, "b": '{"value": "x"}'}
+    recorded = {(each.name, each.effect, each.started) for each in tool_calls(run.events)}
+    assert recorded == {("test_structured", "none", False), ("test_echo", "none", False)}
+
+
+async def test_a_call_that_goes_wrong_fails_the_node_with_the_servers_words(calls: Path):
+    run = await Flow("f", {"a": node(calls, "error")}).run()
+    assert run.status == "failed"
+    assert run.error is not None
+    assert "no such city" in run.error.message
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("ehco", {}, "MCP server 'test' has no tool 'ehco', which `allow` names; did you mean 'echo'?"),
+        ("echo", {"value": 7}, "node 'b': wrong arguments for tool 'test_echo':\n- 'value': 7 is not of type 'string'"),
+    ],
+)
+async def test_what_the_server_refuses_is_known_before_the_first_node(
+    calls: Path, name: str, known: dict[str, Any], said: str
+):
+    flow = Flow("f", {"a": node(calls, "count"), "b": node(calls, name, known=known, needs=["a"])})
+    run = await flow.run()
+    assert run.status == "failed"
+    assert run.error is not None
+    assert said in run.error.message
+    assert counted(calls) == ""
+
+
+async def test_a_server_that_no_node_needs_in_the_end_is_not_started(calls: Path):
+    server = McpServer(name="gone", command="no-such-program")
+    skipped = ToolNode(ServerTool(server, "echo"), when=lambda _: False)
+    assert (await Flow("f", {"a": skipped}).run()).nodes["a"].status == "skipped"
+
+
+async def test_a_call_under_way_at_a_kill_is_asked_about_and_not_made_twice(calls: Path):
+    flow = Flow("f", {"a": node(calls, "count")})
+    run = (await flow.run(run_id="r1", store=MemoryStore())).raise_for_status()
+    begun, ended = tool_calls(run.events)
+    assert (begun.started, begun.effect, ended.started) == (True, "external", False)
+    assert counted(calls) == "called\n"
+    for at in range(1, len(run.events)):
+        store, before = cut(run.events, at), counted(calls)
+        recorded = tool_calls(run.events[:at])
+        if len(recorded) == 1:
+            with pytest.raises(EffectPendingError, match="node 'a', tool 'test_count'"):
+                await flow.resume("r1", store=store)
+            assert counted(calls) == before
+            again = await flow.resume("r1", store=store, assume_done=["a"])
+            assert (again.status, again.outputs, counted(calls)) == ("succeeded", {"a": None}, before)
+            decided = [each.record for each in again.events if isinstance(each, NodeRecorded)]
+            assert any(isinstance(each, EffectDecided) for each in decided)
+        else:
+            again = (await flow.resume("r1", store=store)).raise_for_status()
+            assert counted(calls) == (before if recorded else f"{before}called\n")
+
+
+async def test_a_failed_call_is_made_again_by_the_nodes_retry_also_after_a_resume():
+    tries = 0
+
+    @tool(effect="idempotent")
+    async def shaky() -> int:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise OSError("away")
+        return tries
+
+    flow = Flow("f", {"a": ToolNode(shaky, retry=RetryPolicy(attempts=3, initial=0))})
+    store = MemoryStore()
+    run = (await flow.run(run_id="r1", store=store)).raise_for_status()
+    assert run.outputs == {"a": 3}
+    failed = next(
+        at for at, each in enumerate(run.events, 1) if type(getattr(each, "record", None)).__name__ == "Retry"
+    )
+    tries = 2
+    assert (await flow.resume("r1", store=cut(run.events, failed))).outputs == {"a": 3}
+
+
+async def test_what_is_external_takes_neither_retry_nor_cache(calls: Path):
+    with pytest.raises(DefinitionError, match="`retry`"):
+        node(calls, "count", retry=RetryPolicy(attempts=2))
+    with pytest.raises(DefinitionError, match="`cache`"):
+        node(calls, "count", cache=True)
+    assert node(calls, "count", cache=True, effect="idempotent").effect == "idempotent"
+
+
+async def test_the_cache_and_a_reuse_take_the_place_of_the_call(calls: Path):
+    store = MemoryStore()
+    flow = Flow("f", {"a": node(calls, "count", effect="none", known={"value": "x"})})
+    first = (await flow.run(store=store)).raise_for_status()
+    assert (await flow.run(store=store, reuse=first.id)).outputs == first.outputs
+    cached = Flow("f", {"a": node(calls, "count", effect="none", known={"value": "x"}, cache=True)})
+    assert (await cached.run(store=store)).outputs == (await cached.run(store=store)).outputs
+    assert counted(calls) == "called\n" * 2
+
+
+async def test_the_nodes_own_timeout_goes_before_the_tools():
+    @tool(timeout=0.01)
+    async def slow() -> str:
+        await anyio.sleep(0.05)
+        return "done"
+
+    assert (await Flow("f", {"a": ToolNode(slow)}).run()).status == "failed"
+    assert (await Flow("f", {"a": ToolNode(slow, timeout=30)}).run()).outputs == {"a": "done"}

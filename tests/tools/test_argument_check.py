@@ -1,0 +1,93 @@
+"""Arguments of tools are checked before the call, against schemas that may be hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from flowengine.core.run_scope import RunScope
+from flowengine.tools.argument_check import ArgumentCheck
+from flowengine.tools.mcp.client import serve
+from flowengine.tools.mcp.server_settings import McpServer
+from flowengine.tools.mcp.server_tool import ServerTool
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+def counted(calls: Path) -> str:
+    return calls.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unknown", "found"),
+    [
+        ({"city": "Kyoto", "days": 2}, (), []),
+        ({"days": 2}, (), ["'city' is missing"]),
+        ({"city": "Kyoto", "dys": 2}, (), ["'dys' is unknown; did you mean 'days'?"]),
+        ({"city": 7, "days": 0}, (), ["'city': 7 is not of type 'string'", "'days': 0 is less than the minimum of 1"]),
+        ({"city": None, "days": None}, ("city", "days"), []),
+        ({"city": None, "days": 0}, ("city",), ["'days': 0 is less than the minimum of 1"]),
+        ({"days": None}, ("days",), ["'city' is missing"]),
+    ],
+)
+def test_what_is_wrong_is_said_of_each_argument(arguments: dict[str, Any], unknown: tuple[str, ...], found: list[str]):
+    assert [each.text for each in ArgumentCheck(SCHEMA).problems(arguments, unknown)] == found
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"text": {"pattern": "^(a+)+$"}}},
+        {"patternProperties": {"^(t|te|tex|text)+x$": {}}, "additionalProperties": False},
+        {"properties": {"text": {"$ref": "file:///etc/passwd"}}},
+        {"properties": {"text": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}},
+        {
+            "properties": {"text": {"$ref": "#/$defs/a0"}},
+            "$defs": {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 9} for n in range(12)} | {"a12": {}},
+        },
+        {"type": "no such type"},
+        {"properties": 7},
+    ],
+    ids=["slow pattern", "slow names", "a file", "a circle", "growing references", "no type", "no schema"],
+)
+def test_a_schema_that_cannot_be_used_checks_nothing_and_takes_no_time(schema: dict[str, Any]):
+    begun = perf_counter()
+    assert ArgumentCheck(schema).problems({"text": "a" * 40 + "!"}) == []
+    assert perf_counter() - begun < 20  # Regular expressions of such a kind take hours.
+
+
+def test_each_check_counts_its_own_references():
+    check = ArgumentCheck({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": "string"}}})
+    for _ in range(10_001):
+        check.problems({"a": "x"})
+    assert [each.text for each in check.problems({"a": 1})] == ["'a': 1 is not of type 'string'"]
+
+
+async def test_a_server_is_not_asked_with_arguments_that_its_schema_refuses(
+    server: Callable[..., McpServer], calls: Path
+):
+    async with RunScope() as scope:
+        served = await serve([server(allow=["count"])], scope)
+        [tool] = served.sets[0].tools
+        refused = await tool.call({"value": 7})
+        assert refused.is_error
+        assert "'value': 7 is not of type 'string'\nexpected arguments: value" in refused.text
+        assert counted(calls) == ""
+        assert not (await tool.call({"value": "7"})).is_error
+    assert counted(calls) == "called\n"
+
+
+async def test_a_tool_is_opened_by_its_servers_name_for_it(server: Callable[..., McpServer]):
+    async with RunScope() as scope:
+        tool = await ServerTool(server(), "structured").open(scope)
+        assert (tool.name, tool.effect) == ("test_structured", "none")
+        assert (await tool.call({})).value == {"degrees": 3}
