@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 __all__ = ["ScriptedHttp"]
 
@@ -23,7 +24,9 @@ class ScriptedHttp:
         self.requests: list[bytes] = []
         self.connections = 0
         self.closed = threading.Event()
-        """Set once a client has closed a connection."""
+        """Set once a connection was closed."""
+        self.sent = threading.Event()
+        """Set once an answer is in the client's hands, or its machine's."""
 
     def __enter__(self) -> str:
         return self.start()
@@ -54,18 +57,19 @@ class ScriptedHttp:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                while (request := _read_request(connection)) is not None:
-                    self.requests.append(request)
-                    at = min(len(self.requests), len(self._answers)) - 1
-                    for part in self._answers[at]:
-                        connection.sendall(_response(part.removesuffix(self.CLOSE)))
-                        if part.endswith(self.CLOSE):
-                            return
-            except OSError:
-                pass
+        with connection, suppress(OSError):
+            self._answer(connection)
         self.closed.set()
+
+    def _answer(self, connection: socket.socket) -> None:
+        while (request := _read_request(connection)) is not None:
+            self.requests.append(request)
+            at = min(len(self.requests), len(self._answers)) - 1
+            for part in self._answers[at]:
+                connection.sendall(_response(part.removesuffix(self.CLOSE)))
+                self.sent.set()
+                if part.endswith(self.CLOSE):
+                    return
 
 
 def _response(answer: bytes) -> bytes:

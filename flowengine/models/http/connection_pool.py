@@ -20,7 +20,7 @@ from anyio.abc import ByteStream
 from anyio.lowlevel import RunVar
 from anyio.streams.tls import TLSStream
 
-from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection
+from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, make_request
 
 __all__ = ["ConnectionPool", "NoConnectionError", "Origin", "pool_of_this_loop", "proxy_for"]
 
@@ -95,7 +95,7 @@ class ConnectionPool:
 # --- The pool of a loop
 
 _pool: Final[RunVar[ConnectionPool]] = RunVar("the HTTP connections of this loop")
-_keepers: Final[set[AsyncGenerator[None]]] = set()
+_keepers: Final[dict[ConnectionPool, AsyncGenerator[None]]] = {}
 """Held, so that none is thrown away before its loop ends."""
 
 
@@ -108,7 +108,7 @@ def pool_of_this_loop() -> ConnectionPool:
         keeper = _keep(pool)
         with suppress(StopIteration):  # It waits for nothing before its `yield`.
             keeper.asend(None).send(None)
-        _keepers.add(keeper)
+        _keepers[pool] = keeper
     return pool
 
 
@@ -117,6 +117,7 @@ async def _keep(pool: ConnectionPool) -> AsyncGenerator[None]:
     try:
         yield
     finally:
+        del _keepers[pool]
         with anyio.CancelScope(shield=True):
             await pool.close()
 
@@ -136,7 +137,8 @@ async def _connect(origin: Origin) -> HttpConnection:
         return connection
     target = f"[{origin.host}]:{origin.port}" if ":" in origin.host else f"{origin.host}:{origin.port}"
     try:
-        head = await connection.request("CONNECT", target, [("host", target), *proxy_headers(origin.proxy)], b"")
+        request = make_request("CONNECT", target, [("host", target), *proxy_headers(origin.proxy)])
+        head = await connection.request(request, b"")
     except BrokenExchangeError as error:
         await connection.abort()
         raise NoConnectionError(f"the proxy {parts.hostname} gave no tunnel: {error}") from None
@@ -180,7 +182,10 @@ def _explain(error: BaseException) -> str:
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"no TLS: {error.reason or error}"
-    return (isinstance(error, OSError) and error.strerror) or str(error) or "it closed the connection"
+    if isinstance(error, OSError) and error.errno is not None:
+        # asyncio puts the address into the text, which stands before it.
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+    return str(error) or "it closed the connection"
 
 
 # --- The environment

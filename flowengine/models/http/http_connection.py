@@ -16,7 +16,7 @@ import anyio
 import h11
 from anyio.abc import ByteStream, SocketAttribute
 
-__all__ = ["BrokenExchangeError", "HttpConnection", "ResponseHead"]
+__all__ = ["BrokenExchangeError", "HttpConnection", "ResponseHead", "make_request"]
 
 _CHUNK: Final = 65536
 _TRIES: Final = 3
@@ -45,6 +45,19 @@ class ResponseHead:
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
+def make_request(method: str, target: str, headers: Sequence[tuple[str, str]]) -> h11.Request:
+    """A request's head; `BrokenExchangeError` where it cannot be sent."""
+    try:
+        return h11.Request(method=method, target=target, headers=list(headers))
+    except (h11.LocalProtocolError, UnicodeError):
+        # The reason would repeat the header, which may be a key.
+        raise BrokenExchangeError(
+            "the request cannot be sent: its address, or a header such as the key, has letters that HTTP does not "
+            "allow",
+            is_final=True,
+        ) from None
+
+
 class HttpConnection:
     """Round a stream that is connected."""
 
@@ -56,17 +69,8 @@ class HttpConnection:
         """The one that was put off, since its answer may have arrived."""
         self.idle_since = 0.0
 
-    async def request(self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> ResponseHead:
+    async def request(self, request: h11.Request, body: bytes) -> ResponseHead:
         """Send a request, and wait for the head of its answer."""
-        try:
-            request = h11.Request(method=method, target=target, headers=list(headers))
-        except (h11.LocalProtocolError, UnicodeError):
-            # The reason would repeat the header, which may be a key.
-            raise BrokenExchangeError(
-                "the request cannot be sent: its address, or a header such as the key, has letters that HTTP does not "
-                "allow",
-                is_final=True,
-            ) from None
         state = self._state
         data = b"".join(state.send(event) for event in (request, h11.Data(data=body), h11.EndOfMessage()))
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
@@ -108,7 +112,8 @@ class HttpConnection:
 
     async def abort(self) -> None:
         """Close it at once."""
-        with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):  # It is gone already.
+        gone = suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+        with anyio.CancelScope(shield=True), gone:
             await anyio.aclose_forcefully(self._stream)
 
     # --- Reading

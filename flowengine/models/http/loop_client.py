@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Final, Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -23,7 +24,7 @@ from flowengine.models.http.connection_pool import (
     proxy_for,
     proxy_headers,
 )
-from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead
+from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead, make_request
 from flowengine.version import __version__
 
 __all__ = ["BrokenExchangeError", "HttpAnswer", "HttpPost", "NoConnectionError", "send_post"]
@@ -64,6 +65,7 @@ class HttpAnswer:
         self.headers: Mapping[str, str] = head.headers
         self.is_read = False
         """Whether the body was read to its end."""
+        self.postponed: BaseException | None = None
         self._size = 0
         self._packed = _unpacker(self.headers.get("content-encoding", ""))
 
@@ -101,8 +103,8 @@ class HttpAnswer:
 
     def keep_arrived(self) -> None:
         """Say that the answer is whole: a cancellation that it came in time for is put off to the next wait."""
-        if self._connection.cancellation is not None:
-            postpone_cancellation(self._connection.cancellation)
+        if self._connection.cancellation is not None and anyio.current_effective_deadline() > -inf:
+            self.postponed = self._connection.cancellation  # Scopes cancel again by themselves, tasks are told once.
 
     def _unpack(self, chunk: bytes) -> bytes:
         assert self._packed is not None
@@ -128,10 +130,11 @@ async def send_post(post: HttpPost) -> AsyncGenerator[HttpAnswer]:
     pool, url = pool_of_this_loop(), post.url
     for _ in range(_MOST_REDIRECTS + 1):
         origin, target = _split(url)
+        request = make_request("POST", target, _headers(origin, post))
         connection = await pool.take(origin)
         answer: HttpAnswer | None = None
         try:
-            head = await connection.request("POST", target, _headers(origin, post), post.body)
+            head = await connection.request(request, post.body)
             answer = HttpAnswer(connection, head)
             if head.status in (301, 302, 303, 307, 308):
                 url = _redirected(url, head)
@@ -149,6 +152,8 @@ async def _release(pool: ConnectionPool, origin: Origin, connection: HttpConnect
         await pool.give_back(origin, connection)
     else:
         await connection.abort()
+    if answer is not None and answer.postponed is not None:
+        postpone_cancellation(answer.postponed)
 
 
 def _split(url: str) -> tuple[Origin, str]:

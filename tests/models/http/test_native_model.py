@@ -1,0 +1,614 @@
+"""Models asked over HTTP, from the local model server: what is sent, what comes back, what goes wrong, what stays."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from http_script import ScriptedHttp
+from model_server import Completion, Failure, Hang, ModelServer, Raw, ToolCall, Truncated
+
+from flowengine.agents.agent import Agent
+from flowengine.agents.standalone import run_sync
+from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.models.http.native_model import NativeModel
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Model, Reply, Request, TokenUsage
+from flowengine.models.open import get_llm
+from flowengine.models.outbound import VARIABLE
+from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
+
+QUESTION = (Message("system", "Be brief."), Message("user", "hi"))
+USAGE = {
+    "prompt_tokens": 1000,
+    "completion_tokens": 100,
+    "total_tokens": 1100,
+    "prompt_tokens_details": {"cached_tokens": 600},
+    "completion_tokens_details": {"reasoning_tokens": 40},
+}
+SCHEMA = {"type": "object", "properties": {"route": {"enum": ["a", "b"]}}, "required": ["route"]}
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+KEY = "sk-secret-0123456789"
+
+
+def model_of(server: ModelServer, name: str = "gpt-4o-mini", provider: str = "openai", **more: Any) -> NativeModel:
+    settings = {"api_base": server.url, "api_key": KEY, **more.pop("settings", {})}
+    return NativeModel(name, provider, settings=settings, **more)
+
+
+def model_at(address: str, provider: str = "hosted_vllm") -> NativeModel:
+    return NativeModel("m", provider, settings={"api_base": address, "api_key": KEY})
+
+
+def asking(**more: Any) -> Request:
+    return Request("gpt-4o-mini", QUESTION, **{"timeout": 10.0, **more})
+
+
+async def error_of(model: Model, request: Request | None = None) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await model.complete(request or asking())
+    return caught.value
+
+
+# --- what is sent and what comes back
+
+
+async def test_a_request_arrives_as_it_was_asked_and_nothing_is_added(server: ModelServer) -> None:
+    request = asking(temperature=0.3, max_tokens=7, tools=(TOOL,), extra={"top_p": 0.9, "seed": 5})
+    await model_of(server).complete(request)
+    assert server.requests[0].body == {
+        "model": "gpt-4o-mini",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+        "temperature": 0.3,
+        "max_tokens": 7,
+        "tools": [TOOL],
+        "top_p": 0.9,
+        "seed": 5,
+    }
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_reply_has_its_tokens_and_its_cost(server: ModelServer) -> None:
+    server.respond_with([Completion("hello", usage=USAGE, finish_reason="length")])
+    reply = await model_of(server).complete(asking())
+    assert reply.content == "hello"
+    assert reply.usage == TokenUsage(1000, 100, 600, None, 40)
+    assert reply.cost_usd == pytest.approx(400 * 0.15e-6 + 600 * 0.075e-6 + 100 * 0.6e-6)
+    assert (reply.finish_reason, reply.model, reply.provider, reply.attempts) == ("length", "gpt-4o-mini", "openai", 1)
+    assert 0 < reply.seconds < 10
+
+
+async def test_an_unknown_price_and_untold_usage_stay_unknown(server: ModelServer) -> None:
+    server.respond_with([Completion("a", usage=USAGE), Completion("b", usage={})])
+    assert (await model_of(server, "a-model-of-my-own").complete(asking())).cost_usd is None
+    untold = await model_of(server).complete(asking())
+    assert (untold.usage, untold.cost_usd) == (TokenUsage(), None)
+
+
+async def test_tool_calls_come_as_the_model_wrote_them(server: ModelServer) -> None:
+    server.respond_with([ToolCall("look", '{"at": brok', id="c9")])
+    reply = await model_of(server).complete(asking())
+    assert (reply.tool_calls, reply.content) == ((ToolRequest("c9", "look", '{"at": brok'),), "")
+    assert reply.finish_reason == "tool_calls"
+
+
+async def test_what_a_request_says_of_its_connection_is_no_part_of_it(server: ModelServer) -> None:
+    model = NativeModel("gpt-4o-mini", "openai", settings={"api_base": "http://127.0.0.1:9", "api_key": KEY, "seed": 3})
+    reply = await model.complete(asking(extra={"api_base": server.url, "extra_headers": {"X-Team": "a"}, "top_p": 0.5}))
+    assert reply.content
+    (sent,) = server.requests
+    assert (sent.body["seed"], sent.body["top_p"], sent.headers["x-team"]) == (3, 0.5, "a")
+    assert {"api_base", "extra_headers", "api_key"}.isdisjoint(sent.body)
+
+
+@pytest.mark.parametrize("end", ["", "/", "/chat/completions"])
+@pytest.mark.parametrize("path", ["", "/v1"])
+async def test_an_address_may_be_written_in_each_usual_way(server: ModelServer, path: str, end: str) -> None:
+    address = f"http://127.0.0.1:{server.port}{path}{end}"
+    await NativeModel("gpt-4o-mini", "openai", settings={"api_base": address, "api_key": KEY}).complete(asking())
+    assert server.requests[0].path == "/v1/chat/completions"
+
+
+async def test_azure_has_its_deployment_in_the_path_and_its_key_in_a_header(server: ModelServer) -> None:
+    base = f"http://127.0.0.1:{server.port}/"
+    for address in (base, f"{base}openai/deployments/other/chat/completions?api-version=1"):
+        model = NativeModel(
+            "my dep", "azure", settings={"api_base": address, "api_key": KEY, "api_version": "2024-10-21"}
+        )
+        await model.complete(asking())
+    for sent in server.requests:
+        assert sent.path == "/openai/deployments/my%20dep/chat/completions?api-version=2024-10-21"
+        assert (sent.headers["api-key"], "authorization" in sent.headers) == (KEY, False)
+
+
+# --- the shape of an answer
+
+
+@pytest.mark.parametrize("provider", ["ollama", "lmstudio", "hosted_vllm", "llamacpp"])
+async def test_servers_of_ones_own_get_the_schema(server: ModelServer, provider: str) -> None:
+    model = model_of(server, "qwen3:4b", provider)
+    assert (await model.complete(asking(response_schema=SCHEMA, response_name="routing"))).content == '{"route": "a"}'
+    sent = server.requests[0].body["response_format"]
+    assert sent == {"type": "json_schema", "json_schema": {"name": "routing", "schema": SCHEMA}}
+    assert await model.supports_schema()
+
+
+async def test_a_model_that_nobody_knows_at_another_address_is_told_in_the_prompt(server: ModelServer) -> None:
+    known, unknown = model_of(server), model_of(server, "a-model-of-my-own")
+    for model in (known, unknown):
+        await model.complete(asking(response_schema=SCHEMA))
+    assert ["response_format" in each.body for each in server.requests] == [True, False]
+    assert [await known.supports_schema(), await unknown.supports_schema()] == [True, False]
+
+
+async def test_the_user_says_how_a_shape_is_asked_for(server: ModelServer) -> None:
+    server.respond_with(["{}", "{}", ToolCall("give_answer", {"route": "b"}), "{}"])
+    found: dict[str, Reply] = {}
+    for way in ("json_schema", "json_object", "tool", "prompt"):
+        model = model_of(server, "a-model-of-my-own", structured_output=way)
+        found[way] = await model.complete(asking(response_schema=SCHEMA))
+        assert await model.supports_schema() == (way in ("json_schema", "tool"))
+    sent = [each.body for each in server.requests]
+    assert [each.get("response_format", {}).get("type") for each in sent] == ["json_schema", "json_object", None, None]
+    assert sent[2]["tool_choice"] == {"type": "function", "function": {"name": "give_answer"}}
+    assert found["tool"].content == '{"route": "b"}'
+    assert (found["tool"].tool_calls, found["tool"].finish_reason) == ((), "stop")
+
+
+async def test_a_schema_goes_beside_tools_where_the_vendor_takes_both(server: ModelServer) -> None:
+    for provider in ("openai", "hosted_vllm"):
+        await model_of(server, provider=provider).complete(asking(response_schema=SCHEMA, tools=(TOOL,)))
+    assert ["response_format" in each.body for each in server.requests] == [True, False]
+
+
+async def test_the_schema_goes_with_every_round_of_tools(server: ModelServer) -> None:
+    def add(a: int, b: int) -> int:
+        """The sum."""
+        return a + b
+
+    server.respond_with([ToolCall("add", '{"a": 1, "b": 2}'), '{"sum": 3}'])
+    shape = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    agent = Agent("a", "", model=model_of(server), tools=[add], max_tool_rounds=1, output_model=shape)
+    assert (await agent.run_async("x")).result.content == {"sum": 3}
+    sent = [("tools" in each.body, "response_format" in each.body) for each in server.requests]
+    assert sent == [(True, True), (False, True)]
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+async def test_what_may_work_later_is_transient(server: ModelServer, status: int) -> None:
+    server.respond_with(lambda body: Failure(status, "try later"))
+    error = await error_of(model_of(server))
+    assert isinstance(error, TransientModelError)
+    assert error.is_rate_limit == (status == 429)
+    assert str(error) == "openai/gpt-4o-mini: try later"
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+async def test_what_will_never_work_is_permanent(server: ModelServer, status: int) -> None:
+    server.respond_with(lambda body: Failure(status, "no such luck"))
+    error = await error_of(model_of(server))
+    assert isinstance(error, PermanentModelError)
+    assert str(error) == "openai/gpt-4o-mini: no such luck"
+
+
+async def test_a_spent_quota_is_permanent_although_it_is_a_429(server: ModelServer) -> None:
+    server.respond_with([Failure(429, "You exceeded your current quota", code="insufficient_quota")])
+    assert isinstance(await error_of(model_of(server)), PermanentModelError)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [(2, 2.0), (0.5, 0.5), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0), ("soon", None), ("-3", None), ("nan", None)],
+)
+async def test_retry_after_is_read(server: ModelServer, header: Any, seconds: float | None) -> None:
+    server.respond_with([Failure(429, retry_after=header)])
+    error = await error_of(model_of(server))
+    assert isinstance(error, TransientModelError)
+    assert error.retry_after == seconds
+
+
+async def test_a_refusal_is_a_permanent_error_that_is_paid_for(server: ModelServer) -> None:
+    server.respond_with(
+        [Completion(None, refusal="I would rather not"), Completion("", finish_reason="content_filter")]
+    )
+    assert str(await error_of(model_of(server))) == "openai/gpt-4o-mini refused to answer: I would rather not"
+    second = await error_of(model_of(server))
+    assert isinstance(second, PermanentModelError)
+    assert second.reply.usage.prompt_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Truncated(), "the connection broke off before the answer's end"),
+        (Raw(b"<html><body>Welcome</body></html>", "text/html"), "cannot be read as JSON: it begins with '<html>"),
+        (Raw(b"<html>Bad gateway</html>", "text/html", 502), "the server answers with status 502 and a web page"),
+        (Raw(b""), "cannot be read as JSON: it is empty"),
+        (Raw(b'{"choices": ['), "cannot be read as JSON"),
+        (Raw(b'{"choices": []}'), "the server's answer is empty, it has no choices"),
+        (Raw(b'{"choices": [{}]}'), "the server's answer has no message"),
+        (Raw(b"[1]"), "the server's answer is no JSON object"),
+    ],
+)
+async def test_an_answer_that_is_none_is_transient(server: ModelServer, answer: Any, told: str) -> None:
+    server.respond_with([answer])
+    error = await error_of(model_of(server))
+    assert isinstance(error, TransientModelError)
+    assert told in str(error)
+
+
+@pytest.mark.parametrize("provider", ["openai", "ollama", "groq", "google", "hosted_vllm", "lmstudio"])
+async def test_an_error_of_a_connection_says_where(provider: str) -> None:
+    model = get_llm(f"{provider}/m", environ={}, api_key=KEY, api_base="http://127.0.0.1:9", max_retries=0)
+    error = await error_of(model)
+    assert isinstance(error, TransientModelError)
+    assert str(error).startswith(f"{provider}/m: no connection to http://127.0.0.1:9")
+    assert "Connection refused" in str(error)
+
+
+async def test_models_that_all_fail_are_each_named_once() -> None:
+    names, nowhere = ("ollama/a", "ollama/b"), "http://127.0.0.1:9"
+    models = [get_llm(name, environ={}, api_base=nowhere, max_retries=0) for name in names]
+    told = str(await error_of(FallbackModel(models)))
+    assert told.count("ollama/a") == told.count("ollama/b") == 1
+
+
+async def test_no_key_is_told_whatever_a_server_says(server: ModelServer) -> None:
+    server.respond_with([Failure(401, f"the key {KEY} is wrong"), f"your key is {KEY}", Raw(KEY.encode())])
+    model = model_of(server)
+    assert KEY not in str(await error_of(model))
+    assert KEY not in (await model.complete(asking())).content
+    failed = await error_of(model)
+    assert KEY not in f"{failed!r} {failed.__cause__!r} {failed.__context__!r} {model!r}"
+
+
+@pytest.mark.parametrize("key", ["sk-with\nbreak-0123456789", "sk-schlüssel-0123456789ü€"])
+async def test_a_key_that_no_header_can_hold_is_an_error_without_it(server: ModelServer, key: str) -> None:
+    error = await error_of(model_of(server, settings={"api_key": key}))
+    assert isinstance(error, PermanentModelError)
+    assert "0123456789" not in f"{error} {error.__cause__!r}"
+    assert server.requests == []
+
+
+# --- timeouts and cancellation
+
+
+async def test_a_timeout_is_for_the_whole_call(server: ModelServer) -> None:
+    server.respond_with([Hang()])
+    error = await error_of(model_of(server), asking(timeout=0.5))
+    assert isinstance(error, TransientModelError)
+    assert str(error) == "openai/gpt-4o-mini did not answer within 0.5 s"
+    await _abandoned(server)
+
+
+async def test_being_cancelled_closes_the_connection(server: ModelServer) -> None:
+    server.respond_with([Hang()])
+    with anyio.move_on_after(0.3) as scope:
+        await model_of(server).complete(asking())
+    assert scope.cancelled_caught
+    await _abandoned(server)
+
+
+async def _abandoned(server: ModelServer) -> None:
+    with anyio.fail_after(20):
+        while not server.requests[0].abandoned:  # noqa: ASYNC110  # the server lives in another thread
+            await anyio.sleep(0.01)
+
+
+async def test_with_retries_a_busy_server_is_answered_in_the_end(server: ModelServer) -> None:
+    server.respond_with([Failure(429, retry_after=0.3), Failure(503), "at last"])
+    reply = await RetryingModel(model_of(server), first_wait=0.001).complete(asking())
+    assert (reply.content, reply.attempts) == ("at last", 3)
+    first, second, _ = server.requests
+    assert second.arrived - first.arrived >= 0.29
+
+
+# --- streams
+
+
+async def test_a_stream_comes_in_pieces_and_ends_in_the_reply(server: ModelServer) -> None:
+    server.respond_with([Completion("a text of some length", usage=USAGE, piece_delay=0.1)])
+    async with model_of(server).stream(asking()) as stream:
+        pieces = [(time.time(), piece) async for piece in stream]
+    *texts, reply = [piece for _, piece in pieces]
+    assert len(texts) > 1
+    assert isinstance(reply, Reply)
+    assert "".join(map(str, texts)) == reply.content == "a text of some length"
+    assert reply.usage == TokenUsage(1000, 100, 600, None, 40)
+    assert server.requests[0].answered is not None
+    assert pieces[0][0] < server.requests[0].answered
+
+
+async def test_a_streamed_tool_call_is_put_together(server: ModelServer) -> None:
+    server.respond_with([Completion("", tool_calls=(ToolCall("look", {"at": 1}), ToolCall("hear", {}, id="call_2")))])
+    async with model_of(server).stream(asking()) as stream:
+        (reply,) = [piece async for piece in stream]
+    assert isinstance(reply, Reply)
+    assert [each.name for each in reply.tool_calls] == ["look", "hear"]
+    assert reply.tool_calls[0].arguments == '{"at": 1}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Failure(429, retry_after=3), TransientModelError),
+        (Failure(401), PermanentModelError),
+        (Truncated("a long text that breaks off " * 5), TransientModelError),
+        (Raw(b'data: {"error": {"code": 503, "message": "x"}}\n\n', "text/event-stream"), TransientModelError),
+        (Raw(b'data: {"error": {"type": "invalid_request_error"}}\n\n', "text/event-stream"), PermanentModelError),
+        (Raw(b"data: {no json\n\n", "text/event-stream"), TransientModelError),
+        (Raw(b"", "text/event-stream"), TransientModelError),
+        (Hang(), TransientModelError),
+    ],
+)
+async def test_a_stream_fails_like_a_call(server: ModelServer, answer: Any, kind: type[Exception]) -> None:
+    server.respond_with([answer])
+
+    async def read() -> None:
+        async with model_of(server).stream(asking(timeout=2)) as stream:
+            async for _ in stream:
+                pass
+
+    with pytest.raises(kind):
+        await read()
+
+
+async def test_leaving_a_stream_early_closes_the_connection(server: ModelServer) -> None:
+    server.respond_with([Completion("word " * 100, piece_delay=0.05)])
+    async with model_of(server).stream(asking()) as stream:
+        assert await anext(stream)
+    await _abandoned(server)
+
+
+async def test_an_error_of_the_reader_is_its_own(server: ModelServer) -> None:
+    with pytest.raises(TimeoutError, match="mine"):
+        async with model_of(server).stream(asking()):
+            raise TimeoutError("mine")
+
+
+# --- how it lives with its surroundings
+
+
+async def test_calls_of_one_event_loop_share_a_connection(server: ModelServer) -> None:
+    for _ in range(3):
+        await model_of(server).complete(asking())
+    async with model_of(server).stream(asking()) as stream:
+        assert [piece async for piece in stream]
+    server.respond_with([Failure(500), "fine"])
+    await error_of(model_of(server))
+    await model_of(server).complete(asking())
+    assert {each.connection for each in server.requests} == {1}
+
+
+async def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
+    script = ScriptedHttp(*[b'{"choices": [{"message": {"content": "x"}}]}' + ScriptedHttp.CLOSE] * 2)
+    address = script.start()
+    try:
+        for _ in range(2):
+            assert (await model_at(address).complete(asking())).content == "x"
+            with anyio.fail_after(20):
+                await anyio.to_thread.run_sync(script.closed.wait)
+        assert script.connections == 2
+    finally:
+        script.stop()
+
+
+def test_synchronous_code_and_both_kinds_of_loop_ask_alike(server: ModelServer) -> None:
+    assert run_sync(lambda: model_of(server).complete(asking())).content
+    for backend in ("asyncio", "trio"):
+        assert anyio.run(model_of(server).complete, asking(), backend=backend).content
+
+
+async def test_hundreds_of_calls_wait_at_once(server: ModelServer) -> None:
+    server.latency = 0.3
+    started = time.monotonic()
+    async with anyio.create_task_group() as group:
+        for _ in range(100):
+            group.start_soon(model_of(server).complete, asking(timeout=60))
+    assert len(server.requests) == 100
+    assert time.monotonic() - started < 20  # one after the other they would take 30 s
+
+
+PROGRAM = """
+import anyio, asyncio, os, sys
+from flowengine.models.open import get_llm
+from flowengine.models.messages import Message
+from flowengine.models.model import Request
+model = get_llm("openai/gpt-4o-mini", environ={{"OPENAI_API_KEY": "x"}}, api_base={url!r}, max_retries=0)
+request = Request("m", (Message("user", "hi"),))
+async def complete():
+    return (await model.complete(request)).content
+async def stream():
+    async with model.stream(request) as pieces:
+        async for _ in pieces:
+            pass
+async def leave():
+    async with model.stream(request) as pieces:
+        async for _ in pieces:
+            return
+{then}
+assert "litellm" not in sys.modules
+"""
+
+
+def run_python(server: ModelServer, then: str) -> subprocess.CompletedProcess[str]:
+    code = PROGRAM.format(url=server.url, then=then)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize("run", ["asyncio.run({}())", "anyio.run({}, backend='trio')"])
+def test_many_loops_one_after_the_other_leave_no_connection_and_no_word(server: ModelServer, run: str) -> None:
+    then = f"""
+def held():
+    return len(os.listdir("/proc/self/fd"))
+{run.format("complete")}
+before = held()
+for _ in range(10):
+    for work in (complete, stream, leave):
+        {run.format("work")}
+print(held() - before)
+"""
+    done = run_python(server, then)
+    assert done.stderr == ""
+    assert int(done.stdout) <= 1
+
+
+def test_a_program_says_nothing_but_its_own_words(server: ModelServer) -> None:
+    server.respond_with(["hello", Failure(500)])
+    then = """
+print(anyio.run(complete))
+try:
+    anyio.run(complete, backend="trio")
+except Exception as error:
+    print(error)
+"""
+    done = run_python(server, then)
+    assert (done.stdout, done.stderr) == ("hello\nopenai/gpt-4o-mini: the server was told to fail\n", "")
+
+
+# --- bodies and redirects
+
+
+ANSWER = b'{"choices": [{"message": {"content": "packed"}, "finish_reason": "stop"}]}'
+
+
+def head(body: bytes, *lines: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", f"content-length: {len(body)}", *lines, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        head(gzip.compress(ANSWER), "content-encoding: gzip"),
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(ANSWER), ANSWER),
+        b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" + head(ANSWER),
+        b"HTTP/1.0 200 OK\r\n\r\n" + ANSWER + ScriptedHttp.CLOSE,
+    ],
+)
+async def test_a_body_is_read_however_it_is_sent(answer: bytes) -> None:
+    with ScriptedHttp(answer) as address:
+        assert (await model_at(address).complete(asking())).content == "packed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (head(b"abc", "content-encoding: gzip"), "cannot be unpacked"),
+        (head(b"abc", "content-encoding: br"), "which was not asked for"),
+        (head(gzip.compress(b" " * (80 << 20)), "content-encoding: gzip"), "more than 67,108,864 bytes"),
+        (b"+SSH-2.0-OpenSSH_9.6\r\n\r\n" + ScriptedHttp.CLOSE, "no HTTP"),
+        (b"+" + ScriptedHttp.CLOSE, "closed the connection without an answer"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{" + ScriptedHttp.CLOSE, "broke off before the answer's end"),
+    ],
+)
+async def test_a_body_that_cannot_be_read_is_a_clear_error(answer: bytes, told: str) -> None:
+    with ScriptedHttp(answer) as address:
+        error = await error_of(model_at(address))
+        assert told in str(error)
+
+
+async def test_a_redirect_of_the_same_server_is_followed_and_one_to_another_is_refused() -> None:
+    script = ScriptedHttp(head(b"", "location: /other", status="307 Temporary Redirect"), head(ANSWER))
+    with script as address, ScriptedHttp(head(ANSWER)) as elsewhere:
+        assert (await model_at(address).complete(asking())).content == "packed"
+        assert script.requests[1].startswith(b"POST /other ")
+        away = head(b"", f"location: {elsewhere}/v1/chat/completions", status="307 Temporary Redirect")
+        with ScriptedHttp(away) as redirecting:
+            error = await error_of(model_at(redirecting))
+    assert isinstance(error, PermanentModelError)
+    assert f"redirects to {elsewhere}" in str(error)
+
+
+async def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = ScriptedHttp(head(ANSWER))
+    with script as proxy:
+        monkeypatch.setenv("http_proxy", proxy.replace("http://", "http://me:word@"))
+        monkeypatch.setenv("no_proxy", "inside.example")
+        monkeypatch.setenv(VARIABLE, "1")
+        assert (await model_at("http://models.example:8000/v1").complete(asking())).content == "packed"
+        (sent,) = script.requests
+        assert sent.startswith(b"POST http://models.example:8000/v1/chat/completions HTTP/1.1\r\n")
+        assert b"proxy-authorization: Basic bWU6d29yZA==" in sent
+        error = await error_of(model_at("http://inside.example:9"))
+        assert "no connection to http://inside.example:9" in str(error)
+        assert len(script.requests) == 1
+
+
+async def test_a_tunnel_that_a_proxy_refuses_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = ScriptedHttp(head(b"", status="403 Forbidden"))
+    with script as proxy:
+        monkeypatch.setenv("https_proxy", proxy)
+        monkeypatch.setenv(VARIABLE, "1")
+        error = await error_of(model_at("https://models.example/v1"))
+    assert isinstance(error, TransientModelError)
+    assert "the proxy 127.0.0.1 answers 403" in str(error)
+    assert script.requests[0].startswith(b"CONNECT models.example:443 ")
+    assert KEY.encode() not in script.requests[0]
+
+
+# --- answers that have arrived
+
+
+Read = Callable[[NativeModel], Any]
+
+
+async def _complete(model: NativeModel) -> Reply:
+    return await model.complete(asking())
+
+
+async def _stream(model: NativeModel) -> Reply:
+    async with model.stream(asking()) as pieces:
+        found = [piece async for piece in pieces]
+    assert isinstance(found[-1], Reply)
+    return found[-1]
+
+
+STREAMED = (
+    b'data: {"choices": [{"delta": {"content": "packed"}}]}\n\n'
+    b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.mark.parametrize(("read", "body"), [(_complete, ANSWER), (_stream, STREAMED)])
+async def test_an_answer_that_has_arrived_is_kept_although_its_reader_is_cancelled(read: Read, body: bytes) -> None:
+    """The bytes lie in the socket when the reader is cancelled; it is cancelled at its next wait."""
+    kept: list[str] = []
+    script = ScriptedHttp(head(body))
+    with script as address:
+        async with anyio.create_task_group() as tasks:
+
+            async def ask() -> None:
+                kept.append((await read(model_at(address))).content)
+                await anyio.lowlevel.checkpoint()
+                kept.append("was not cancelled")
+
+            tasks.start_soon(ask)
+            with anyio.fail_after(20):
+                while not script.sent.is_set():  # the server lives in another thread
+                    await anyio.lowlevel.checkpoint() if not script.requests else time.sleep(0.01)  # noqa: ASYNC251
+            tasks.cancel_scope.cancel()
+    assert kept == ["packed"]
+
+
+async def test_an_answer_of_which_a_part_has_arrived_is_given_up() -> None:
+    script = ScriptedHttp(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
+    with script as address, anyio.move_on_after(0.3) as scope:
+        await model_at(address).complete(asking())
+    assert scope.cancelled_caught
