@@ -24,7 +24,17 @@ from flowengine.flowfile.schema.node_guards import is_agent, is_evaluation, is_l
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
 
-__all__ = ["EVALUATION", "LAST", "ROUTING", "LevelAnalysis", "masks_of", "runs_of", "writes_of"]
+__all__ = [
+    "EVALUATION",
+    "LAST",
+    "ROUTING",
+    "LevelAnalysis",
+    "ReachingDefinitions",
+    "masks_of",
+    "runs_of",
+    "without_cycles",
+    "writes_of",
+]
 
 # --- Who could have set a value last, before each node; and which of two writers have no order
 
@@ -117,7 +127,7 @@ def runs_of(spec: FlowSpec) -> AllRuns:
     return dict(reversed(made.items()))
 
 
-def _without_cycles(nodes: Iterable[str], edges: list[Edge]) -> tuple[list[Edge], frozenset[str]]:
+def without_cycles(nodes: Iterable[str], edges: list[Edge]) -> tuple[list[Edge], frozenset[str]]:
     """The edges but for those among nodes that wait for each other, and these nodes."""
     left = {(edge.source, edge.target) for edge in edges}
     if sort_topologically(list(nodes), left) is not None:
@@ -150,7 +160,7 @@ class LevelAnalysis:
     def __init__(self, spec: FlowSpec, level: SpecLevel, every: AllRuns) -> None:
         """`every`: the runs of all levels, those inside this one known already."""
         self.level = level
-        edges, circling = _without_cycles(level.nodes, edges_of(spec, level.path))
+        edges, circling = without_cycles(level.nodes, edges_of(spec, level.path))
         self.graph = graph = Graph(vertices_of(spec, level.path), edges)
         gaps = gaps_of(spec)
         for name in circling:
