@@ -22,6 +22,7 @@ from flowengine.core.records import Gateway, Notice
 from flowengine.errors import DefinitionError, FlowEngineError, OutputError, RunError
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
+from flowengine.models.wrappers.configured import default_options
 
 __all__ = ["Caller", "naming", "open_caller", "subject_of"]
 
@@ -44,7 +45,7 @@ class Caller(NamedTuple):
             temperature=settings.temperature,
             max_tokens=settings.max_tokens,
             timeout=settings.timeout,
-            extra=settings.extra,
+            extra={**default_options(self.model), **settings.extra},
         )
 
     async def answer(

@@ -13,13 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ModelConfigError
-from flowengine.models.choosing import VendorChoice
+from flowengine.models.definitions import ModelMeaning, find_meaning, read_said_key
 from flowengine.models.embedding import get_embedding
 from flowengine.models.model import LoadsLibrary, Model
-from flowengine.models.open import choice_of, default_model, get_llm
+from flowengine.models.open import default_model, get_llm
 from flowengine.models.option_refusals import find_refusals
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.worst_case import innermost_models
+from flowengine.models.wrappers.configured import configured, default_options, definition_of
 from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
@@ -138,13 +139,15 @@ def _open_with_fallbacks(settings: CallSettings, around: Surroundings) -> tuple[
     first, notice = (settings.model, None) if settings.model is not None else default_model(around.environ)
     asked = (first, *settings.fallbacks)
     models = [_open_one(each, settings.max_retries, around) for each in asked]
-    notices = [notice, *(_choose_vendor(each, around).notice for each in asked if isinstance(each, str))]
+    own = default_options(models[0])
+    models[1:] = [configured(each, definition_of(each), own) for each in models[1:]] if own else models[1:]
+    notices = [notice, *(_find_meaning(each, around).choice.notice for each in asked if isinstance(each, str))]
     told = "; ".join(dict.fromkeys(filter(None, notices))) or None
     return (models[0] if len(models) == 1 else FallbackModel(models)), told
 
 
-def _choose_vendor(model: str, around: Surroundings) -> VendorChoice:
-    return choice_of(model, environ=around.environ, default_provider=around.default_provider)
+def _find_meaning(model: str, around: Surroundings) -> ModelMeaning:
+    return find_meaning(model, around.models, around.environ, around.default_provider)
 
 
 def _open_one(model: str | Model, max_retries: int, around: Surroundings) -> Model:
@@ -157,28 +160,41 @@ def _open_one(model: str | Model, max_retries: int, around: Surroundings) -> Mod
 
 def _open_by_name(model: str, max_retries: int, around: Surroundings) -> Model:
     """The model of a name, with what is said of its vendor and its price. All models of a vendor share its limits."""
-    return _add_price(get_llm(model, max_retries=max_retries, **_vendor_settings(model, around)), model, around)
+    meaning = _find_meaning(model, around)
+    made = get_llm(meaning.model, max_retries=max_retries, **_vendor_settings(meaning, around))
+    return _add_said(made, model, meaning, around)
 
 
-def _add_price(made: Model, written: str, around: Surroundings) -> Model:
-    price = find_user_price(around.prices, written, made.provider, made.name)
+def _add_said(made: Model, written: str, meaning: ModelMeaning, around: Surroundings) -> Model:
+    """The model with its price and all else that is said of it."""
+    definition = meaning.definition
+    said = None if definition is None else definition.price
+    price = said or find_user_price(around.prices, written, made.provider, made.name)
+    made = configured(made, definition)
     return made if price is None else with_price(made, price)
 
 
-def _vendor_settings(model: str, around: Surroundings) -> dict[str, Any]:
-    """What there is to say of a model's vendor: address, keys, limits and who keeps them."""
-    said = _NOTHING
+def _vendor_settings(meaning: ModelMeaning, around: Surroundings) -> dict[str, Any]:
+    """What there is to say of a model and its vendor: address, keys, limits and who keeps them."""
+    said, definition, provider = _NOTHING, meaning.definition, meaning.choice.provider
+    own_base = None if definition is None else definition.base_url
     if around.providers:
-        provider = _choose_vendor(model, around).provider
         said = around.providers.get(provider, said)
-        if said.is_foreign and needs_key(provider):
+        if said.is_foreign and own_base is None and needs_key(provider):
             raise ModelConfigError(
                 f"the run asks for {provider} at {said.base_url}, and keys go only to addresses that are named here: "
                 f"write it into `providers` of this machine's project file"
             )
-    address: dict[str, Any] = {} if said.base_url is None else {"api_base": said.base_url}
+    base_url = own_base or said.base_url
+    address: dict[str, Any] = {} if base_url is None else {"api_base": base_url}
+    if own_base is not None or not said.is_foreign:
+        key = read_said_key(provider, around.environ, definition, said)
+        address |= {} if key is None else {"api_key": key}
     kept: dict[str, Any] = {"limits": said.limits, "limiters": around.limiters}
-    served = {"adapter": said.adapter, "structured_output": said.structured_output}
+    served = {
+        "adapter": (definition and definition.adapter) or said.adapter,
+        "structured_output": (definition and definition.structured_output) or said.structured_output,
+    }
     return {"environ": around.environ, "default_provider": around.default_provider, **kept, **served, **address}
 
 
@@ -201,6 +217,7 @@ class NamedModels:
     def embedding(self, name: str) -> Model | None:
         """What stands in for models that answer makes no vectors; where nobody is to be asked, this is not either."""
         around = self._around
-        if around.stand_in is not None and is_stand_in(_choose_vendor(around.stand_in, around).provider):
+        if around.stand_in is not None and is_stand_in(_find_meaning(around.stand_in, around).choice.provider):
             return None
-        return _add_price(get_embedding(name, **_vendor_settings(name, around)), name, around)
+        meaning = _find_meaning(name, around)
+        return _add_said(get_embedding(meaning.model, **_vendor_settings(meaning, around)), name, meaning, around)

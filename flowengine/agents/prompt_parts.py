@@ -24,9 +24,8 @@ from flowengine.core.locale import Messages
 from flowengine.core.records import Notice, Receipt
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
-from flowengine.models.pricing import context_window, longest_answer
 from flowengine.models.tokens import count_tokens
-from flowengine.models.worst_case import innermost_models
+from flowengine.models.worst_case import innermost_models, longest_answer_of, window_of
 
 __all__ = [
     "Packing",
@@ -215,10 +214,10 @@ def find_token_budget(model: Model, max_tokens: int | None) -> int | None:
 
 
 def _tokens_left(model: Model, max_tokens: int | None) -> int | None:
-    window = context_window(model.provider, model.name)
+    window = window_of(model)
     if window is None:
         return None
-    answer = max_tokens or min(longest_answer(model.provider, model.name) or window, window // 4)
+    answer = max_tokens or min(longest_answer_of(model) or window, window // 4)
     return max(int((window - answer) * (_OWN if model.provider in _EXACT else _OTHERS)), 1)
 
 

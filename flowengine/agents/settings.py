@@ -20,6 +20,7 @@ from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.values import label_key
 from flowengine.errors import DefinitionError
 from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
+from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Model
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
@@ -63,6 +64,8 @@ class Surroundings:
     """Where names of models go that no table knows."""
     stand_in: str | None = field(default=None, repr=False)
     """A model that is asked in place of every other that is given by name."""
+    models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition], repr=False)
+    """Names of a project's own, and what they stand for."""
 
 
 PROCESS: Final = Surroundings()

@@ -38,6 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "validate": ("flowengine.cli.commands.validate", "Check flow files without running them."),
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),
     "plan": ("flowengine.cli.commands.plan", "Say what a flow can cost at most, before it runs."),
+    "models": ("flowengine.cli.commands.models", "List the models that the project names."),
     "export": ("flowengine.cli.commands.export", "Write a run into one HTML file."),
     "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
     "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),

@@ -191,7 +191,8 @@ class Asking:
         names = (own or settings.model, *(settings.fallbacks or ())) if self._model is None else (self._model,)
         # Options go with the model that they were given for: another one for judging gets none of them.
         options = None if own is not None else normalize_options(options_of(settings))
-        return [self._facts.of(each)._replace(options=options) for each in names]
+        known = [self._facts.of(each) for each in names]
+        return [each._replace(options={**(each.options or {}), **(options or {})}) for each in known]
 
     def _longest(self, models: Sequence[KnownModel], max_tokens: int | None) -> int | None:
         if max_tokens is not None:

@@ -10,8 +10,8 @@ whatever can do harm on its own machine:
                        environment variables for templates (whose values, those of the submitting machine, are in
                        the run)
     of the machine     which modules may be imported and where they are, which MCP servers may be started or asked,
-                       whether scripts run without a sandbox, every folder and file, every key; and an address that a
-                       key would be sent to
+                       whether scripts run without a sandbox, every folder and file, every key and where it comes from;
+                       an address that a key would be sent to; the project's own names of models
 """
 
 from __future__ import annotations
@@ -141,7 +141,9 @@ def _merged(own: Project, said: Mapping[str, Any]) -> Project:
     def tell(message: str, hint: str) -> None:
         problems.append(message)
 
-    providers = read_providers(_table(said, "providers"), tell)
+    # A command or a variable for a key is this machine's own matter.
+    given = {name: _without_keys(each) for name, each in _table(said, "providers").items()}
+    providers = read_providers(given, tell)
     prices = read_prices(_table(said, "prices"), tell)
     default = said.get("default_provider")
     default = read_default_provider(default if isinstance(default, str) else None, tell)
@@ -158,13 +160,19 @@ def _merged(own: Project, said: Mapping[str, Any]) -> Project:
     )
 
 
+def _without_keys(table: Any) -> Any:
+    return {key: value for key, value in table.items() if key not in _OF_KEYS} if is_map(table) else table
+
+
+_OF_KEYS: Final = frozenset({"key_env", "key_command"})
+
+
 def _both(own: ProviderSettings | None, said: ProviderSettings) -> ProviderSettings:
     """This machine's own settings of a vendor, and the run's where it has none."""
     if own is None:
         return said._replace(is_foreign=said.base_url is not None)
-    both = ProviderSettings(
-        own.base_url,
-        own.limits or said.limits,
+    both = own._replace(
+        limits=own.limits or said.limits,
         adapter=own.adapter or said.adapter,
         structured_output=own.structured_output or said.structured_output,
     )

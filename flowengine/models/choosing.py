@@ -26,7 +26,15 @@ from flowengine.models.vendors import (
     vendor_names,
 )
 
-__all__ = ["VendorChoice", "VendorQuestion", "check_name", "choose", "default_vendor", "known_provider"]
+__all__ = [
+    "VendorChoice",
+    "VendorQuestion",
+    "check_name",
+    "choose",
+    "default_vendor",
+    "is_known_name",
+    "known_provider",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,7 @@ def _own_vendor(question: VendorQuestion) -> _Found:
 
 def _project(question: VendorQuestion) -> _Found:
     """The project's vendor, for a name that no table knows."""
-    if question.default_provider is None or _is_known(question.model):
+    if question.default_provider is None or is_known_name(question.model):
         return None
     return VendorChoice(question.default_provider, question.model, "the project file's `default_provider` says so")
 
@@ -245,7 +253,8 @@ def _nearest(provider: str) -> str:
     return f"; did you mean '{longer[0]}'?" if longer else did_you_mean(provider, known)
 
 
-def _is_known(model: str) -> bool:
+def is_known_name(model: str) -> bool:
+    """Whether a name without a vendor says by itself whose model it is."""
     return _vendor_known_for(model) is not None
 
 

@@ -142,7 +142,7 @@ def get_llm(
     elif served_natively(vendor.name, adapter):
         made = find_backend(_NATIVE)(vendor, name, settings, structured_output)
     else:
-        made = find_backend(vendor.backend)(vendor, name, settings)
+        made = find_backend(vendor.backend)(vendor, name, settings, structured_output)
     if vendor.is_stand_in:
         return made
     if limits is not None:

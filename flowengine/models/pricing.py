@@ -29,6 +29,7 @@ __all__ = [
     "listed_price",
     "listed_schema_support",
     "listed_vendor",
+    "listed_vision",
     "longest_answer",
 ]
 
@@ -104,6 +105,12 @@ def listed_schema_support(provider: str, name: str) -> bool | None:
     """Whether a vendor's model follows a JSON Schema, as the table says; None where it has no such model."""
     entry = _entry(provider, name)
     return None if entry is None else entry.get("supports_response_schema") is True
+
+
+def listed_vision(provider: str, name: str) -> bool | None:
+    """Whether a vendor's model takes images, as the table says; None where it has no such model."""
+    entry = _entry(provider, name)
+    return None if entry is None else entry.get("supports_vision") is True
 
 
 def listed_entry(provider: str, name: str) -> Mapping[str, Any] | None:

@@ -20,10 +20,11 @@ from anyio import to_thread
 
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import FlowEngineError, ModelConfigError
+from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_meaning, read_said_key
 from flowengine.models.litellm.error_classes import secrets_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
-from flowengine.models.open import address_of, choice_of, get_llm
+from flowengine.models.open import address_of, get_llm
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, first_set, key_of
 
@@ -52,6 +53,11 @@ class ProbePlace:
     providers: Mapping[str, ProviderSettings]
     """The project's."""
     default_provider: str | None = None
+    models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition])
+    """Names of the project's own."""
+
+    def meaning(self, model: str) -> ModelMeaning:
+        return find_meaning(model, self.models, self.environ, self.default_provider)
 
     def address(self, vendor: Vendor) -> str | None:
         said = self.providers.get(vendor.name)
@@ -84,7 +90,7 @@ async def probe(place: ProbePlace, models: Sequence[str]) -> list[ProbeAnswer]:
 
 def _provider(model: str, place: ProbePlace) -> str | None:
     try:
-        return choice_of(model, environ=place.environ, default_provider=place.default_provider).provider
+        return place.meaning(model).choice.provider
     except ModelConfigError:
         return None
 
@@ -93,10 +99,17 @@ async def _model(name: str, place: ProbePlace) -> ProbeAnswer:
     """One token of a model."""
     began = perf_counter()
     try:
-        provider = choice_of(name, environ=place.environ, default_provider=place.default_provider).provider
+        meaning = place.meaning(name)
+        provider, own = meaning.choice.provider, meaning.definition
         said = place.providers.get(provider)
-        address: dict[str, Any] = {"api_base": said.base_url} if said is not None and said.base_url else {}
-        model = get_llm(name, environ=place.environ, default_provider=place.default_provider, max_retries=0, **address)
+        base_url = (own and own.base_url) or (said and said.base_url)
+        given: dict[str, Any] = {"api_base": base_url} if base_url else {}
+        # In a thread: a command may ask a person for the key.
+        key = await to_thread.run_sync(read_said_key, provider, place.environ, own, said, abandon_on_cancel=True)
+        given |= {} if key is None else {"api_key": key}
+        model = get_llm(
+            meaning.model, environ=place.environ, default_provider=place.default_provider, max_retries=0, **given
+        )
         await model.complete(Request(model.name, (Message("user", "Hi"),), max_tokens=1, timeout=_TIMEOUT))
     except FlowEngineError as error:
         return ProbeAnswer(name, str(error), is_fine=False)

@@ -63,6 +63,10 @@ class ProviderSettings(NamedTuple):
     """`litellm`: it is asked through litellm although there is a client for it here."""
     structured_output: str | None = None
     """How its models take the shape of an answer; None: as is known of them."""
+    key_env: str | None = None
+    """The environment variable that holds its key, instead of the usual ones."""
+    key_command: tuple[str, ...] | None = None
+    """The command that prints its key."""
 
 
 class Vendor(NamedTuple):

@@ -13,15 +13,26 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
+from flowengine.models.definitions import ModelDefinition, find_meaning
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, Request
-from flowengine.models.open import choice_of, default_model
-from flowengine.models.pricing import Price, context_window, listed_price, longest_answer
+from flowengine.models.open import default_model
+from flowengine.models.pricing import Price, context_window, listed_price, listed_vision, longest_answer
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import is_stand_in
+from flowengine.models.wrappers.configured import ConfiguredModel, definition_of
 from flowengine.models.wrappers.priced import find_user_price, has_own_price, price_of
 
-__all__ = ["LONGEST_ANSWER", "KnownModel", "ModelFacts", "WorstCase", "innermost_models", "worst_cases"]
+__all__ = [
+    "LONGEST_ANSWER",
+    "KnownModel",
+    "ModelFacts",
+    "WorstCase",
+    "innermost_models",
+    "longest_answer_of",
+    "window_of",
+    "worst_cases",
+]
 
 # --- Models that may answer
 
@@ -32,9 +43,9 @@ class _Wrapper(Protocol):
 
 
 def innermost_models(model: Model, *, past_prices: bool = False) -> Iterator[Model]:
-    """The innermost models, in the order in which they would be asked. One with a price of its own counts as such,
-    unless `past_prices`."""
-    if not _is_wrapper(type(model), past_prices):
+    """The innermost models, in the order in which they would be asked. One with a price of its own counts as such, and
+    one of which a project says something, unless `past_prices`."""
+    if (isinstance(model, ConfiguredModel) and not past_prices) or not _is_wrapper(type(model), past_prices):
         yield model
         return
     for each in cast(_Wrapper, model).inside():
@@ -106,8 +117,23 @@ class _AskedModel:
         self.price = price_of(model, prompt_tokens=self.question, extra=request.extra)
 
     def longest_answer(self) -> int:
+        own = definition_of(self._model)
+        if own is not None and own.longest_answer is not None:
+            return own.longest_answer
         listed = longest_answer(self._model.provider, self._model.name, prompt_tokens=self._counted)
         return _modest_bound(self._request.extra) if listed is None else listed
+
+
+def window_of(model: Model) -> int | None:
+    """The longest question of a model, in tokens, as the project or a list says; None where neither does."""
+    own = definition_of(model)
+    return (own and own.window) or context_window(model.provider, model.name)
+
+
+def longest_answer_of(model: Model) -> int | None:
+    """The longest answer of a model, in tokens; None where neither the project nor a list says it."""
+    own = definition_of(model)
+    return (own and own.longest_answer) or longest_answer(model.provider, model.name)
 
 
 # --- The question
@@ -188,6 +214,15 @@ class KnownModel(NamedTuple):
     """Why it is that provider's."""
     options: Mapping[str, Any] | None = None
     """Of its calls, as `Request.extra` has them; None where they are not known."""
+    definition: ModelDefinition | None = None
+    """What the project says of it, under a name of its own."""
+
+    @property
+    def takes_images(self) -> bool | None:
+        """Whether it takes images; None where nobody says."""
+        if self.definition is not None and self.definition.images is not None:
+            return self.definition.images
+        return listed_vision(self.provider, self.name)
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.name}"
@@ -216,6 +251,8 @@ class ModelFacts:
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     default_provider: str | None = None
     """The project's, for names that no table knows."""
+    models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition])
+    """Names of the project's own."""
 
     def of(self, model: str | None) -> KnownModel:
         """The model of a name, or the default one. `ModelConfigError` for a provider or a name that is unknown.
@@ -224,10 +261,13 @@ class ModelFacts:
         ('openai/gpt-4o-mini', Price(input=0.0, output=0.0, per_call=0.0))
         """
         written = default_model(self.environ).name if model is None else model
-        choice = choice_of(written, environ=self.environ, default_provider=self.default_provider)
+        choice, own, _ = find_meaning(written, self.models, self.environ, self.default_provider)
         provider, name = choice.provider, choice.name
-        said = find_user_price(self.prices, written, provider, name)
+        said = (own and own.price) or find_user_price(self.prices, written, provider, name)
         if is_stand_in(provider):
             said = Price(0.0, 0.0)
         window, longest = context_window(provider, name), longest_answer(provider, name)
-        return KnownModel(provider, name, window, longest, said, choice.because)
+        if own is not None:
+            window, longest = own.window or window, own.longest_answer or longest
+        options = None if own is None else own.options
+        return KnownModel(provider, name, window, longest, said, choice.because, options, own)

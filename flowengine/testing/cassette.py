@@ -21,8 +21,9 @@ from flowengine.agents.prompt import schema_text
 from flowengine.agents.settings import CallSettings, ModelChoice
 from flowengine.errors import ModelConfigError, PermanentModelError
 from flowengine.flow import Flow
+from flowengine.models.definitions import find_meaning
 from flowengine.models.model import Model, Reply, Request, supports_schema
-from flowengine.models.open import default_model, detect
+from flowengine.models.open import default_model
 from flowengine.models.outbound import meant
 from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.testing.cassette_file import Call, format_request, read_cassette, write_cassette
@@ -197,7 +198,7 @@ class _CassetteModel:
         around = self._settings.surroundings
         written = default_model(around.environ).name if model is None else model
         try:
-            return detect(written, environ=around.environ, default_provider=around.default_provider)
+            return find_meaning(written, around.models, around.environ, around.default_provider).choice[:2]
         except ModelConfigError:
             if self._cassette.records:
                 raise

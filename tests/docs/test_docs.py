@@ -17,7 +17,9 @@ from flowengine.cli.main import main
 from flowengine.context_providers.builtin_names import OURS
 from flowengine.context_providers.registry import provider_class
 from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
+from flowengine.flowfile.project.model_tables import MODEL_KEYS
 from flowengine.flowfile.schema.reference import reference
+from flowengine.models.call_options import OPTIONS
 from flowengine.public_names import MODULES, api_page, names_of
 from tests.support.postgres import empty_database
 
@@ -136,11 +138,26 @@ def test_the_page_of_the_queue_runs_as_it_stands(
     assert _run_blocks("queue.md", monkeypatch, capfd) >= 7
 
 
+def test_the_page_of_models_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert _run_blocks("models.md", monkeypatch, capfd) >= 6
+
+
+def test_the_page_of_models_names_every_option_and_every_key_of_a_name():
+    page = (DOCS / "models.md").read_text("utf-8")
+    for name in (*OPTIONS, "model_options", *MODEL_KEYS):
+        assert f"`{name}`" in page, name
+
+
 def _run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> int:
     """How many commands were run."""
     ran = 0
     for kind, text in BLOCK.findall((DOCS / page).read_text("utf-8")):
-        if kind == "yaml":
+        if kind in ("yaml", "toml"):
             first, _, rest = text.partition("\n")
             Path(first.removeprefix("# file: ")).write_text(rest, "utf-8")
         elif kind == "python":

@@ -27,11 +27,12 @@ from flowengine.core.packages import package_of
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.flowfile.checks.agent_sources import models_of
 from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.project.project import project_of
+from flowengine.flowfile.project.project import Project, project_of
 from flowengine.journal.stores import without_password
 from flowengine.models.choosing import default_vendor
+from flowengine.models.definitions import find_key_source, find_meaning
 from flowengine.models.dotenv import read_environment
-from flowengine.models.open import DefaultModel, choice_of, default_model
+from flowengine.models.open import DefaultModel, default_model
 from flowengine.models.probing import ProbePlace, probe
 from flowengine.models.vendors import OTHERS, VENDORS, Vendor, is_stand_in, packaged_vendors
 from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
@@ -69,12 +70,8 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         *_check_packages(),
         *_check_extras(),
         _check_dot(),
-        *_check_models(environ, project.default_provider),
-        *(
-            _probe_models(ProbePlace(environ, project.providers, project.default_provider), models)
-            if is_probing
-            else ()
-        ),
+        *_check_models(environ, project),
+        *(_probe_models(_probe_place(environ, project), models) if is_probing else ()),
         _check_project(),
         _check_store(choose_store(store)),
     ]
@@ -119,6 +116,10 @@ def _check_extras() -> Iterator[DoctorFinding]:
         yield DoctorFinding(f"extra {extra}", lacks if missing else "installed")
 
 
+def _probe_place(environ: Mapping[str, str], project: Project) -> ProbePlace:
+    return ProbePlace(environ, project.providers, project.default_provider, project.models)
+
+
 def _probe_models(place: ProbePlace, models: Sequence[str]) -> Iterator[DoctorFinding]:
     """What those in use answer; the stand-in is not asked."""
     chosen = default_model(place.environ).name
@@ -139,7 +140,7 @@ def _check_dot() -> DoctorFinding:
     return DoctorFinding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})")
 
 
-def _check_models(environ: Mapping[str, str], default_provider: str | None) -> Iterator[DoctorFinding]:
+def _check_models(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:
     variables = [name for vendor in (*VENDORS.values(), *OTHERS.values()) for name in _variables_of(vendor)]
     known = [name for name in dict.fromkeys(variables) if environ.get(name)]
     yield DoctorFinding("keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set")
@@ -147,19 +148,34 @@ def _check_models(environ: Mapping[str, str], default_provider: str | None) -> I
         shown = ", ".join(f"{name} ({package_of(point)})" for name, point in packaged.items())
         yield DoctorFinding("models of packages", shown)
     chosen = default_model(environ)
-    yield _check_default_model(chosen, environ, default_provider)
-    default = default_vendor(environ, default_provider)
+    yield _check_default_model(chosen, environ, project)
+    yield from (_check_named_model(name, environ, project) for name in project.models)
+    default = default_vendor(environ, project.default_provider)
     others = (
         "names that no table knows are errors" if default is None else f"{default.provider}, since {default.because}"
     )
     yield DoctorFinding("other models", others)
 
 
-def _check_default_model(
-    chosen: DefaultModel, environ: Mapping[str, str], default_provider: str | None
-) -> DoctorFinding:
+def _check_named_model(name: str, environ: Mapping[str, str], project: Project) -> DoctorFinding:
+    """A name of the project's own: whose model it is, and where its key comes from."""
     try:
-        choice = choice_of(chosen.name, environ=environ, default_provider=default_provider)
+        choice, own, _ = find_meaning(name, project.models, environ, project.default_provider)
+    except ModelConfigError as error:
+        return DoctorFinding(f"model {name}", str(error), is_fine=False)
+    key = find_key_source(choice.provider, environ, own, project.providers.get(choice.provider))
+    told = {
+        "none": "",
+        "elsewhere": "",
+        "command": f"; its key comes from the command '{key.name}'",
+        "variable": f"; its key is in {key.name}, which is {'set' if key.is_set else 'not set'}",
+    }
+    return DoctorFinding(f"model {name}", f"{choice.provider}/{choice.name}{told[key.kind]}")
+
+
+def _check_default_model(chosen: DefaultModel, environ: Mapping[str, str], project: Project) -> DoctorFinding:
+    try:
+        choice = find_meaning(chosen.name, project.models, environ, project.default_provider).choice
     except ModelConfigError as error:
         return DoctorFinding("default model", str(error), is_fine=False)
     if chosen.notice:

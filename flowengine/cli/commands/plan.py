@@ -10,7 +10,7 @@ import anyio
 import click
 
 from flowengine.agents.settings import CallSettings
-from flowengine.cli.environment import load_environment
+from flowengine.cli.model_facts import read_model_facts
 from flowengine.cli.options import gather_inputs
 from flowengine.cli.table import format_table
 from flowengine.cli.terminal import Results, complain, format_dollars
@@ -30,8 +30,7 @@ from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.journal.run_export import dumps
-from flowengine.models.dotenv import read_environment
-from flowengine.models.worst_case import KnownModel, ModelFacts
+from flowengine.models.worst_case import KnownModel
 from flowengine.nodes.compiled_flow import InputField, checked_inputs
 from flowengine.nodes.file_inputs import take_files
 
@@ -196,7 +195,7 @@ def command(
     project = find_project(flow)
     spec = load_flow(flow, project=project)
     given = _read_inputs(spec, pairs, file)
-    facts = ModelFacts(read_environment(project.root, load_environment()), project.prices, project.default_provider)
+    facts = read_model_facts(project)
     unknown = check_models(spec, facts, model)
     if unknown:
         raise FlowError(unknown)

@@ -10,13 +10,15 @@ from typing import Any
 import anyio
 import click
 
-from flowengine.cli.environment import load_environment
+from flowengine.agents.model_environment import open_model
+from flowengine.agents.settings import CallSettings
+from flowengine.cli.model_facts import surroundings_of
 from flowengine.cli.table import format_table
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import did_you_mean
-from flowengine.flowfile.project.project import find_project
+from flowengine.flowfile.project.project import find_project, project_of
 from flowengine.journal.run_export import dumps
-from flowengine.models.open import get_llm
+from flowengine.models.model import Model
 from flowengine.skills.check import check as checked
 from flowengine.skills.measure import (
     Choices,
@@ -148,7 +150,7 @@ def measure_skills(
     if not chosen_skills:
         raise click.UsageError("there are no skills to measure")
     asked = [] if tasks is None else _read_tasks(tasks, store)
-    choose = choose_by_words() if model is None else choose_by_model(get_llm(model, environ=load_environment()), locale)
+    choose = choose_by_words() if model is None else choose_by_model(_open_model(model), locale)
     cases, choices = anyio.run(_measure, store, chosen_skills, task, asked, choose, locale)
     results = Results()
     for line in [_to_json(cases, choices)] if as_json else _format_lines(cases, choices, model):
@@ -161,6 +163,11 @@ async def _measure(
 ) -> tuple[list[Measured], Choices | None]:
     cases = [await measure_skill(store, each, task, locale) for each in skills]
     return cases, await measure_choices(store, asked, choose, locale) if asked else None
+
+
+def _open_model(name: str) -> Model:
+    project, _ = project_of(None)
+    return open_model(CallSettings(name, surroundings=surroundings_of(project)))[0]
 
 
 def _find_skill(store: SkillStore, name: str) -> Skill:

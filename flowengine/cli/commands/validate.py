@@ -8,15 +8,14 @@ from typing import Final, Literal
 
 import click
 
-from flowengine.cli.environment import load_environment
 from flowengine.cli.failure import format_excerpt
+from flowengine.cli.model_facts import read_model_facts
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.flowfile.checks.agent_sources import vendors_of
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.run_export import dumps
-from flowengine.models.dotenv import read_environment
 from flowengine.models.worst_case import ModelFacts
 
 __all__ = ["command", "list_flow_files"]
@@ -59,7 +58,7 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, verbose: bool) -
 def _read_model_facts(file: str) -> ModelFacts:
     """What is known of models where the file's project is."""
     project = find_project(file)
-    return ModelFacts(read_environment(project.root, load_environment()), project.prices, project.default_provider)
+    return read_model_facts(project)
 
 
 def _describe_models(file: str, facts: ModelFacts) -> Iterator[str]:

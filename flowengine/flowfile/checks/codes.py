@@ -340,8 +340,10 @@ CODES: Final[Mapping[str, Code]] = {
         "read), `allow_mcp` (beginnings of command lines and addresses of MCP servers), `allow_unconfined_scripts` "
         "(scripts of skills where there is no sandbox), `pythonpath` (folders of modules), `store` (where runs are "
         "kept), `default_provider` (where models go whose names no table knows), and the tables `providers` (vendor → "
-        "base_url, requests_per_minute, tokens_per_minute, max_parallel, adapter, structured_output), `prices` "
-        "(model → input, output, per_call) and `memory`.",
+        "base_url, requests_per_minute, tokens_per_minute, max_parallel, adapter, structured_output, key_env, "
+        "key_command), `models` (a name of the project's own → model, base_url, key_env, key_command, options, price, "
+        "window, longest_answer, structured_output, images, adapter), `prices` (model → input, output, per_call) and "
+        "`memory`.",
         "[tool.flowengine]\nallow_cals = []",
     ),
     "FE503": Code(

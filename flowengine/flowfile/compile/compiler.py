@@ -87,7 +87,13 @@ def build(
     """
     environ = os.environ if environ is None else environ
     around = Surroundings(
-        environ, project.providers, project.prices, limiters, default_provider=project.default_provider, stand_in=model
+        environ,
+        project.providers,
+        project.prices,
+        limiters,
+        default_provider=project.default_provider,
+        stand_in=model,
+        models=project.models,
     )
 
     def subflow(inner: FlowSpec) -> CompiledFlow:

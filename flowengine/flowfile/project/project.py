@@ -26,7 +26,10 @@ from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
 from flowengine.flowfile.project.file_table import read_file_rules
 from flowengine.flowfile.project.imports import load_module
+from flowengine.flowfile.project.model_tables import read_models
+from flowengine.flowfile.project.toml_positions import TomlPath, find_key_positions, nearest_position
 from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
+from flowengine.models.definitions import ModelDefinition
 from flowengine.models.dotenv import is_planted
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
@@ -73,6 +76,8 @@ class Project:
     """Where models go whose names no table knows."""
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     """Model → what it costs."""
+    models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition])
+    """Name of the project's own → the model that it stands for, and what is said of it."""
     memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of memory."""
     files: FileRules = field(default_factory=FileRules)
@@ -257,6 +262,13 @@ def _settings(file: Path) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
     return own, []
 
 
+def _positions(file: Path) -> Mapping[TomlPath, tuple[int, int]]:
+    """Where FlowEngine's keys stand in a TOML file, under their own names."""
+    found = find_key_positions(file.read_text(encoding="utf-8-sig"))
+    inner = {path[2:]: place for path, place in found.items() if path[:2] == ("tool", "flowengine") and len(path) > 2}
+    return inner or found
+
+
 _LIST: Final = "a list of strings"
 _EXPECTED: Final = {
     "allow_calls": _LIST,
@@ -269,6 +281,7 @@ _EXPECTED: Final = {
     "default_provider": "a string",
     "providers": "a table",
     "prices": "a table",
+    "models": "a table",
     "memory": "a table",
     "files": "a table",
 }
@@ -291,14 +304,22 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
         else:
             sound[key] = tuple(value) if expected is _LIST else value
 
-    def tell(message: str, hint: str) -> None:
-        problems.append(Diagnostic("FE502", message, str(file), hint=hint))
+    def position_of(path: TomlPath) -> tuple[int, int] | tuple[None, None]:
+        found = nearest_position(_positions(file), path) if path else None
+        return (None, None) if found is None else found
+
+    def tell(message: str, hint: str = "", path: TomlPath = ()) -> None:
+        problems.append(Diagnostic("FE502", message, str(file), *position_of(path), hint=hint))
+
+    def place_of(path: TomlPath) -> str:
+        return ":".join(str(each) for each in (file.name, *position_of(path)) if each is not None)
 
     sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
     sound["providers"] = read_providers(sound.get("providers", {}), tell)
     sound["prices"] = read_prices(sound.get("prices", {}), tell)
     sound["files"] = read_file_rules(sound.get("files", {}), tell)
     sound["mcp_servers"] = _read_servers(sound.get("mcp_servers", {}), tell)
+    sound["models"] = read_models(sound.get("models", {}), tell, place_of)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
     return Project(file.parent, file, **sound), problems
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
+from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_stand_in, is_vendor, vendor_names
 
@@ -64,7 +65,8 @@ _CHOICES: Final[Mapping[str, Sequence[str]]] = {
     "adapter": ("native", "litellm"),
     "structured_output": STRUCTURED_OUTPUTS,
 }
-_PROVIDER_KEYS: Final = ("base_url", *_LIMITS, *_CHOICES)
+_OF_KEYS: Final = ("key_env", "key_command")
+_PROVIDER_KEYS: Final = ("base_url", *_LIMITS, *_CHOICES, *_OF_KEYS)
 _HINT: Final = f"; it takes {', '.join(_PROVIDER_KEYS)}"
 
 
@@ -109,11 +111,13 @@ def _provider(name: str, given: Mapping[str, Any], tell: Tell) -> ProviderSettin
     chosen = {key: _chosen(name, key, given[key], tell) for key in _CHOICES if key in given}
     if chosen.get("adapter") == "native" and not is_native(ALIASES.get(name, name)):
         tell(f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only", "")
+    keys = _read_key_source(name, {key: given[key] for key in _OF_KEYS if key in given}, tell)
     return ProviderSettings(
         base,
         RateLimits(**limits) if limits else None,
         adapter=chosen.get("adapter"),
         structured_output=chosen.get("structured_output"),
+        **keys,
     )
 
 
@@ -123,6 +127,22 @@ def _chosen(name: str, key: str, value: object, tell: Tell) -> str | None:
         return value
     tell(f"'{key}' of provider '{name}' is one of {', '.join(words)}, not {value!r}", "")
     return None
+
+
+def _read_key_source(name: str, given: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Where the key comes from. What is written there is not told: it may be the key itself."""
+    sound = True
+    for key, value in given.items():
+        expected = find_key_command_problem(value) if key == "key_command" else find_variable_problem(value)
+        if expected is not None:
+            tell(f"'{key}' of provider '{name}' is {expected}", "")
+            sound = False
+    if len(given) == 2:
+        tell(f"the key of provider '{name}' comes from a variable or from a command, not from both", "")
+        sound = False
+    if not sound:
+        return {}
+    return {key: split_command(value) if key == "key_command" else value for key, value in given.items()}
 
 
 def _nearest(name: str) -> str:

@@ -43,13 +43,21 @@ class LiteLLMModel:
     """One vendor's model.
 
     `prefix` is litellm's word for the vendor where it differs from `provider`; `settings` are
-    further arguments of every call: `api_key`, `api_base`, `api_version`.
+    further arguments of every call: `api_key`, `api_base`, `api_version`. `structured_output`: `json_schema` where the
+    model is said to follow one, any other word where it is told the shape in the prompt; None: as litellm knows.
     """
 
     def __init__(
-        self, name: str, provider: str, *, prefix: str | None = None, settings: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        provider: str,
+        *,
+        prefix: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        structured_output: str | None = None,
     ) -> None:
         self.name = name
+        self._structured_output = structured_output
         self.provider = provider
         self._full_name = f"{provider}/{name}"
         self._prefix = provider if prefix is None else prefix
@@ -179,6 +187,8 @@ class LiteLLMModel:
         return arguments
 
     def _follows_schemas(self, litellm: Any) -> bool:
+        if self._structured_output is not None:
+            return self._structured_output == "json_schema"
         return bool(litellm.supports_response_schema(self.name, self._prefix))
 
     def _to_model_error(self, error: Exception) -> FlowEngineError:
@@ -222,6 +232,8 @@ def _reply_in(receive: MemoryObjectReceiveStream[str | Reply]) -> Reply | None:
     return None
 
 
-def make_model(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> LiteLLMModel:
+def make_model(
+    vendor: Vendor, name: str, settings: Mapping[str, Any], structured_output: str | None = None
+) -> LiteLLMModel:
     """The backend of every vendor that has no other."""
-    return LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings)
+    return LiteLLMModel(name, vendor.name, prefix=vendor.prefix, settings=settings, structured_output=structured_output)

@@ -126,6 +126,8 @@ def _choose_route(material: OfflineMaterial, properties: Mapping[str, Any]) -> d
     return {name: value for name, value in answer.items() if name in properties}
 
 
-def make_model(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> OfflineModel:
+def make_model(
+    vendor: Vendor, name: str, settings: Mapping[str, Any], structured_output: str | None = None
+) -> OfflineModel:
     """The backend of the vendor `offline`."""
     return OfflineModel()

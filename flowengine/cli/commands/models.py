@@ -1,0 +1,188 @@
+"""`flowengine models` lists the project's own names of models, and what is known of each. It asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import click
+
+from flowengine.cli.model_facts import read_model_facts
+from flowengine.cli.table import format_table
+from flowengine.cli.terminal import Results, complain
+from flowengine.errors import ModelConfigError
+from flowengine.flowfile.project.project import Project, find_project
+from flowengine.journal.run_export import dumps
+from flowengine.models.definitions import KeySource, find_key_source
+from flowengine.models.http.vendor_traits import traits_of
+from flowengine.models.open import served_natively
+from flowengine.models.pricing import Price, listed_entry
+from flowengine.models.vendors import is_packaged, vendor_named
+from flowengine.models.worst_case import KnownModel, ModelFacts
+
+__all__ = ["command"]
+
+
+class ListedModel(NamedTuple):
+    """What is known of one name."""
+
+    name: str
+    known: KnownModel | None
+    """None where the name goes to no vendor."""
+    problem: str
+    served_by: str
+    """`native`, `litellm`, `package`, or `nobody` for a stand-in."""
+    structured_output: str | None
+    key: KeySource | None
+    base_url: str | None
+
+
+@click.command("models")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def command(names: tuple[str, ...], as_json: bool) -> int:
+    """List the models that the project names, and what is known of each: vendor, who serves it, bounds, price, key.
+
+    With NAMEs only these, which may also be names of vendors' models. Nobody is asked, no command for a key is run, and
+    no key is shown. Exit code 1 where a name goes to no vendor, or the variable for its key is not set.
+    """
+    project = find_project()
+    facts = read_model_facts(project)
+    listed = [_look_up(name, project, facts) for name in names or project.models]
+    results = Results()
+    if as_json:
+        results.json(dumps([_to_data(each) for each in listed], indent=2))
+    elif listed:
+        rows = [_HEADINGS, *(_format_row(each) for each in listed if each.known is not None)]
+        for line in format_table(rows if len(rows) > 1 else []):
+            results.line(line)
+        for line in _explain(listed):
+            results.line(line)
+    else:
+        complain(f"the project names no models; [models.NAME] in {_file_of(project)} does")
+    return 0 if all(each.known is not None and _is_ready(each) for each in listed) else 1
+
+
+def _look_up(name: str, project: Project, facts: ModelFacts) -> ListedModel:
+    try:
+        known = facts.of(name)
+    except ModelConfigError as error:
+        return ListedModel(name, None, str(error), "", None, None, None)
+    own, said = known.definition, project.providers.get(known.provider)
+    base_url = (own and own.base_url) or (said and said.base_url) or None
+    adapter = (own and own.adapter) or (said and said.adapter) or None
+    is_native = served_natively(known.provider, adapter)
+    shape = (own and own.structured_output) or (said and said.structured_output) or None
+    if is_native:
+        shape = traits_of(
+            known.provider, known.name, structured_output=shape, is_elsewhere=base_url is not None
+        ).structured_output
+    key = find_key_source(known.provider, facts.environ, own, said)
+    return ListedModel(name, known, "", _find_server(known.provider, is_native), shape, key, base_url)
+
+
+def _find_server(provider: str, is_native: bool) -> str:
+    if vendor_named(provider).is_stand_in:
+        return "nobody"
+    return "native" if is_native else "package" if is_packaged(provider) else "litellm"
+
+
+def _is_ready(each: ListedModel) -> bool:
+    return each.key is None or each.key.is_set is not False
+
+
+def _file_of(project: Project) -> str:
+    return "flowengine.toml" if project.file is None else project.file.name
+
+
+# --- for people
+
+_UNKNOWN: Final = "?"
+_HEADINGS: Final = ["NAME", "MODEL", "SERVED BY", "WINDOW", "ANSWER", "USD/M IN", "OUT", "SHAPE", "IMAGES", "KEY"]
+
+
+def _format_row(each: ListedModel) -> list[str]:
+    known = each.known
+    assert known is not None
+    price = _price_of(known)
+    return [
+        each.name,
+        str(known),
+        each.served_by,
+        _format_tokens(known.window),
+        _format_tokens(known.longest),
+        _UNKNOWN if price is None else f"{price.input:g}",
+        _UNKNOWN if price is None else f"{price.output:g}",
+        each.structured_output or _UNKNOWN,
+        _UNKNOWN if known.takes_images is None else "yes" if known.takes_images else "no",
+        "" if each.key is None else _format_key(each.key),
+    ]
+
+
+_OTHER_KEYS: Final = {"none": "none needed", "elsewhere": "found by the vendor's library"}
+
+
+def _price_of(known: KnownModel) -> Price | None:
+    """What plain tokens cost; `plan` reckons with the dearest that may apply."""
+    listed = listed_entry(known.provider, known.name) or {}
+    rates = [listed.get(f"{kind}_cost_per_token") for kind in ("input", "output")]
+    if known.said is not None or None in rates:
+        return known.said
+    return Price(*(round(float(rate or 0) * 1_000_000, 6) for rate in rates))
+
+
+def _format_tokens(number: int | None) -> str:
+    return _UNKNOWN if number is None else f"{number:,}"
+
+
+def _format_key(key: KeySource) -> str:
+    if key.kind in _OTHER_KEYS:
+        return _OTHER_KEYS[key.kind]
+    if key.kind == "command":
+        return f"command '{key.name}'"
+    return f"{key.name} is set" if key.is_set else f"{key.name} is not set"
+
+
+def _explain(listed: list[ListedModel]) -> Iterator[str]:
+    """What does not fit into a table."""
+    for each in listed:
+        if each.known is None:
+            yield f"{each.name}: {each.problem}"
+            continue
+        if each.base_url is not None:
+            yield f"{each.name}: at {_without_secrets(each.base_url)}"
+        if each.known.options:
+            yield f"{each.name}: {', '.join(f'{name} {value}' for name, value in each.known.options.items())}"
+
+
+def _without_secrets(address: str) -> str:
+    """An address without a user, a password or a query, which may be secrets."""
+    scheme, _, rest = address.partition("?")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+# --- for scripts
+
+
+def _to_data(each: ListedModel) -> dict[str, Any]:
+    known, key = each.known, each.key
+    if known is None:
+        return {"name": each.name, "problem": each.problem}
+    price = _price_of(known)
+    return {
+        "name": each.name,
+        "provider": known.provider,
+        "model": known.name,
+        "because": known.because,
+        "served_by": each.served_by,
+        "base_url": each.base_url and _without_secrets(each.base_url),
+        "window": known.window,
+        "longest_answer": known.longest,
+        "price": None if price is None else {"input": price.input, "output": price.output, "per_call": price.per_call},
+        "structured_output": each.structured_output,
+        "images": known.takes_images,
+        "options": dict(known.options or {}),
+        "key": None if key is None else {"from": key.kind, "name": key.name or None, "is_set": key.is_set},
+        "place": known.definition.place if known.definition is not None else None,
+    }

@@ -1,0 +1,227 @@
+"""The table `models` of a project file: names of the project's own for models of vendors, checked.
+
+Nothing is opened or asked, no key is looked for, and no command runs here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from flowengine.core.values import describe_value
+from flowengine.errors import ModelConfigError, did_you_mean
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.project.toml_positions import TomlPath
+from flowengine.flowfile.project.vendor_tables import read_prices
+from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
+from flowengine.models.choosing import VendorQuestion, check_name, choose, is_known_name
+from flowengine.models.definitions import ModelDefinition
+from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
+from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
+from flowengine.models.option_refusals import find_refusals
+from flowengine.models.vendors import vendor_names
+
+__all__ = ["MODEL_KEYS", "PlacedTell", "read_models"]
+
+
+class PlacedTell(Protocol):
+    """Takes what is wrong, the hint that goes with it, and the key that it is about."""
+
+    def __call__(self, message: str, hint: str = "", path: TomlPath = ()) -> None: ...
+
+
+ADAPTERS: Final = ("native", "litellm")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MOST_TOKENS: Final = 1_000_000_000
+_OPTION_NAMES: Final = (*OPTIONS, "model_options")
+
+
+def read_models(
+    table: Mapping[str, Any], tell: PlacedTell, place_of: Callable[[TomlPath], str]
+) -> dict[str, ModelDefinition]:
+    """Name → what is said of it, for those without an error."""
+    found: dict[str, ModelDefinition] = {}
+    for name, given in table.items():
+        path = ("models", name)
+        if (problem := _problem_of_name(name)) is not None:
+            tell(*problem, path)
+        elif not is_map(given):
+            tell(f"'{name}' in `models` is a table with the key 'model'", "", path)
+        else:
+            read = _Reader(name, given, tell, frozenset(table)).read(place_of(path))
+            if read is not None:
+                found[name] = read
+    return found
+
+
+def _problem_of_name(name: str) -> tuple[str, str] | None:
+    if not _NAME.fullmatch(name):
+        return f"'{name:.80}' in `models` is no name", "; letters, digits, '-', '_' and '.', without a vendor before it"
+    if name in vendor_names():
+        return f"'{name}' in `models` is the name of a vendor", "; choose another name"
+    if is_known_name(name):
+        return f"'{name}' in `models` is the name of a vendor's own model", "; choose another name"
+    return None
+
+
+def _is_flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "true or false"
+
+
+def _is_tokens(value: Any) -> str | None:
+    return None if type(value) is int and 1 <= value <= _MOST_TOKENS else "a whole number of at least 1"
+
+
+def _is_address(value: Any) -> str | None:
+    is_one = isinstance(value, str) and value.startswith(("http://", "https://"))
+    return None if is_one else "an address that starts with http:// or https://"
+
+
+def _is_map(value: Any) -> str | None:
+    return None if is_map(value) else "a table"
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        return None if isinstance(value, str) and value in words else f"one of {', '.join(words)}"
+
+    return check
+
+
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {"structured_output": STRUCTURED_OUTPUTS, "adapter": ADAPTERS}
+MODEL_KEYS: Final[Mapping[str, Callable[[Any], str | None]]] = {
+    "model": lambda value: None if isinstance(value, str) and value else "a text such as 'openai/gpt-4o-mini'",
+    "base_url": _is_address,
+    "key_env": find_variable_problem,
+    "key_command": find_key_command_problem,
+    "options": _is_map,
+    "price": _is_map,
+    "window": _is_tokens,
+    "longest_answer": _is_tokens,
+    "structured_output": _one_of(STRUCTURED_OUTPUTS),
+    "images": _is_flag,
+    "adapter": _one_of(ADAPTERS),
+}
+"""Key → what is expected of its value where that is something else."""
+_SECRET: Final = frozenset({"key_env", "key_command"})
+"""Keys whose values are not told: somebody may have written the key itself there."""
+_MEANT: Final = {
+    "api_key": "key_env",
+    "key": "key_env",
+    "api_key_env": "key_env",
+    "api_base": "base_url",
+    "context_window": "window",
+    "max_tokens": "longest_answer",
+    "vision": "images",
+}
+
+
+class _Reader:
+    """Reads one name's table."""
+
+    def __init__(self, name: str, given: Mapping[str, Any], tell: PlacedTell, names: frozenset[str]) -> None:
+        self._name = name
+        self._given = given
+        self._tell = tell
+        self._names = names
+        self._is_sound = True
+
+    def read(self, place: str) -> ModelDefinition | None:
+        """What the table says; None where something of it is wrong."""
+        self._check_keys()
+        self._check_model()
+        for problem, at in _check_keys_said(self._given, f"model '{self._name}'"):
+            self._say(problem, "", at)
+        options = self._options()
+        prices = read_prices({self._name: self._given["price"]}, self._say_of_price) if "price" in self._given else {}
+        if not self._is_sound:
+            return None
+        command = self._given.get("key_command")
+        said = {key: value for key, value in self._given.items() if key not in ("options", "price", "key_command")}
+        return ModelDefinition(
+            self._name,
+            key_command=None if command is None else split_command(command),
+            options=options,
+            price=prices.get(self._name),
+            place=place,
+            **said,
+        )
+
+    def _say(self, message: str, hint: str = "", *keys: str) -> None:
+        self._is_sound = False
+        self._tell(message, hint, ("models", self._name, *keys))
+
+    def _say_of_price(self, message: str, hint: str) -> None:
+        self._say(message, hint, "price")
+
+    def _check_keys(self) -> None:
+        for key, value in self._given.items():
+            check = MODEL_KEYS.get(key)
+            if check is None:
+                meant = f"; did you mean '{_MEANT[key]}'?" if key in _MEANT else did_you_mean(key, MODEL_KEYS)
+                self._say(
+                    f"unknown key '{key}' of model '{self._name}'", meant or f"; it takes {', '.join(MODEL_KEYS)}", key
+                )
+            elif (expected := check(value)) is not None:
+                shown = "" if key in _SECRET else f", not {describe_value(value)}"
+                hint = did_you_mean(value, _WORDS[key]) if key in _WORDS and isinstance(value, str) else ""
+                self._say(f"'{key}' of model '{self._name}' is {expected}{shown}", hint, key)
+        if "model" not in self._given:
+            self._say(f"model '{self._name}' lacks the key 'model', as in model = 'openai/gpt-4o-mini'")
+
+    def _check_model(self) -> None:
+        model = self._given.get("model")
+        if not isinstance(model, str) or not model:
+            return
+        if model in self._names:
+            self._say(
+                f"'model' of model '{self._name}' is another name of the project's own", "; name a vendor's", "model"
+            )
+            return
+        try:
+            check_name(model)
+        except ModelConfigError as error:
+            self._say(f"'model' of model '{self._name}': {error}", "", "model")
+            return
+        provider = self._vendors_model()[0]
+        if self._given.get("adapter") == "native" and provider and not is_native(provider):
+            told = f"'adapter' of model '{self._name}' cannot be native: {provider} is reached through litellm"
+            self._say(told, "", "adapter")
+
+    def _vendors_model(self) -> tuple[str, str]:
+        """Provider and name, where the name itself says whose it is; others depend on the environment."""
+        try:
+            return choose(VendorQuestion(self._given["model"], None, {}))[:2]
+        except ModelConfigError:
+            return "", ""
+
+    def _options(self) -> dict[str, Any]:
+        given = self._given.get("options")
+        if not is_map(given):
+            return {}
+        for option in given:
+            if option not in _OPTION_NAMES:
+                told = f"unknown option '{option}' of model '{self._name}'"
+                hint = "; the node or the agent says it" if option in ("temperature", "max_tokens") else ""
+                self._say(told, hint or did_you_mean(option, _OPTION_NAMES), "options", option)
+        for problem in find_option_problems(given):
+            at = () if problem.option in _OPTION_NAMES else ("model_options",)
+            self._say(f"model '{self._name}': {problem.message}", problem.hint, "options", *at, problem.option)
+        if not self._is_sound:
+            return {}
+        options = normalize_options(given)
+        self._check_taken(options)
+        return options
+
+    def _check_taken(self, options: Mapping[str, Any]) -> None:
+        provider, name = self._vendors_model()
+        for option, reason in find_refusals(provider, name, options):
+            at = (option,) if option in _OPTION_NAMES else ("model_options", option)
+            self._say(f"model '{self._name}' ({provider}/{name}) refuses `{option}`: {reason}", "", "options", *at)
+
+
+def _check_keys_said(given: Mapping[str, Any], whose: str) -> Iterator[tuple[str, str]]:
+    """(what is wrong, the key) where a key is said to come from two places."""
+    if "key_env" in given and "key_command" in given:
+        yield f"the key of {whose} comes from a variable or from a command, not from both", "key_command"

@@ -1,0 +1,153 @@
+"""Defines what a project says of models under names of its own, and finds what a written name means with them.
+
+    [models.fast]
+    model = "openai/gpt-4o-mini"
+
+A name of the project goes before all others, since none of them is the name of a vendor or of a vendor's model. Where
+keys come from is decided here too, and the key itself is looked up only for whom is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+from flowengine.errors import ModelConfigError, did_you_mean
+from flowengine.models.choosing import VendorChoice, VendorQuestion, choose
+from flowengine.models.key_command import read_key
+from flowengine.models.pricing import Price
+from flowengine.models.vendors import ProviderSettings, key_of, needs_key, vendor_named
+
+__all__ = ["KeySource", "ModelDefinition", "ModelMeaning", "find_key_source", "find_meaning", "read_said_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDefinition:
+    """One name of a project's own, and what is said of its model. What is None is as it is without the name."""
+
+    name: str
+    model: str
+    """As flows name models: `openai/gpt-4o-mini`."""
+    base_url: str | None = None
+    key_env: str | None = None
+    """The environment variable that holds the key."""
+    key_command: tuple[str, ...] | None = field(default=None, repr=False)
+    """The command that prints the key."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of every call, in the shape of `Request.extra`; those of a node go before them."""
+    price: Price | None = None
+    window: int | None = None
+    """The longest question, in tokens."""
+    longest_answer: int | None = None
+    structured_output: str | None = None
+    images: bool | None = None
+    """Whether it takes images."""
+    adapter: str | None = None
+    place: str = ""
+    """Where it is written."""
+
+    def __str__(self) -> str:
+        return f"model '{self.name}' ({self.place})" if self.place else f"model '{self.name}'"
+
+
+class ModelMeaning(NamedTuple):
+    """What a written name means."""
+
+    choice: VendorChoice
+    definition: ModelDefinition | None
+    """None where it is no name of the project's own."""
+    model: str
+    """The name that goes to a vendor."""
+
+
+def find_meaning(
+    written: str,
+    definitions: Mapping[str, ModelDefinition],
+    environ: Mapping[str, str],
+    default_provider: str | None = None,
+) -> ModelMeaning:
+    """The vendor's model that a name stands for; `ModelConfigError` where it stands for none.
+
+    >>> fast = ModelDefinition("fast", "openai/gpt-4o-mini")
+    >>> find_meaning("fast", {"fast": fast}, {}).choice[:2]
+    ('openai', 'gpt-4o-mini')
+    """
+    definition = definitions.get(written.strip())
+    if definition is None:
+        try:
+            choice = choose(VendorQuestion(written.strip(), None, environ, default_provider))
+        except ModelConfigError as error:
+            close = get_close_matches(written, definitions, n=1, cutoff=0.6)
+            if not close:
+                raise
+            hint = did_you_mean(written, definitions)
+            raise ModelConfigError(f"no model '{written:.80}' is in `models` of the project file{hint}") from error
+        return ModelMeaning(choice, None, written)
+    try:
+        choice = choose(VendorQuestion(definition.model, None, environ, default_provider))
+    except ModelConfigError as error:
+        raise ModelConfigError(f"{definition}: {error}") from error
+    because = f"the project names {choice.provider}/{choice.name} so"
+    return ModelMeaning(VendorChoice(choice.provider, choice.name, because), definition, definition.model)
+
+
+# --- keys
+
+
+class KeySource(NamedTuple):
+    """Where the key of a model comes from."""
+
+    kind: str
+    """`variable`, `command`, `elsewhere` where a vendor's own library finds it, or `none` where none is needed."""
+    name: str
+    """The variable; the program of the command."""
+    is_set: bool | None
+    """Whether the variable is set; None where that is not known without asking."""
+    said: str
+    """Who says so, for errors; empty where nobody does, and it is the vendor's usual variable."""
+    command: tuple[str, ...] | None = None
+
+
+_NO_KEY: Final = KeySource("none", "", True, "")
+
+
+def find_key_source(
+    provider: str, environ: Mapping[str, str], definition: ModelDefinition | None, settings: ProviderSettings | None
+) -> KeySource:
+    """Where the key for a vendor's model is looked for. Nothing is run."""
+    for holder, said in ((definition, str(definition)), (settings, f"[providers.{provider}]")):
+        if holder is not None and holder.key_env is not None:
+            return KeySource("variable", holder.key_env, bool(environ.get(holder.key_env)), said)
+        if holder is not None and holder.key_command is not None:
+            return KeySource("command", PurePath(holder.key_command[0]).name, None, said, holder.key_command)
+    vendor = vendor_named(provider)
+    if not needs_key(provider):
+        return _NO_KEY
+    if not vendor.key_variables:
+        return KeySource("elsewhere", "", None, "")
+    name = next((each for each in vendor.key_variables if environ.get(each)), vendor.key_variables[0])
+    is_set = key_of(vendor, environ) is not None
+    return _NO_KEY if not is_set and vendor.placeholder_key else KeySource("variable", name, is_set, "")
+
+
+def read_said_key(
+    provider: str, environ: Mapping[str, str], definition: ModelDefinition | None, settings: ProviderSettings | None
+) -> str | None:
+    """The key that the project says how to find; None where it says nothing, and the vendor's own variables count.
+
+    A command is run. `ModelConfigError` where the variable is not set, or the command gives no key.
+    """
+    source = find_key_source(provider, environ, definition, settings)
+    if not source.said:
+        return None
+    if source.command is not None:
+        return read_key(source.command, source.said)
+    key = environ.get(source.name)
+    if key:
+        return key
+    # All names are asked for only here, so that a model that was opened can be taken again.
+    hint = did_you_mean(source.name, [each for each in environ if each.isidentifier()])
+    raise ModelConfigError(f"{source.said} takes its key from {source.name}, which is not set{hint}")

@@ -1,0 +1,99 @@
+"""Adds to a model what a project says of it under a name of its own: options of its calls, and its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from flowengine.core.context import EMPTY
+from flowengine.models.definitions import ModelDefinition
+from flowengine.models.model import Model, Reply, Request, supports_schema
+from flowengine.models.wrappers.retrying import RetryingModel
+
+__all__ = ["ConfiguredModel", "configured", "default_options", "definition_of"]
+
+
+class ConfiguredModel:
+    """Wraps a model: its calls have the options of its definition, where a request says no others.
+
+    `instead_of`: options of the model that was asked before it, which are not meant for this one.
+
+    >>> import anyio
+    >>> from flowengine.models.scripted import ScriptedModel
+    >>> inner = ScriptedModel(["Green."])
+    >>> model = ConfiguredModel(inner, ModelDefinition("calm", "x", options={"top_p": 0.5, "seed": 1}))
+    >>> _ = anyio.run(model.complete, Request("x", (), extra={"seed": 2}))
+    >>> dict(inner.requests[0].extra)
+    {'top_p': 0.5, 'seed': 2}
+    """
+
+    def __init__(
+        self, model: Model, definition: ModelDefinition | None, *, instead_of: Mapping[str, Any] = EMPTY
+    ) -> None:
+        self._model = model
+        self.definition = definition
+        self._instead_of = instead_of
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return EMPTY if self.definition is None else self.definition.options
+
+    def inside(self) -> Sequence[Model]:
+        """The model that is asked."""
+        return (self._model,)
+
+    async def supports_schema(self) -> bool:
+        """Whether the model inside is held to a JSON Schema."""
+        return await supports_schema(self._model)
+
+    async def complete(self, request: Request) -> Reply:
+        return await self._model.complete(self._with_options(request))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        async with self._model.stream(self._with_options(request)) as pieces:
+            yield pieces
+
+    def _with_options(self, request: Request) -> Request:
+        given = {name: each for name, each in request.extra.items() if not self._is_anothers(name, each)}
+        extra = {**self.options, **given}
+        return request if extra == request.extra else replace(request, extra=extra)
+
+    def _is_anothers(self, name: str, value: Any) -> bool:
+        return name in self._instead_of and self._instead_of[name] == value
+
+
+def configured(model: Model, definition: ModelDefinition | None, instead_of: Mapping[str, Any] = EMPTY) -> Model:
+    """The model with what is said of it; retries stay outside of that."""
+    if definition is None and not instead_of:
+        return model
+    if isinstance(model, RetryingModel):
+        return model.around(lambda each: configured(each, definition, instead_of))
+    return ConfiguredModel(model, definition, instead_of=instead_of)
+
+
+def definition_of(model: Model) -> ModelDefinition | None:
+    """What a project says of a model, or of the first of several; None where it has no name for it."""
+    while True:
+        if isinstance(model, ConfiguredModel):
+            return model.definition
+        inside = getattr(model, "inside", None)
+        if inside is None:
+            return None
+        model = inside()[0]
+
+
+def default_options(model: Model) -> Mapping[str, Any]:
+    """Options that the calls of a model have where nobody says others; they count in the key of a request."""
+    definition = definition_of(model)
+    return EMPTY if definition is None else definition.options
