@@ -1,23 +1,20 @@
 """Looks up what models cost and can do: the price that the user gave, else the one in litellm's table.
 
-The table is a file in litellm's folder, read at the first question and without importing litellm. Of
-the rates that may apply to a call the dearest counts, since a price is asked for before the call: that
-of a long prompt, of writing to a vendor's cache, of a service tier that is asked for. What is
-not in the table is unknown, never free.
+The table is litellm's, read without importing it. Of the rates that may apply to a call the dearest counts, since a
+price is asked for before the call: that of a long prompt, of writing to a vendor's cache, of a service tier that is
+asked for. What is not in the table is unknown, never free.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from math import isfinite
-from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from flowengine.models.model_table import TableEntry, find_entry, whole_table
 from flowengine.models.vendors import OTHERS, VENDORS
 
 __all__ = [
@@ -129,13 +126,13 @@ def listed_vendor(name: str) -> str | None:
     >>> listed_vendor("text-embedding-3-small"), listed_vendor("gtp-4o")
     ('openai', None)
     """
-    entries = (_table().get(each) for each in _list_spellings(name))
+    entries = map(find_entry, _list_spellings(name))
     return next((_BY_PREFIX.get(str(each.get("litellm_provider"))) for each in entries if each is not None), None)
 
 
 def listed_names() -> list[str]:
     """Every name that says by itself whose model it is."""
-    return [name for name in _table() if "/" not in name and ":" not in name and listed_vendor(name) is not None]
+    return [name for name in whole_table() if "/" not in name and ":" not in name and listed_vendor(name) is not None]
 
 
 _BY_PREFIX: Final = {
@@ -148,8 +145,6 @@ _SHORTEST: Final = 1024
 
 # --- Rates of an entry
 
-_Entry: TypeAlias = Mapping[str, Any]
-
 _INPUT: Final = frozenset({"input_cost_per_token", "cache_creation_input_token_cost"})
 _INPUT_WITH_CACHE: Final = _INPUT | {"cache_creation_input_token_cost_above_1hr"}
 _OUTPUT: Final = frozenset({"output_cost_per_token", "output_cost_per_reasoning_token"})
@@ -160,7 +155,7 @@ _ALWAYS_SEARCHING: Final = frozenset({"perplexity"})
 """Vendors whose every call is one search."""
 
 
-def _rates(entry: _Entry, prompt_tokens: int, *, with_tiers: bool) -> Iterator[tuple[str, float]]:
+def _rates(entry: TableEntry, prompt_tokens: int, *, with_tiers: bool) -> Iterator[tuple[str, float]]:
     """(kind, dollars a token) of what may apply."""
     for key, value in entry.items():
         match = _RATE.fullmatch(key)
@@ -174,14 +169,14 @@ def _rates(entry: _Entry, prompt_tokens: int, *, with_tiers: bool) -> Iterator[t
             yield from _rates(step, prompt_tokens, with_tiers=with_tiers)
 
 
-def _surcharges(entry: _Entry, given: Mapping[str, Any]) -> Iterator[float]:
+def _surcharges(entry: TableEntry, given: Mapping[str, Any]) -> Iterator[float]:
     """Factors for a faster or a nearer machine, where one is asked for."""
     if "speed" in given or "inference_geo" in given:
         factors: Mapping[str, Any] = entry.get("provider_specific_entry") or {}
         yield from (factor for factor in factors.values() if isinstance(factor, int | float))
 
 
-def _fees(entry: _Entry, provider: str) -> Iterator[float]:
+def _fees(entry: TableEntry, provider: str) -> Iterator[float]:
     if (fee := entry.get("input_cost_per_request")) is not None:
         yield fee
     if provider in _ALWAYS_SEARCHING:
@@ -192,18 +187,17 @@ def _fees(entry: _Entry, provider: str) -> Iterator[float]:
 
 
 @cache
-def _entry(provider: str, name: str) -> _Entry | None:
+def _entry(provider: str, name: str) -> TableEntry | None:
     """The table's entry for a vendor's model."""
     vendor = VENDORS.get(provider) or OTHERS.get(provider)
     if vendor is None or vendor.is_stand_in:
         return None
-    table = _table()
     prefixes = (vendor.prefix, provider)
     for spelling in _list_spellings(name):
         for prefix in prefixes:
-            if (entry := table.get(f"{prefix}/{spelling}")) is not None:
+            if (entry := find_entry(f"{prefix}/{spelling}")) is not None:
                 return entry
-        entry = table.get(spelling)
+        entry = find_entry(spelling)
         if entry is not None and str(entry.get("litellm_provider")).startswith(prefixes):
             return entry
     return None
@@ -216,15 +210,3 @@ def _list_spellings(name: str) -> Iterator[str]:
         yield ":".join(name.split(":")[:2])
     elif (family := re.sub(r"-(\d{8}|\d{4}-\d{2}-\d{2}|\d{3})$", "", name)) != name:
         yield family
-
-
-@cache
-def _table() -> Mapping[str, _Entry]:
-    spec = find_spec("litellm")
-    if spec is None or spec.origin is None:
-        return {}
-    file = Path(spec.origin).with_name("model_prices_and_context_window_backup.json")
-    try:
-        return json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return {}

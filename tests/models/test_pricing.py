@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.models import pricing
+from flowengine.models import model_table, pricing
 from flowengine.models.pricing import Price, listed_price, longest_answer
 
 LISTED: dict[str, dict[str, Any]] = {
@@ -68,7 +68,8 @@ LISTED: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     table: Mapping[str, Any] = LISTED
-    monkeypatch.setattr(pricing, "_table", lambda: table)
+    monkeypatch.setattr(pricing, "find_entry", table.get)
+    monkeypatch.setattr(pricing, "whole_table", lambda: table)
     pricing._entry.cache_clear()
     yield
     pricing._entry.cache_clear()
@@ -157,14 +158,35 @@ def test_without_a_list_every_price_is_unknown(
 
     if content is not None:
         (tmp_path / "model_prices_and_context_window_backup.json").write_text(content)
-    monkeypatch.setattr(pricing, "find_spec", lambda name: Spec())  # type: ignore[misc] - a stand-in
-    pricing._table.cache_clear()
-    pricing._entry.cache_clear()
+    monkeypatch.setattr(model_table, "find_spec", lambda name: Spec())  # type: ignore[misc] - a stand-in
+    forget = (model_table._file, model_table.find_entry, model_table.whole_table, pricing._entry)
+    for each in forget:
+        each.cache_clear()
     try:
         assert listed_price("openai", "gpt-4o-mini") is None
     finally:
-        pricing._table.cache_clear()
-        pricing._entry.cache_clear()
+        for each in forget:
+            each.cache_clear()
+
+
+def test_an_entry_that_is_cut_out_of_the_file_is_the_one_of_the_whole() -> None:
+    table = model_table.whole_table()
+    assert len(table) > 1000
+    for name in [*sorted(table)[::20], "no-such-model", 'a"b', "input_cost_per_token"]:
+        assert model_table.find_entry(name) == table.get(name)
+
+
+def test_a_table_of_another_layout_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "table.json"
+    file.write_text('{"m": {"a": 1}}')
+    monkeypatch.setattr(model_table, "_file", lambda: file)
+    for each in (model_table.find_entry, model_table.whole_table):
+        each.cache_clear()
+    try:
+        assert (model_table.find_entry("m"), model_table.find_entry("n")) == ({"a": 1}, None)
+    finally:
+        for each in (model_table.find_entry, model_table.whole_table):
+            each.cache_clear()
 
 
 @pytest.mark.parametrize(
