@@ -40,6 +40,7 @@ PROCESSES = (
     "process_signals",
     "process_clock",
     "process_model",
+    "process_answers",
 )
 """Names that are modules, each with rows of its own: faults of a single process."""
 

@@ -1,6 +1,6 @@
 """A model server that is down, slow, busy or broken: runs end, clearly if not well, and do not storm it.
 
-The server is a real one on loopback, which keeps when each request came; the vendor's library is between. Waits
+The server is a real one on loopback, which keeps when each request came; the client of the product is between. Waits
 are those of the product, made shorter by one factor where a test of the default run has no time for them.
 """
 
@@ -21,7 +21,7 @@ from flowengine.agents.agent import Agent
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
-from flowengine.models.litellm.model import LiteLLMModel
+from flowengine.models.http.native_model import NativeModel
 from flowengine.models.model import Model
 from flowengine.models.vendors import RateLimits
 from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter
@@ -56,7 +56,7 @@ BROKEN: Final[Mapping[str, Answer]] = {
 
 def parallel(url: str, nodes: int, *, retries: int = 3, first_wait: float = 1.0, limiter: Any = None) -> Flow:
     """A flow of agents that wait for nobody."""
-    model: Model = LiteLLMModel("gpt-4o-mini", "openai", settings={"api_key": "local", "api_base": url})
+    model: Model = NativeModel("gpt-4o-mini", "openai", settings={"api_key": "local", "api_base": url})
     if limiter is not None:
         model = RateLimitedModel(model, limiter)
     agent = Agent("asker", "Say one word.", model=RetryingModel(model, retries, first_wait=first_wait))
@@ -211,6 +211,6 @@ def down() -> str:
 
 def impatient(url: str) -> Mapping[str, AgentNode]:
     """Agents that wait two seconds for an answer, and no longer."""
-    model = LiteLLMModel("gpt-4o-mini", "openai", settings={"api_key": "local", "api_base": url})
+    model = NativeModel("gpt-4o-mini", "openai", settings={"api_key": "local", "api_base": url})
     agent = Agent("asker", "Say one word.", model=RetryingModel(model, 1), timeout=2.0)
     return {f"n{number}": AgentNode(agent, prompt=lambda _: "Go.") for number in range(5)}
