@@ -52,7 +52,7 @@ from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.submitted import TASK
 from flowengine.runners.run import Run, settings_of
 
-__all__ = ["RunTask"]
+__all__ = ["JobRetry", "PutBackError", "RunTask", "StumbledError"]
 
 _FIRST: Final = 1.0
 _LONGEST: Final = 30.0
@@ -88,7 +88,7 @@ class _How(NamedTuple):
         return self.after is not None and length > self.after and ended not in (None, "cancelled")
 
 
-class _PutBackError(Exception):
+class PutBackError(Exception):
     """The worker stops: another one goes on with the run."""
 
     def __init__(self, run_id: str, *, has_begun: bool) -> None:
@@ -96,11 +96,11 @@ class _PutBackError(Exception):
         self.has_begun = has_begun
 
 
-class _StumbledError(Exception):
+class StumbledError(Exception):
     """Something that nobody has thought of: this worker is broken, or the run is."""
 
 
-class _Again(BaseRetryStrategy):
+class JobRetry(BaseRetryStrategy):
     """When a job is worked on again that has not come to its end."""
 
     def __init__(self, busy: float) -> None:
@@ -109,7 +109,7 @@ class _Again(BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, JobAborted):
             return None
-        if isinstance(exception, _PutBackError):
+        if isinstance(exception, PutBackError):
             priority = before_new(job.priority) if exception.has_begun else job.priority
             return RetryDecision(retry_at=datetime.now(UTC), priority=priority)
         if isinstance(exception, LeftError):
@@ -139,7 +139,7 @@ class RunTask:
         again that somebody else writes. `refuse` is called where the store is a newer FlowEngine's by now."""
         self._app, self._store, self._plans = app, store, plans
         self._tell, self._refuse = tell, refuse
-        app.task(name=TASK, pass_context=True, retry=_Again(busy))(self._job)
+        app.task(name=TASK, pass_context=True, retry=JobRetry(busy))(self._job)
         self.in_hand: set[int] = set()
         self.turns = Turns(store, takeovers)
         self._loading = anyio.Lock()
@@ -184,7 +184,7 @@ class RunTask:
 
     def _put_back(self, run_id: str, *, has_begun: bool = True) -> NoReturn:
         self._tell(WorkerNotice(f"run {run_id} is put back", "put_back", run_id))
-        raise _PutBackError(run_id, has_begun=has_begun) from None
+        raise PutBackError(run_id, has_begun=has_begun) from None
 
     async def _stop(self, run_id: str, why: AbortReason | None) -> NoReturn:
         """The run was interrupted, by somebody who wants it stopped or because the worker stops."""
@@ -284,7 +284,7 @@ class RunTask:
         if job.attempts + 1 < _TRIES:
             text = f"run {run_id} is left to others: this worker stumbled ({said})"
             self._tell(WorkerNotice(text, "left", run_id))
-            raise _StumbledError(said) from error
+            raise StumbledError(said) from error
         await self._end(run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({said})"))
 
     async def _loaded(self, started: RunStarted) -> CompiledFlow:
