@@ -39,13 +39,14 @@ class Caller(NamedTuple):
 
     def request(self, messages: Sequence[Message]) -> Request:
         settings = self.settings
+        options = {**default_options(self.model), **settings.extra}
         return Request(
             model=self.model.name,
             messages=tuple(messages),
-            temperature=settings.temperature,
+            temperature=settings.temperature_beside(options),
             max_tokens=settings.max_tokens,
             timeout=settings.timeout,
-            extra={**default_options(self.model), **settings.extra},
+            extra=options,
         )
 
     async def answer(

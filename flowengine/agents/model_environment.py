@@ -119,11 +119,10 @@ def prepare_model(settings: CallSettings) -> None:
 
 def check_taken(model: Model, settings: CallSettings) -> None:
     """`ModelConfigError` for an option that one of the models that may answer is known to refuse."""
-    if not settings.extra:
-        return
-    options = {**settings.extra, "max_tokens": settings.max_tokens}
     for each in innermost_models(model):
-        for refusal in find_refusals(each.provider, each.name, options):
+        options = {**default_options(each), **settings.extra}
+        said = {**options, "max_tokens": settings.max_tokens} if options else {}
+        for refusal in find_refusals(each.provider, each.name, said):
             raise ModelConfigError(f"model '{each.provider}/{each.name}' refuses `{refusal.option}`: {refusal.reason}")
 
 

@@ -19,7 +19,7 @@ from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.values import label_key
 from flowengine.errors import DefinitionError
-from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
+from flowengine.models.call_options import DECIDING, OPTIONS, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Model
 from flowengine.models.pricing import Price
@@ -78,6 +78,11 @@ ModelChoice: TypeAlias = str | Model | None
 Guardrail: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
 """True lets the value pass."""
 
+
+class UsualTemperature(float):
+    """The temperature of an agent that is given none. It gives way to options that decide about chance, too."""
+
+
 ImprovementCallback: TypeAlias = Callable[[LLMResult, EvaluationResult], str | Awaitable[str]]
 
 
@@ -110,6 +115,16 @@ class CallSettings:
             raise DefinitionError(f"timeout must be a number of seconds above 0, not {self.timeout!r}")
         if self.max_retries < 0:
             raise DefinitionError(f"max_retries must be 0 or more, not {self.max_retries!r}")
+
+    def temperature_beside(self, options: Mapping[str, Any]) -> float | None:
+        """The temperature of a call that has these options; None where it is left to the vendor.
+
+        >>> CallSettings(temperature=UsualTemperature(0.7)).temperature_beside({"top_p": 0.5}) is None
+        True
+        """
+        if isinstance(self.temperature, UsualTemperature):
+            return None if DECIDING & options.keys() else float(self.temperature)
+        return self.temperature
 
     def changed(self, options: Mapping[str, Any], arguments: frozenset[str]) -> CallSettings:
         """These settings with the options of one run: own fields replaced, all others added to `extra`.
@@ -257,22 +272,9 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
 
 
 def call_settings(known: frozenset[str], extra: Mapping[str, Any], **settings: Any) -> CallSettings:
-    """Settings for a model call; `known` are the argument names of the agent that is being made.
-
-    An agent's usual temperature gives way to what else decides about chance: vendors want one of them said.
-    """
+    """Settings for a model call; `known` are the argument names of the agent that is being made."""
     check_options(extra, known)
-    if isinstance(settings.get("temperature"), UsualTemperature):
-        settings["temperature"] = None if _DECIDING & extra.keys() else float(settings["temperature"])
     return CallSettings(**settings, extra=_checked(extra))
-
-
-class UsualTemperature(float):
-    """The temperature of an agent that is given none."""
-
-
-_DECIDING: Final = frozenset({"top_p", "reasoning_effort", "thinking"})
-"""Options with which some vendors take no temperature."""
 
 
 def _checked(options: Mapping[str, Any]) -> dict[str, Any]:

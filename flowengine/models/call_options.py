@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 from flowengine.errors import did_you_mean
 
 __all__ = [
+    "DECIDING",
     "MOST_STOPS",
     "OF_GENERATING",
     "OPTIONS",
@@ -74,6 +75,9 @@ OF_GENERATING: Final = frozenset(
     {"top_p", "stop", "verbosity", "presence_penalty", "frequency_penalty", "parallel_tool_calls"}
 )
 """Options that shape the text of an agent; its judge and its router, who answer in a shape, go without them."""
+
+DECIDING: Final = frozenset({"top_p", "reasoning_effort", "thinking"})
+"""Options with which vendors want no temperature: they take one of them, or think and are not sampled."""
 
 # --- The values
 

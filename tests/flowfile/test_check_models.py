@@ -16,7 +16,7 @@ FLOW = """\
 flowengine: v1
 name: t
 agents:
-  writer: {model: gtp-4o-mini, fallbacks: [vllm/foo, gpt-4o]}
+  writer: {model: gtp-4o-mini, fallbacks: [mylab/foo, gpt-4o]}
 nodes:
   a: {agent: writer, prompt: x}
   b: {type: evaluation, needs: [a], model: qwen2.5-7b}
@@ -34,7 +34,7 @@ def test_every_unknown_name_is_told_with_its_place() -> None:
     assert [each.split(" ")[0] for each in told] == ["4:19:", "4:44:", "7:44:", "13:54:", "13:99:"]
     assert all("FE511" in each for each in told)
     assert "did you mean 'gpt-4o-mini'?" in told[0]
-    assert "unknown provider 'vllm' in model 'vllm/foo'" in told[1]
+    assert "unknown provider 'mylab' in model 'mylab/foo'" in told[1]
     assert "node 'b': no vendor is known to have a model 'qwen2.5-7b'" in told[2]
     assert "node 'c.d'" in told[3]
 
@@ -48,7 +48,7 @@ def test_models_are_listed_with_the_nodes_that_ask_them() -> None:
     spec = load_flow(text=FLOW)
     assert [(each.model, each.node) for each in models_of(spec)] == [
         ("gtp-4o-mini", None),
-        ("vllm/foo", None),
+        ("mylab/foo", None),
         ("gpt-4o", None),
         ("qwen2.5-7b", "b"),
         ("gpt-4o", "c.d"),

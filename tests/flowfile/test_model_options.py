@@ -207,10 +207,20 @@ def test_options_of_one_run_are_checked_too() -> None:
 
 def test_a_temperature_gives_way_to_what_else_decides_unless_it_is_said() -> None:
     assert Agent("a", "Write.").settings.temperature == 0.7
-    assert Agent("a", "Write.", seed=1).settings.temperature == 0.7
-    assert Agent("a", "Write.", top_p=0.5).settings.temperature is None
-    assert Agent("a", "Write.", reasoning_effort="low", temperature=0.7).settings.temperature == 0.7
-    assert EvaluationAgent("a", thinking=2048).settings.temperature is None
+    cases: list[tuple[dict[str, Any], float | None]] = [
+        ({}, 0.7),
+        ({"seed": 1}, 0.7),
+        ({"top_p": 0.5}, None),
+        ({"thinking": 2048}, None),
+        ({"reasoning_effort": "low", "temperature": 0.7}, 0.7),
+    ]
+    for said, expected in cases:
+        model = ScriptedModel(["ok"])
+        Agent("a", "Write.", model=model, **said).run("x")
+        assert model.requests[0].temperature == expected
+    model = ScriptedModel(["ok"])
+    Agent("a", "Write.", model=model).run("x", top_p=0.5)
+    assert model.requests[0].temperature is None
 
 
 def test_an_agents_judge_goes_without_the_options_for_generating() -> None:

@@ -135,6 +135,21 @@ def test_options_of_a_name_count_in_the_key_of_a_request_and_are_on_record(tmp_p
     assert len(set(keys)) == 3
 
 
+def test_a_temperature_that_is_not_said_gives_way_to_the_options_of_a_name(tmp_path: Path, server: ModelServer) -> None:
+    settings = fast_at(server, "options = {top_p = 0.5}\n")
+    nodes = "nodes: {a: {model: fast, prompt: x}, b: {model: fast, temperature: 0.3, prompt: y}}"
+    flow_in(tmp_path, settings, nodes, FAST_KEY=KEY).run_sync().raise_for_status()
+    assert sorted(each.body.get("temperature", -1) for each in server.requests) == [-1, 0.3]
+
+
+def test_what_a_node_adds_to_a_name_is_checked_with_the_options_of_the_name(tmp_path: Path) -> None:
+    text = "[models.deep]\nmodel = 'anthropic/claude-haiku-4-5'\noptions = {thinking = 4096}\n"
+    project = project_with(tmp_path, text)
+    spec = load_flow(text=HEAD + "nodes: {a: {model: deep, temperature: 0.3, max_tokens: 9000, prompt: x}}")
+    (told,) = check_models(spec, ModelFacts({}, models=project.models))
+    assert str(told).startswith("3:26: FE513 node 'a': model 'anthropic/claude-haiku-4-5' refuses `temperature`")
+
+
 def test_price_window_and_longest_answer_of_a_name_hold(tmp_path: Path) -> None:
     text = (
         "[models.own]\nmodel = 'hosted_vllm/mine'\nbase_url = 'http://127.0.0.1:9'\nwindow = 3000\n"

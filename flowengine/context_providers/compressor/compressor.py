@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import Any, ClassVar, Final, NamedTuple
@@ -22,10 +23,12 @@ from flowengine.context_providers.text_cutting import shortened
 from flowengine.core.context import Fragment
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import Gateway
+from flowengine.models.call_options import DECIDING
 from flowengine.models.choosing import check_name
 from flowengine.models.model import Model
 from flowengine.models.named import PROCESS_MODELS, Models
 from flowengine.models.tokens import count_tokens
+from flowengine.models.wrappers.configured import default_options
 from flowengine.retrieval.terms import subject_terms
 
 __all__ = ["ContextCompressorProvider"]
@@ -174,7 +177,10 @@ class ContextCompressorProvider(ContextProvider):
         material = shortened(work.material(number), _MAX_MATERIAL, count_tokens)
         if not material:
             return
-        request = summary_request(words, model.name, query, material, room, previous=known if number else "")
+        asked = summary_request(words, model.name, query, material, room, previous=known if number else "")
+        options = default_options(model)
+        temperature = None if DECIDING & options.keys() else asked.temperature
+        request = replace(asked, temperature=temperature, extra=options)
         try:
             with anyio.fail_after(_PATIENCE):
                 complete = (

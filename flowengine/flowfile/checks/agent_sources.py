@@ -165,7 +165,7 @@ def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, repo
                 known = facts.of(model)
             except ModelConfigError:
                 continue  # Told as a name that goes to no vendor.
-            for option, reason in find_refusals(known.provider, known.name, said):
+            for option, reason in find_refusals(known.provider, known.name, {**(known.options or {}), **said}):
                 place = _place_of_option(spec, path, node, option)
                 report.at_key("FE513", f"model '{known}' refuses `{option}`: {reason}", place)
 
