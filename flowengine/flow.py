@@ -20,10 +20,9 @@ from flowengine.agents.standalone import run_sync
 from flowengine.core.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import DefinitionError, names_arguments, unknown_argument
 from flowengine.journal.approvals import answer
-from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.stores import TeeStore, open_store
 from flowengine.nodes.compiled_flow import CompiledFlow, InputField, assemble
 from flowengine.nodes.node import FlowNode, RunLimits

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ModelConfigError
 from flowengine.models.definitions import ModelMeaning, find_meaning, read_said_key
-from flowengine.models.embedding import get_embedding
 from flowengine.models.model import LoadsLibrary, Model
 from flowengine.models.open import default_model, get_llm
 from flowengine.models.option_refusals import find_refusals
@@ -218,5 +217,7 @@ class NamedModels:
         around = self._around
         if around.stand_in is not None and is_stand_in(_find_meaning(around.stand_in, around).choice.provider):
             return None
+        from flowengine.models.embedding import get_embedding  # Few flows compare by meaning.
+
         meaning = _find_meaning(name, around)
         return _add_said(get_embedding(meaning.model, **_vendor_settings(meaning, around)), name, meaning, around)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.caller import Caller
 from flowengine.agents.prompt import text_of
@@ -23,7 +23,7 @@ from flowengine.agents.prompt_parts import (
     fixed_parts,
 )
 from flowengine.agents.prompt_state import ProviderState, TypedContextSnapshots, data_of, load_provider_state
-from flowengine.agents.sources import OpenSkills, Sources, open_skills
+from flowengine.agents.sources import Sources
 from flowengine.context_providers.chain import brought_of, entries_of, gather
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.core.context import LLMResult
@@ -38,6 +38,9 @@ from flowengine.tools.tool import ToolResult
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager
 from flowengine.typed_contexts.typed import ToolCallResult
+
+if TYPE_CHECKING:
+    from flowengine.agents.open_skills import OpenSkills
 
 __all__ = ["PromptBuilder", "open_prompt_builder"]
 
@@ -57,7 +60,11 @@ async def open_prompt_builder(
     keep; None for an agent that stands alone. `recorded`: what an interrupted attempt of the node has told. `secrets`:
     what no text of a file may bring into a prompt.
     """
-    skills = await open_skills(sources, words.locale, gateway, kept or {}, scope)
+    skills = None
+    if sources.skills is not None:
+        from flowengine.agents.open_skills import open_skills  # Most agents have none.
+
+        skills = await open_skills(sources.skills, sources.sandbox, words.locale, gateway, kept or {}, scope)
     memories = await load_provider_state(sources.providers, kept, gateway)
     if kept is None:
         return PromptBuilder(

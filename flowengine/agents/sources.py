@@ -5,35 +5,25 @@ The check is made when the agent is made. What a run does with them is the matte
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from anyio import to_thread
-
-from flowengine.agents.prompt_parts import Part, PartPlace
 from flowengine.context_providers.chain import cleared
 from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.packer import PackedEntry
 from flowengine.context_providers.provider import ContextProvider
-from flowengine.core.context import Fragment
-from flowengine.core.records import Gateway, ProviderFailed
-from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import describe_error
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
-from flowengine.skills.disclosure import SkillAccess, SkillChoice, SkillScope
-from flowengine.skills.sandbox.sandbox import Sandbox
-from flowengine.skills.skill_files import RefusedError
-from flowengine.skills.skill_store import SkillStore
-from flowengine.tools.tool import ToolResult
-from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.manager import ContextManager
 from flowengine.typed_contexts.typed import TypedContext
 
-__all__ = ["ContextChoice", "MemoryChoice", "OpenSkills", "ProviderConfig", "Sources", "open_skills", "sources_of"]
+if TYPE_CHECKING:
+    from flowengine.skills.disclosure import SkillChoice
+    from flowengine.skills.sandbox.sandbox import Sandbox
+    from flowengine.skills.skill_store import SkillStore
+
+__all__ = ["ContextChoice", "MemoryChoice", "ProviderConfig", "Sources", "sources_of"]
 
 ProviderConfig: TypeAlias = str | Sequence[str | Mapping[str, Any]]
 """What a user gives as `context_providers_config`: YAML, or its list as data."""
@@ -124,6 +114,8 @@ def _open_memory(memory: Any) -> ContextProvider:
 
 
 def _open_store(skills: SkillChoice) -> SkillStore:
+    from flowengine.skills.skill_store import SkillStore  # Most agents have no skills.
+
     return skills if isinstance(skills, SkillStore) else SkillStore(skills)
 
 
@@ -146,55 +138,3 @@ def _check_list(name: str, given: Any, kinds: tuple[type[Any], ...], hint: str =
             allowed = " or ".join(kind.__name__ for kind in kinds)
             raise DefinitionError(f"one of {name} is no {allowed}: {describe_value(each)}{hint}")
     return found
-
-
-# --- Skills in one run of an agent
-
-_LOGGER: Final = logging.getLogger(__name__)
-_LOAD: Final = SkillAccess.load_skill.__name__
-
-
-async def open_skills(
-    sources: Sources, locale: str, gateway: Gateway, kept: Mapping[str, Any], scope: RunScope | None
-) -> OpenSkills | None:
-    """The skills of one run. `kept`: what ancestors keep, their loaded skills among it."""
-    if sources.skills is None:
-        return None
-    access = SkillAccess(sources.skills, SkillScope.of(scope), gateway.note, locale, sandbox=sources.sandbox)
-    return OpenSkills(access, await access.tool_set(), kept.get("skills", ()), gateway)
-
-
-class OpenSkills:
-    """Of one agent, in one run."""
-
-    def __init__(self, access: SkillAccess, tools: ToolSet, known: Sequence[str], gateway: Gateway) -> None:
-        """`known`: names of the skills that the agent's ancestors have loaded."""
-        self.tools = tools
-        self.loaded: list[str] = []
-        """Names of those that it has loaded itself, in that order."""
-        self._access = access
-        self._known = known
-        self._gateway = gateway
-
-    async def parts(self, query: str) -> tuple[list[Part], list[Part]]:
-        """The list, which stands in every prompt; and the bodies that are known already, which may give way."""
-        try:
-            fragments = await self._access.fragments(query, self._known)
-        except (OSError, RefusedError) as error:  # A file that went away meanwhile.
-            _LOGGER.warning("skills cannot be read: %s", error)
-            await self._gateway.note(ProviderFailed("skills", describe_error(error)))
-            return [], []
-        listed = [_make_part(PartPlace.SYSTEM, each) for each in fragments if each.pinned]
-        return listed, [_make_part(PartPlace.CONTEXT, each) for each in fragments if not each.pinned]
-
-    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
-        """Told of a call; one that was answered from the record of an earlier attempt counts as well."""
-        if name != _LOAD or result.is_error:
-            return
-        found = await to_thread.run_sync(self._access.store.find, str(arguments.get("name")))
-        if found is not None and found.name not in self.loaded:
-            self.loaded.append(found.name)
-
-
-def _make_part(place: PartPlace, fragment: Fragment) -> Part:
-    return Part(place, PackedEntry(fragment))

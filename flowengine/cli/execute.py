@@ -18,9 +18,8 @@ from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
 from flowengine.core.context import NodeStatus
 from flowengine.engine.events import Event
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.journal.approvals import open_questions
-from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.forking import failed_items

@@ -6,20 +6,17 @@ import os
 import shlex
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import RunNotFoundError, StoreCorruptError, did_you_mean
 from flowengine.journal.codec import reading_record
 from flowengine.journal.stores import without_password
 from flowengine.journal.value_types import only_looking
 from visualize.progress import Progress
-
-if TYPE_CHECKING:
-    from flowengine.journal.sqlite.database import Durability
 
 __all__ = [
     "DURABILITIES",

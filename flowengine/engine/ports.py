@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from flowengine.core.context import EMPTY, Context, NodeResult, RunStatus, SkipCause
 from flowengine.engine.events import Event
 
 __all__ = [
     "CalledOff",
+    "Durability",
     "Ended",
     "Journal",
     "JournalStore",
@@ -23,6 +24,9 @@ __all__ = [
     "Skip",
     "run_clock",
 ]
+
+Durability = Literal["full", "process", "memory"]
+"""What a store keeps of what it took: through a failure of the machine, of the process, or neither."""
 
 # --- Times of events
 

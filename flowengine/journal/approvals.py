@@ -15,7 +15,6 @@ from time import time
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.json_schema import find_misfits
 from flowengine.core.records import Answered, Asked
 from flowengine.core.threads import Post, event_of_this_loop
 from flowengine.core.values import find_label, thaw
@@ -312,6 +311,8 @@ def fields_of(schema: Mapping[str, Any]) -> str:
 def _check_form(node: str, schema: Mapping[str, Any], form: Any) -> None:
     if form is None:
         raise ApprovalError(f"node '{node}' asks for a form with: {fields_of(schema)}")
+    from flowengine.core.json_schema import find_misfits  # The library is slow to load, and few forms have a schema.
+
     problems = [f"  {each.path}: {each.message}" for each in find_misfits(schema, form)]
     if problems:
         told = "\n".join(sorted(problems))

@@ -6,7 +6,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY, NodeResult
 from flowengine.core.file_values import binding_files, clean_name, find_files, hash_of
@@ -17,7 +17,9 @@ from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.encode_values import FILE_TAG
-from flowengine.masking.masker import Masker
+
+if TYPE_CHECKING:
+    from flowengine.masking.masker import Masker
 
 __all__ = [
     "UnpackedRun",
@@ -70,7 +72,11 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
     >>> event.outputs
     {'to': '<MAIL:mpjhklbn>'}
     """
-    hides = masker or Masker()
+    if masker is None:
+        from flowengine.masking.masker import Masker  # Its patterns take a while to compile.
+
+        masker = Masker()
+    hides = masker
     for event in events:
         version, name, *fields = json.loads(encode(_remove_hints(event)))
         hidden: list[Any] = [

@@ -18,10 +18,9 @@ from flowengine.core.run_scope import Fence
 from flowengine.core.user_code import describe_error
 from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished
-from flowengine.engine.ports import Journal, JournalStore, RunInfo
+from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo
 from flowengine.errors import DefinitionError, FlowEngineError, StoreUnavailableError, did_you_mean
 from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.sqlite.database import Durability
 from flowengine.version import Extra, install_hint
 
 __all__ = ["TeeStore", "open_store", "without_password"]

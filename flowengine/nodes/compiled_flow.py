@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from flowengine.core.context import Context
 from flowengine.core.file_rules import FileRules
-from flowengine.core.json_schema import find_misfits
 from flowengine.core.values import describe_value, freeze, is_json_type
 from flowengine.engine.graph import Graph
 from flowengine.engine.merging import StateKey, state_rules
@@ -92,6 +91,8 @@ def _wanted(field: InputField) -> str:
 
 def _problem(field: InputField, value: Any) -> str | None:
     if field.schema is not None:
+        from flowengine.core.json_schema import find_misfits  # The library is slow to load, and few inputs have one.
+
         found = find_misfits(field.schema, value)
         return f"{found[0].message} at {found[0].path}" if found else None
     if field.type is not None and not is_json_type(value, field.type):

@@ -25,9 +25,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
-from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.stores import open_store
 from flowengine.server.api import make_api_routes
 from flowengine.server.flow_catalog import Library

@@ -12,6 +12,7 @@ import pytest
 from flowengine.cli.failure import exit_code, report
 from flowengine.cli.main import COMMANDS
 from flowengine.cli.run_access import DURABILITIES
+from flowengine.engine.ports import Durability
 from flowengine.errors import (
     FlowChangedError,
     FlowError,
@@ -21,7 +22,6 @@ from flowengine.errors import (
     RunNotFoundError,
     StoreCorruptError,
 )
-from flowengine.journal.sqlite.database import Durability
 from flowengine.version import __version__
 
 Command = Callable[..., Any]

@@ -22,10 +22,9 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from flowengine.engine.ports import Journal, JournalStore, RunInfo
+from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo
 from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
-from flowengine.journal.sqlite.database import Durability
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
 from tests.support.postgres import empty_database

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from flowengine.core.context import NodeResult
 from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunResumed, RunStarted
+from flowengine.engine.ports import Durability
 from flowengine.errors import (
     JournalError,
     NotJournalableError,
@@ -28,7 +29,7 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.journal.sqlite.database import Durability, connect
+from flowengine.journal.sqlite.database import connect
 from flowengine.journal.sqlite.store import SQLiteJournal, SQLiteStore
 from flowengine.journal.sqlite.tables import Held, SqliteTables
 

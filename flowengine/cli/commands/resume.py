@@ -17,11 +17,10 @@ from flowengine.cli.run_access import beginning, choose_store, open_journal, rea
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting
 from flowengine.engine.events import Event, RunFinished, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.flowfile.run_bundle import place_of
-from flowengine.journal.sqlite.database import Durability
 from flowengine.runners import local
 from flowengine.runners.run import Run, settings_of
 from visualize.progress import Progress

@@ -12,9 +12,8 @@ from flowengine.cli.environment import load_environment
 from flowengine.cli.execute import Execution
 from flowengine.cli.options import add_running_options, collect_settings, gather_inputs, label_option, reporting_of
 from flowengine.cli.terminal import Results
-from flowengine.engine.ports import JournalStore
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
-from flowengine.journal.sqlite.database import Durability
 from flowengine.runners.local import new_run_id, start
 from flowengine.runners.run import Run
 

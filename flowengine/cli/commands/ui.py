@@ -14,8 +14,8 @@ import click
 from flowengine.cli.environment import load_environment
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain
+from flowengine.engine.ports import Durability
 from flowengine.flowfile.project.project import project_of
-from flowengine.journal.sqlite.database import Durability
 from flowengine.server.safety import LOOPBACK, is_loopback, make_token
 from flowengine.version import install_hint
 

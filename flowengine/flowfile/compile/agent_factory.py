@@ -14,9 +14,6 @@ from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import Surroundings
 from flowengine.agents.tooling import ToolChoice
-from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.long_term_memory import memory_source
-from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import EMPTY, Context
 from flowengine.core.locale import load_messages
 from flowengine.core.values import describe_value
@@ -27,25 +24,28 @@ from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, E
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.nodes.agent import Templated
 from flowengine.nodes.node import Value
-from flowengine.skills.sandbox.sandbox import Sandbox
-from flowengine.skills.skill_store import SkillStore
 from flowengine.tools.tool import Tool
 from flowengine.tools.toolset import ToolSet
-from flowengine.typed_contexts.manager import ContextManager
-from flowengine.typed_contexts.typed import TypedContext
 
 if TYPE_CHECKING:
+    from flowengine.context_providers.provider import ContextProvider
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
+    from flowengine.skills.sandbox.sandbox import Sandbox
+    from flowengine.skills.skill_store import SkillStore
+    from flowengine.typed_contexts.manager import ContextManager
+    from flowengine.typed_contexts.typed import TypedContext
 
 __all__ = ["AgentMaker", "memory_of"]
 
-# --- What an agent of a flow draws on, made from the file
+# --- What an agent of a flow draws on, made from the file; each kind of it is imported where a flow has one
 
 
 def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvider]:
     """The providers of `context`. Their paths are below the project's root, their code is what the project allows."""
+    from flowengine.context_providers.factory import ContextProviderFactory
+
     return ContextProviderFactory.create_from_config(list(entries), root=project.root, load=project.import_object)
 
 
@@ -56,16 +56,22 @@ def contexts_of(targets: Sequence[str], project: Project) -> list[TypedContext[A
 
 def skills_of(folders: Sequence[str], project: Project) -> SkillStore:
     """The skills of `skills`, whose folders are below the project's root."""
+    from flowengine.skills.skill_store import SkillStore
+
     return SkillStore([project.resolve(each) for each in folders], hidden=False)
 
 
 def sandbox_of(project: Project) -> Sandbox:
     """Where their scripts run. That they run unconfined is the project's to allow: flow files may be somebody's."""
+    from flowengine.skills.sandbox.sandbox import Sandbox
+
     return Sandbox(allow_unconfined=project.allow_unconfined_scripts, root=project.root)
 
 
 def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:
     """The source of `memory`; without a context, one that stands for it where whose it is depends on the run."""
+    from flowengine.context_providers.long_term_memory import memory_source
+
     settings = memory.settings(project.memory)
     if memory.scope_id is not None and not is_static(memory.scope_id):
         settings["scope_id"] = "C:0" if context is None else str(template(memory.scope_id)(context))
@@ -76,6 +82,9 @@ def memory_of(memory: MemorySpec, project: Project, context: Context | None = No
 
 
 def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
+    from flowengine.typed_contexts.manager import ContextManager
+    from flowengine.typed_contexts.typed import TypedContext
+
     if isinstance(found, type) and issubclass(found, TypedContext):
         return cast("TypedContext[Any]", found())
     if isinstance(found, TypedContext | ContextManager):
@@ -164,8 +173,6 @@ class AgentMaker:
     def _sources(self, settings: AgentSpec) -> dict[str, Any]:
         given: dict[str, Any] = {"context_budget": settings.context_budget}
         if settings.context or settings.contexts or settings.skills:
-            # Imported here: what brings texts into prompts is slow to import, and most flows name nothing of it.
-
             given["context_providers"] = providers_of(settings.context or (), self._project)
             given["contexts"] = contexts_of(settings.contexts or (), self._project)
             if settings.skills:

@@ -82,7 +82,7 @@ def shortened(text: str, most: int = 400) -> str:
 class Keys(BaseModel):
     """A map whose keys are known. Keys that begin with `x-` are the author's notes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
+from flowengine.engine.ports import Durability
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
-from flowengine.journal.sqlite.database import Durability
 from flowengine.storage.postgres_errors import explain_refusal, parameters_of
 
 __all__ = ["Database", "Row"]

@@ -22,7 +22,7 @@ import anyio.to_thread
 
 from flowengine.core.records import ModelCall, ToolCall
 from flowengine.engine.events import Event, NodeRecorded, NodeStarted, RunFinished, RunResumed, RunStarted
-from flowengine.engine.ports import RunInfo
+from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunBusyError, RunNotFoundError, StoreUnavailableError, SupersededError
 from flowengine.journal.approvals import forget_answers
 from flowengine.journal.blob_owners import BlobNotes
@@ -33,7 +33,6 @@ from flowengine.journal.postgres.migrations import check_version, migrate
 from flowengine.journal.postgres.tables import Beginnings, PostgresTables
 from flowengine.journal.postgres.writer import Commits, PostgresWriter
 from flowengine.journal.run_lookup import no_such_run, resolve
-from flowengine.journal.sqlite.database import Durability
 
 __all__ = ["PostgresJournal", "PostgresStore"]
 

@@ -23,9 +23,10 @@ import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 from zlib import crc32
 
+from flowengine.engine.ports import Durability
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.storage.private_file import make_private
 
@@ -33,7 +34,6 @@ __all__ = [
     "BESIDE",
     "SPAN",
     "SQLITE_ERRORS",
-    "Durability",
     "checksum_of_event",
     "checksum_of_texts",
     "connect",
@@ -58,8 +58,6 @@ def checksum_of_texts(*values: Any) -> int:
     """
     return crc32("\0".join("" if value is None else str(value) for value in values).encode())
 
-
-Durability = Literal["full", "process", "memory"]
 
 SPAN: Final = 2**32
 """Positions that a run has."""

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
-from flowengine.engine.ports import RunInfo
+from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
 from flowengine.journal.approvals import forget_answers
 from flowengine.journal.blob_owners import BlobNotes, missing_blob
 from flowengine.journal.codec import encode
 from flowengine.journal.run_lookup import no_such_run, resolve
-from flowengine.journal.sqlite.database import SPAN, Durability, connect, damage, grow_log
+from flowengine.journal.sqlite.database import SPAN, connect, damage, grow_log
 from flowengine.journal.sqlite.tables import Held, SqliteTables, finishing, releasing, resuming, run_row
 from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
 
-__all__ = ["Durability", "SQLiteJournal", "SQLiteStore", "open_sqlite"]
+__all__ = ["SQLiteJournal", "SQLiteStore", "open_sqlite"]
 
 _RUN_EVENTS: Final[frozenset[type[Any]]] = frozenset({RunFinished, RunResumed})
 """Events that change the run's row."""

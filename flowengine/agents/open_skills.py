@@ -1,0 +1,79 @@
+"""The skills of one run of an agent: what of them stands in its prompts, and which it has loaded.
+
+Imported where an agent has skills. It knows no file and no script: `flowengine.skills` reads and runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from anyio import to_thread
+
+from flowengine.agents.prompt_parts import Part, PartPlace
+from flowengine.context_providers.packer import PackedEntry
+from flowengine.core.context import Fragment
+from flowengine.core.records import Gateway, ProviderFailed
+from flowengine.core.run_scope import RunScope
+from flowengine.core.user_code import describe_error
+from flowengine.skills.disclosure import SkillAccess, SkillScope
+from flowengine.skills.sandbox.sandbox import Sandbox
+from flowengine.skills.skill_files import RefusedError
+from flowengine.skills.skill_store import SkillStore
+from flowengine.tools.tool import ToolResult
+from flowengine.tools.toolset import ToolSet
+
+__all__ = ["OpenSkills", "open_skills"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+_LOAD: Final = SkillAccess.load_skill.__name__
+
+
+async def open_skills(
+    skills: SkillStore,
+    sandbox: Sandbox | None,
+    locale: str,
+    gateway: Gateway,
+    kept: Mapping[str, Any],
+    scope: RunScope | None,
+) -> OpenSkills:
+    """The skills of one run. `kept`: what ancestors keep, their loaded skills among it."""
+    access = SkillAccess(skills, SkillScope.of(scope), gateway.note, locale, sandbox=sandbox)
+    return OpenSkills(access, await access.tool_set(), kept.get("skills", ()), gateway)
+
+
+class OpenSkills:
+    """Of one agent, in one run."""
+
+    def __init__(self, access: SkillAccess, tools: ToolSet, known: Sequence[str], gateway: Gateway) -> None:
+        """`known`: names of the skills that the agent's ancestors have loaded."""
+        self.tools = tools
+        self.loaded: list[str] = []
+        """Names of those that it has loaded itself, in that order."""
+        self._access = access
+        self._known = known
+        self._gateway = gateway
+
+    async def parts(self, query: str) -> tuple[list[Part], list[Part]]:
+        """The list, which stands in every prompt; and the bodies that are known already, which may give way."""
+        try:
+            fragments = await self._access.fragments(query, self._known)
+        except (OSError, RefusedError) as error:  # A file that went away meanwhile.
+            _LOGGER.warning("skills cannot be read: %s", error)
+            await self._gateway.note(ProviderFailed("skills", describe_error(error)))
+            return [], []
+        listed = [_make_part(PartPlace.SYSTEM, each) for each in fragments if each.pinned]
+        return listed, [_make_part(PartPlace.CONTEXT, each) for each in fragments if not each.pinned]
+
+    async def called(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
+        """Told of a call; one that was answered from the record of an earlier attempt counts as well."""
+        if name != _LOAD or result.is_error:
+            return
+        found = await to_thread.run_sync(self._access.store.find, str(arguments.get("name")))
+        if found is not None and found.name not in self.loaded:
+            self.loaded.append(found.name)
+
+
+def _make_part(place: PartPlace, fragment: Fragment) -> Part:
+    return Part(place, PackedEntry(fragment))
