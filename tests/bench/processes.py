@@ -33,12 +33,14 @@ print(*[line.split()[1] for line in open("/proc/self/status") if line.startswith
 """
 
 
-def cpu_of(*command: str, rounds: int = 5, cwd: Path = ROOT) -> tuple[float, float, float]:
+def cpu_of(
+    *command: str, rounds: int = 5, cwd: Path = ROOT, environ: dict[str, str] | None = None
+) -> tuple[float, float, float]:
     """Median, smallest and largest CPU seconds (user and system) of a process that succeeds."""
     times: list[float] = []
     for _ in range(rounds + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        finished = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True)
+        finished = subprocess.run(command, cwd=cwd, env=environ or environment(), capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert finished.returncode == 0, finished.stderr
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
