@@ -23,6 +23,15 @@ def test_keys_are_named_and_never_shown(flowengine: Command, folder: Path, monke
     assert "secret" not in said.out + said.err
 
 
+def test_it_says_who_asks_which_vendor(flowengine: Command, folder: Path) -> None:
+    (folder / "flowengine.toml").write_text('[providers.groq]\nadapter = "litellm"\n')
+    lines = {line.split("  ")[1].strip(): line for line in flowengine("doctor").out.splitlines() if "  asked " in line}
+    assert "openai, anthropic, " in lines["asked over HTTP"]
+    assert "groq" not in lines["asked over HTTP"]
+    assert "bedrock" in lines["asked through litellm"]
+    assert "of these groq since the project file says so" in lines["asked through litellm"]
+
+
 def test_it_looks_and_leaves_nothing_behind(flowengine: Command, folder: Path) -> None:
     before = set(folder.iterdir())
     said = flowengine("doctor")

@@ -32,9 +32,9 @@ from flowengine.journal.stores import without_password
 from flowengine.models.choosing import default_vendor
 from flowengine.models.definitions import find_key_source, find_meaning
 from flowengine.models.dotenv import read_environment
-from flowengine.models.open import DefaultModel, default_model
+from flowengine.models.open import DefaultModel, default_model, served_natively
 from flowengine.models.probing import ProbePlace, probe
-from flowengine.models.vendors import OTHERS, VENDORS, Vendor, is_stand_in, packaged_vendors
+from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, is_stand_in, packaged_vendors
 from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
 
 __all__ = ["command"]
@@ -71,6 +71,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         *_check_extras(),
         _check_dot(),
         *_check_models(environ, project),
+        *_check_vendors(project.providers),
         *(_probe_models(_probe_place(environ, project), models) if is_probing else ()),
         _check_project(),
         _check_store(choose_store(store)),
@@ -171,6 +172,17 @@ def _check_named_model(name: str, environ: Mapping[str, str], project: Project) 
         "variable": f"; its key is in {key.name}, which is {'set' if key.is_set else 'not set'}",
     }
     return DoctorFinding(f"model {name}", f"{choice.provider}/{choice.name}{told[key.kind]}")
+
+
+def _check_vendors(providers: Mapping[str, ProviderSettings]) -> Iterator[DoctorFinding]:
+    """Who asks which vendor."""
+    said = {name: settings.adapter for name, settings in providers.items()}
+    names = [vendor.name for vendor in (*VENDORS.values(), *OTHERS.values()) if not vendor.is_stand_in]
+    native = [name for name in names if served_natively(name, said.get(name))]
+    moved = [name for name in names if name not in native and served_natively(name)]
+    told = f"; of these {', '.join(moved)} since the project file says so" if moved else ""
+    yield DoctorFinding("asked over HTTP", ", ".join(native))
+    yield DoctorFinding("asked through litellm", f"{', '.join(name for name in names if name not in native)}{told}")
 
 
 def _check_default_model(chosen: DefaultModel, environ: Mapping[str, str], project: Project) -> DoctorFinding:

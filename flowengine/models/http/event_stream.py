@@ -15,6 +15,8 @@ __all__ = ["EventReader"]
 
 _LONGEST: Final = 16 * 1024 * 1024
 """Bytes of one event."""
+_MARK: Final = b"\xef\xbb\xbf"
+"""May stand before the first event, and is no part of it."""
 
 
 class EventReader:
@@ -36,9 +38,12 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> Iterator[StreamedEvent]:
         """The events that end in this chunk."""
-        if self._is_first and chunk:
-            chunk, self._is_first = chunk.removeprefix(b"\xef\xbb\xbf"), False
         text = self._rest + chunk
+        if self._is_first:
+            if len(text) < len(_MARK) and _MARK.startswith(text):
+                self._rest = text
+                return
+            text, self._is_first = text.removeprefix(_MARK), False
         if b"\r" in text:
             # A CR at the end may be half of a CRLF: it waits for what follows.
             held = b"\r" if text.endswith(b"\r") else b""

@@ -1,0 +1,219 @@
+"""OpenAI's protocol: what servers send that is not quite as it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamedEvent, StreamFailureError, VendorAnswer
+from flowengine.models.http.openai_chat import OPENAI_CHAT
+from flowengine.models.http.vendor_traits import VendorTraits, traits_of
+from flowengine.models.messages import Message, ToolRequest
+from flowengine.models.model import Request, TokenUsage
+
+PLAIN = traits_of("hosted_vllm", "m")
+
+
+def whole(message: Any, traits: VendorTraits = PLAIN, **more: Any) -> VendorAnswer:
+    reason = more.pop("finish_reason", "stop")
+    return OPENAI_CHAT.read({"choices": [{"message": message, "finish_reason": reason}], **more}, traits)
+
+
+def streamed(*events: Any, traits: VendorTraits = PLAIN) -> VendorAnswer:
+    collector = OPENAI_CHAT.collector(traits)
+    for event in events:
+        collector.add(StreamedEvent(event if isinstance(event, str) else json.dumps(event)))
+    return collector.answer()
+
+
+def delta(**fields: Any) -> Mapping[str, Any]:
+    return {"choices": [{"delta": fields}]}
+
+
+END = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, ""),
+        ("", ""),
+        ("a\u2028b", "a\u2028b"),
+        ([{"type": "text", "text": "a"}, {"type": "thinking", "thinking": "x"}, {"type": "text", "text": "b"}], "ab"),
+        ([], ""),
+        (3, ""),
+    ],
+)
+def test_a_content_is_a_text_parts_or_nothing(content: Any, text: str) -> None:
+    assert whole({"content": content}).reply.content == text
+    assert streamed(delta(content=content), END).reply.content == text
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ({"id": "a", "function": {"name": "f", "arguments": "{}"}}, ToolRequest("a", "f", "{}")),
+        ({"function": {"name": "f", "arguments": {"x": 1}}}, ToolRequest("call_0", "f", '{"x": 1}')),
+        ({"id": None, "function": {"name": "f", "arguments": None}}, ToolRequest("call_0", "f", "")),
+        ({"id": "a", "function": None}, ToolRequest("a", "", "")),
+    ],
+)
+def test_a_tool_call_may_lack_what_it_should_have(call: Any, found: ToolRequest) -> None:
+    answers = (whole({"content": None, "tool_calls": [call]}), streamed(delta(tool_calls=[call]), END))
+    assert [each.reply.tool_calls for each in answers] == [(found,), (found,)]
+    assert {each.reply.finish_reason for each in answers} == {"tool_calls"}
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_tool_calls_that_come_in_pieces_are_put_together(has_index: bool) -> None:
+    def piece(index: int, **call: Any) -> Mapping[str, Any]:
+        return delta(tool_calls=[{**({"index": index} if has_index else {}), **call}])
+
+    reply = streamed(
+        piece(0, id="a", function={"name": "f", "arguments": ""}),
+        piece(0, function={"arguments": '{"x":'}),
+        piece(0, function={"arguments": " 1}"}),
+        piece(1, id="b", function={"name": "g", "arguments": "{}"}),
+        END,
+    ).reply
+    assert reply.tool_calls == (ToolRequest("a", "f", '{"x": 1}'), ToolRequest("b", "g", "{}"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "found"),
+    [(None, "stop"), ("stop", "stop"), ("eos", "stop"), ("length", "length"), ("content_filter", "content_filter")],
+)
+def test_a_reason_is_one_of_four(reason: Any, found: str) -> None:
+    assert whole({"content": "a"}, finish_reason=reason).reply.finish_reason == found
+
+
+@pytest.mark.parametrize(
+    ("provider", "usage", "found"),
+    [
+        ("openai", None, TokenUsage()),
+        ("openai", {"prompt_tokens": 0, "completion_tokens": 0}, TokenUsage()),
+        ("openai", {"prompt_tokens": "many"}, TokenUsage()),
+        ("openai", {"prompt_tokens": 9, "prompt_tokens_details": None}, TokenUsage(9)),
+        ("deepseek", {"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 4}, TokenUsage(9, 1, 4)),
+        (
+            "xai",
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 1,
+                "total_tokens": 15,
+                "completion_tokens_details": {"reasoning_tokens": 5},
+            },
+            TokenUsage(9, 6, None, None, 5),
+        ),
+    ],
+)
+def test_tokens_are_read_where_the_vendor_tells_them(provider: str, usage: Any, found: TokenUsage) -> None:
+    traits = traits_of(provider, "m")
+    assert whole({"content": "a"}, traits, usage=usage).reply.usage == found
+    assert streamed(delta(content="a"), END, {"choices": [], "usage": usage}, traits=traits).reply.usage == found
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"choices": None}, {"choices": []}, {"choices": ["a"]}, {"choices": [{"message": None}]}]
+)
+def test_an_answer_without_a_message_is_none(body: Any) -> None:
+    with pytest.raises(IncompleteAnswerError):
+        OPENAI_CHAT.read(body, PLAIN)
+
+
+@pytest.mark.parametrize("events", [[], [delta(content="a")], ["[DONE]"]])
+def test_a_stream_that_broke_off_is_no_answer(events: Sequence[Any]) -> None:
+    with pytest.raises(IncompleteAnswerError):
+        streamed(*events)
+
+
+@pytest.mark.parametrize(
+    "events", [[delta(content="a"), "[DONE]"], [delta(content="a"), END], [delta(content="a"), " [DONE] "]]
+)
+def test_a_stream_ends_with_its_last_event_or_a_reason(events: Sequence[Any]) -> None:
+    assert streamed(*events).reply.content == "a"
+
+
+def test_a_failure_inside_of_a_stream_is_one() -> None:
+    with pytest.raises(StreamFailureError):
+        streamed(delta(content="a"), {"error": {"message": "overloaded"}})
+
+
+def test_what_a_vendor_wants_back_goes_back_to_it_alone() -> None:
+    traits = traits_of("deepseek", "deepseek-reasoner")
+    call = {"id": "a", "function": {"name": "f", "arguments": "{}"}}
+    told = whole({"content": None, "reasoning_content": "hm", "tool_calls": [call]}, traits).reply
+    flowed = streamed(
+        delta(reasoning_content="h"), delta(reasoning_content="m"), delta(tool_calls=[call]), END, traits=traits
+    ).reply
+    assert told.vendor_parts == flowed.vendor_parts == ({"reasoning_content": "hm"},)
+    history = (Message("assistant", "", told.tool_calls, vendor_parts=told.vendor_parts),)
+    sent = OPENAI_CHAT.body(Request("m", history), traits, stream=False)
+    assert sent["messages"][0]["reasoning_content"] == "hm"
+    elsewhere = OPENAI_CHAT.body(Request("m", history), PLAIN, stream=False)
+    assert elsewhere["messages"] == [{k: v for k, v in sent["messages"][0].items() if k != "reasoning_content"}]
+
+
+def test_a_signature_of_a_tool_call_goes_back_with_that_call() -> None:
+    traits = traits_of("google", "gemini-3-pro")
+    signed = {"google": {"thought_signature": "s"}}
+    call = {"id": "a", "function": {"name": "f", "arguments": "{}"}, "extra_content": signed}
+    for reply in (
+        whole({"tool_calls": [call]}, traits).reply,
+        streamed(delta(tool_calls=[call]), END, traits=traits).reply,
+    ):
+        history = (Message("assistant", "", reply.tool_calls, vendor_parts=reply.vendor_parts),)
+        sent = OPENAI_CHAT.body(Request("m", history), traits, stream=False)
+        assert sent["messages"][0]["tool_calls"][0]["extra_content"] == signed
+
+
+def test_details_of_reasoning_that_come_in_pieces_are_one() -> None:
+    traits = traits_of("openrouter", "anthropic/claude-sonnet-4.5")
+    pieces = [
+        delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "h"}]),
+        delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "m", "signature": "s"}]),
+        delta(reasoning_details=[{"type": "reasoning.encrypted", "index": 1, "data": "x"}]),
+    ]
+    assert streamed(*pieces, END, traits=traits).reply.vendor_parts == (
+        {
+            "reasoning_details": [
+                {"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"},
+                {"type": "reasoning.encrypted", "index": 1, "data": "x"},
+            ]
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("provider", "extra", "sent"),
+    [
+        ("mistral", {"seed": 3}, {"random_seed": 3}),
+        ("openai", {"seed": 3, "parallel_tool_calls": False}, {"seed": 3}),
+        ("openrouter", {"thinking": {"budget_tokens": 9}}, {"reasoning": {"max_tokens": 9}}),
+        ("deepseek", {"thinking": {"type": "disabled"}}, {"thinking": {"type": "disabled"}}),
+        (
+            "google",
+            {"thinking": {"budget_tokens": 9}},
+            {"extra_body": {"google": {"thinking_config": {"thinking_budget": 9}}}},
+        ),
+    ],
+)
+def test_options_have_the_vendors_names(provider: str, extra: Any, sent: Any) -> None:
+    body = OPENAI_CHAT.body(Request("m", (), extra=extra), traits_of(provider, "m"), stream=False)
+    assert {name: value for name, value in body.items() if name not in ("model", "messages")} == sent
+
+
+def test_what_a_model_refuses_is_left_out() -> None:
+    request = Request("o3", (), temperature=0.7, max_tokens=9)
+    body = OPENAI_CHAT.body(request, traits_of("openai", "o3"), stream=True)
+    assert body == {
+        "model": "o3",
+        "messages": [],
+        "max_completion_tokens": 9,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    assert "stream_options" not in OPENAI_CHAT.body(request, traits_of("mistral", "m"), stream=True)
