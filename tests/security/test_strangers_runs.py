@@ -19,6 +19,7 @@ from flowengine.flow import Flow
 from flowengine.journal.codec import encode
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import submit
+from tests.support.model_server import ModelServer
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, status
 
@@ -62,7 +63,7 @@ def everything_in(store: PostgresStore) -> str:
             "SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables"
             " WHERE table_schema LIKE 'flowengine%' AND table_type = 'BASE TABLE'"
         ).fetchall()
-        rows = [connection.execute(f"SELECT t::text FROM {name} t").fetchall() for (name,) in names]  # type: ignore[arg-type]
+        rows: list[Any] = [connection.execute(f"SELECT t::text FROM {name} t").fetchall() for (name,) in names]  # type: ignore[arg-type]
     return str(rows)
 
 
@@ -98,6 +99,30 @@ async def test_a_submitted_flow_reads_the_documents_of_a_project(here: Path, sto
     await drain(store)
     assert status(store, run_id) == "succeeded"
     assert "Tea is served at five." in everything_in(store)
+
+
+@pytest.mark.anyio
+@ON_ASYNCIO
+@pytest.mark.parametrize("chosen", [None, "fast"])
+async def test_a_name_of_a_model_means_what_the_workers_project_says(
+    chosen: str | None, here: Path, store: PostgresStore, tmp_path: Path
+) -> None:
+    stranger = tmp_path / "stranger"
+    elsewhere = "base_url = 'http://127.0.0.1:9/stranger'\nkey_env = 'OPENAI_API_KEY'\n"
+    (stranger / "flowengine.toml").write_text(f"[models.fast]\nmodel = 'openai/gpt-4o'\n{elsewhere}")
+    text = HEAD + f"nodes: {{a: {{prompt: x, model: {'fast' if chosen is None else 'openai/gpt-4o'}}}}}\n"
+    theirs = {"OPENAI_API_KEY": "sk-of-the-stranger-9876543"}
+    plan = Flow.from_text(text, stranger / "flow.yaml", model=chosen, environ=theirs).plan
+    with ModelServer() as server:
+        own = f"[models.fast]\nmodel = 'openai/gpt-4o-mini'\nbase_url = '{server.url}'\nkey_env = 'WORKER_KEY'\n"
+        (here / "flowengine.toml").write_text(own)
+        (here / ".env").write_text(f"WORKER_KEY={KEY}\n")
+        run_id = await submit(store, plan, {}, settings={} if chosen is None else {"model": chosen})
+        told = await drain(store)
+        assert status(store, run_id) == "succeeded", told
+        assert [each.body["model"] for each in server.requests] == ["gpt-4o-mini"]
+        assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert KEY not in everything_in(store)
 
 
 @pytest.mark.anyio

@@ -384,7 +384,8 @@ CODES: Final[Mapping[str, Code]] = {
     "FE511": Code(
         "a model that goes to no vendor",
         "The name's prefix is no vendor's, or it has none and no table knows the name, so it would have to be guessed "
-        "who is asked. Write `vendor/model`. Names that no table knows go to a default vendor where one is set: by "
+        "who is asked. Write `vendor/model`, or a name of the project's own (`[models.NAME]` in its file). "
+        "Names that no table knows go to a default vendor where one is set: by "
         "OLLAMA_HOST, OLLAMA_BASE_URL, OLLAMA_API_BASE or OPENAI_BASE_URL in the environment, or by "
         "`default_provider` in the project file.",
         "model: gtp-4o-mini",
