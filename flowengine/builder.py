@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypedDict, Unpack, cast, get_type_hints
 from flowengine.core.user_code import unprefixed_name
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.models.call_options import ReasoningEffort, ServiceTier, Verbosity
+from flowengine.models.call_options import PromptCaching, ReasoningEffort, ServiceTier, Verbosity
 
 __all__ = ["FlowBuilder"]
 
@@ -70,6 +70,7 @@ class _Model(TypedDict, total=False):
     max_tokens: int
     max_retries: int
     fallbacks: str | Sequence[str]
+    prompt_cache: PromptCaching
     locale: Literal["en", "ja", "zh"]
 
 
@@ -150,6 +151,7 @@ class MapKeywords(_Bounded, total=False):
     as_: str
     concurrency: int
     on_item_error: Literal["fail", "collect", "skip"]
+    prompt_cache: Literal["auto", "warm"]
     result: Any
 
 

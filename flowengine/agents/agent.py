@@ -36,7 +36,7 @@ from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
-from flowengine.models.call_options import OF_GENERATING, ModelOptions
+from flowengine.models.call_options import OF_GENERATING, ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
 
@@ -105,6 +105,7 @@ class Agent:
         session_history: list[str] | None = None,
         history_size: int = 10,
         locale: str = "en",
+        prompt_cache: PromptCaching | None = None,
         surroundings: Surroundings = PROCESS,
         **options: Unpack[ModelOptions],
     ) -> None:
@@ -130,6 +131,7 @@ class Agent:
         - `context_budget`: tokens that a prompt may have, by count; by default what the model's window leaves.
         - `session_history`: a list that the caller owns. Its newest `history_size` entries enter the
           prompt, and each exchange is appended to it. Without one the agent remembers nothing.
+        - `prompt_cache`: `auto` marks what stays of a prompt for the vendor's cache, `off` does not.
         - `surroundings`: where keys and servers' secrets are looked up, and what holds for the vendors.
         - `options`: of the model call: `top_p`, `seed`, `stop`, `reasoning_effort`, `verbosity`, `thinking`,
           `presence_penalty`, `frequency_penalty`, `service_tier`, `parallel_tool_calls`, and what else the vendor
@@ -148,6 +150,8 @@ class Agent:
                 timeout=timeout,
                 max_retries=max_retries,
                 surroundings=surroundings,
+                prompt_cache=prompt_cache,
+                agent=name,
             )
             self.generation = Generation(
                 instructions=generation_instructions,
@@ -179,6 +183,7 @@ class Agent:
             "fallbacks": self.settings.fallbacks,
             "locale": locale,
             "surroundings": surroundings,
+            "prompt_cache": prompt_cache,
         }
         # Options go with the model that they were given for: another one for judging gets none of them.
         kept: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_GENERATING}

@@ -22,6 +22,7 @@ from flowengine.core.records import Gateway, Notice
 from flowengine.errors import DefinitionError, FlowEngineError, OutputError, RunError
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Request
+from flowengine.models.prompt_caching import explain_unused_cache, make_prompt_cache
 from flowengine.models.wrappers.configured import default_options
 
 __all__ = ["Caller", "naming", "open_caller", "subject_of"]
@@ -47,13 +48,21 @@ class Caller(NamedTuple):
             max_tokens=settings.max_tokens,
             timeout=settings.timeout,
             extra=options,
+            cache=make_prompt_cache(settings.prompt_cache, settings.surroundings.flow, settings.agent),
         )
 
     async def answer(
         self, messages: Sequence[Message], shape: AnswerShape | None, purpose: str, loop: ToolLoop | None = None
     ) -> StructuredAnswer:
         """Free text, or a value of the shape. `loop`: one that has begun already."""
-        loop = loop or self.loop()
+        given = await self._ask(messages, shape, purpose, loop or self.loop())
+        if self.settings.prompt_cache is not None and (told := explain_unused_cache(given.reply, self.model.name)):
+            await self.gateway.note(Notice(told))
+        return given
+
+    async def _ask(
+        self, messages: Sequence[Message], shape: AnswerShape | None, purpose: str, loop: ToolLoop
+    ) -> StructuredAnswer:
         if shape is None:
             return await self._text(messages, purpose, loop)
         return await complete_structured(

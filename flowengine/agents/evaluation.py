@@ -30,7 +30,7 @@ from flowengine.core.context import Context, EvaluationResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice, Round
 from flowengine.errors import LimitError, RunError
-from flowengine.models.call_options import ModelOptions
+from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
 
@@ -72,6 +72,7 @@ class EvaluationAgent:
         timeout: float = 120.0,
         fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
+        prompt_cache: PromptCaching | None = None,
         surroundings: Surroundings = PROCESS,
         **options: Unpack[ModelOptions],
     ) -> None:
@@ -90,6 +91,8 @@ class EvaluationAgent:
                 timeout=timeout,
                 max_retries=max_retries,
                 surroundings=surroundings,
+                prompt_cache=prompt_cache,
+                agent=name,
             )
             self.words = load_messages(locale)
             self.criteria = dict(evaluation_criteria or self.words.section("criteria"))

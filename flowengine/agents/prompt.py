@@ -100,10 +100,12 @@ def generation_messages(
     context: str = "",
     history: Sequence[str] = (),
     earlier: Sequence[Message] = (),
+    stable: str = "",
 ) -> tuple[Message, ...]:
     """System message, instructions; then what is `earlier` in the chat; then context, history and input.
 
-    Parts that are empty are left out; the input never is.
+    Parts that are empty are left out; the input never is. `stable`: what of the context, from its beginning, is the
+    same for other inputs.
     """
     asked = _join_parts(
         [
@@ -112,7 +114,14 @@ def generation_messages(
             words("generation.input", text=input_text),
         ]
     )
-    return (*_system_message(system_message, instructions), *earlier, Message("user", asked))
+    question = Message("user", asked, stable=_end_of(stable.strip(), asked))
+    return (*_system_message(system_message, instructions), *earlier, question)
+
+
+def _end_of(part: str, text: str) -> int:
+    """Where a part of a text ends; 0 where it is not in it."""
+    at = text.find(part) if part else -1
+    return at + len(part) if at >= 0 else 0
 
 
 def format_feedback(words: Messages, evaluation: EvaluationResult, threshold: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from anyio import to_thread
@@ -163,6 +164,7 @@ def assemble_messages(words: Messages, parts: Iterable[Part]) -> tuple[Message, 
         earlier=[
             each.message._replace(content=text) for each, text in _present_parts(at[PartPlace.EARLIER]) if each.message
         ],
+        stable="\n\n".join(_texts_of(takewhile(_is_stable, sorted(at[PartPlace.CONTEXT], key=_order_of)))),
     )
     after = (each.message._replace(content=_text_or_mark(each)) for each in at[PartPlace.AFTER] if each.message)
     return (*before, *after)
@@ -175,6 +177,16 @@ def tokens_of(messages: Iterable[Message], count: Callable[[str], int]) -> int:
 
 def _count_calls(message: Message, count: Callable[[str], int]) -> int:
     return count(json.dumps(message.tool_calls, ensure_ascii=False)) if message.tool_calls else 0
+
+
+_STABLE: Final = frozenset({"fixed_file", "custom_data"})
+"""Providers that bring the same whatever is asked."""
+
+
+def _is_stable(part: Part) -> bool:
+    """Whether other questions have the part too, word for word."""
+    fragment, state = part.entry.fragment, part.entry.state
+    return state == "kept" and (fragment.pinned or fragment.source in _STABLE)
 
 
 def _order_of(part: Part) -> int:

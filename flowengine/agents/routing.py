@@ -31,7 +31,7 @@ from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import find_label
 from flowengine.errors import DefinitionError, RouteError
-from flowengine.models.call_options import ModelOptions
+from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.model import Model
 
 __all__ = ["RoutingAgent", "router_of"]
@@ -72,6 +72,7 @@ class RoutingAgent:
         timeout: float = 120.0,
         fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
+        prompt_cache: PromptCaching | None = None,
         surroundings: Surroundings = PROCESS,
         **options: Unpack[ModelOptions],
     ) -> None:
@@ -93,6 +94,8 @@ class RoutingAgent:
                 timeout=timeout,
                 max_retries=max_retries,
                 surroundings=surroundings,
+                prompt_cache=prompt_cache,
+                agent=name,
             )
             self.words = load_messages(locale)
             self._shape = _choice_shape(self.routes)

@@ -13,13 +13,13 @@ from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.values import label_key
 from flowengine.errors import DefinitionError
-from flowengine.models.call_options import DECIDING, OPTIONS, find_option_problems, normalize_options
+from flowengine.models.call_options import DECIDING, OPTIONS, PromptCaching, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Model
 from flowengine.models.pricing import Price
@@ -66,6 +66,8 @@ class Surroundings:
     """A model that is asked in place of every other that is given by name."""
     models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition], repr=False)
     """Names of a project's own, and what they stand for."""
+    flow: str = field(default="", repr=False)
+    """The name of the flow that the agents are of."""
 
 
 PROCESS: Final = Surroundings()
@@ -103,6 +105,10 @@ class CallSettings:
     """Further keyword arguments of the model call."""
     surroundings: Surroundings = PROCESS
     """Where keys, addresses and limits come from, for models that are given by name."""
+    prompt_cache: PromptCaching | None = None
+    """Whether prompts are marked for the vendor's cache; None: so they are, as long as every server takes it."""
+    agent: str = ""
+    """Whose settings these are."""
 
     def __post_init__(self) -> None:
         for problem in find_option_problems(self.extra):
@@ -113,6 +119,8 @@ class CallSettings:
             raise DefinitionError(f"max_tokens must be at least 1, not {self.max_tokens!r}")
         if not (isfinite(self.timeout) and self.timeout > 0):
             raise DefinitionError(f"timeout must be a number of seconds above 0, not {self.timeout!r}")
+        if self.prompt_cache not in (None, *get_args(PromptCaching)):
+            raise DefinitionError(f"prompt_cache is auto or off, not {self.prompt_cache!r}")
         if self.max_retries < 0:
             raise DefinitionError(f"max_retries must be 0 or more, not {self.max_retries!r}")
 
@@ -146,7 +154,7 @@ class CallSettings:
         return replace(self, **own, extra={**self.extra, **_checked(further)})
 
 
-_OF_ALL_RUNS: Final = frozenset({"extra", "fallbacks", "max_retries", "surroundings"})
+_OF_ALL_RUNS: Final = frozenset({"agent", "extra", "fallbacks", "max_retries", "surroundings"})
 _OVERRIDES: Final = frozenset(each.name for each in fields(CallSettings)) - _OF_ALL_RUNS
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "VENDOR_OPTIONS",
     "ModelOptions",
     "OptionProblem",
+    "PromptCaching",
     "ReasoningEffort",
     "ServiceTier",
     "Verbosity",
@@ -34,6 +35,8 @@ __all__ = [
 
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Verbosity: TypeAlias = Literal["low", "medium", "high"]
+PromptCaching: TypeAlias = Literal["auto", "off"]
+"""Whether prompts are marked for the caches of vendors; no option of the vendor's call."""
 ServiceTier: TypeAlias = Literal[
     "auto", "default", "flex", "priority", "scale", "standard_only", "on_demand", "performance"
 ]

@@ -62,6 +62,8 @@ class Message(NamedTuple):
     (`{"type": "thinking", "signature": …}`), or fields of its message (`{"reasoning_content": …}`)."""
     attachments: tuple[FileValue, ...] = ()
     """Files that the model is to see with the text; their contents are read where a request's body is made."""
+    stable: int = 0
+    """Characters at its beginning that other questions share, for caches of vendors. No part of a request's key."""
 
 
 def as_dict(message: Message) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def from_dict(shape: Mapping[str, Any]) -> Message:
     """The message of an OpenAI chat shape. `content: null` reads as the empty text.
 
     >>> from_dict({"role": "assistant", "content": None})
-    Message(role='assistant', content='', tool_calls=(), tool_call_id=None, vendor_parts=(), attachments=())
+    Message(role='assistant', content='', tool_calls=(), tool_call_id=None, vendor_parts=(), attachments=(), stable=0)
     """
     role = shape.get("role")
     if role not in get_args(Role):

@@ -19,6 +19,7 @@ from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
 __all__ = [
     "LoadsLibrary",
     "Model",
+    "PromptCache",
     "Reply",
     "Request",
     "TokenUsage",
@@ -27,6 +28,15 @@ __all__ = [
     "request_of",
     "supports_schema",
 ]
+
+
+class PromptCache(NamedTuple):
+    """What a vendor's cache is told of a prompt."""
+
+    key: str = ""
+    """The same for requests that begin alike: those of one node of a flow."""
+    is_asked_for: bool = False
+    """Whether the author of the flow said so, and no default did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,8 @@ class Request:
     """The schema's name, as vendors want one."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further keyword arguments for the vendor."""
+    cache: PromptCache | None = field(default=None, repr=False, compare=False)
+    """None: nothing is marked for the vendor's cache. No part of the key: the answer is the same."""
     _key: str = field(default="", init=False, repr=False, compare=False)
     _plain_messages: Sequence[Mapping[str, Any]] = field(default=(), init=False, repr=False, compare=False)
 

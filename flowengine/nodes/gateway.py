@@ -19,6 +19,7 @@ from flowengine.models.model import Model, Reply, Request
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.streaming_tap import heard
 from flowengine.nodes.reuse_rules import without_question
+from flowengine.nodes.warm_start import find_warm_start, hear_first_token
 from flowengine.tools.tool import Tool, ToolResult
 
 __all__ = ["CopyingGateway", "TranscriptGateway", "gateway_of", "telling_gateway_of", "tool_gateway_of"]
@@ -29,6 +30,8 @@ def gateway_of(context: Context) -> Gateway:
     door = _door_of(context)
     recorded = context.recorded
     served: Gateway = RecordedGateway(door, recorded) if recorded else door
+    if (start := find_warm_start(context)) is not None:
+        served = hear_first_token(served, start)
     return served if context.around is None else context.around(served)
 
 

@@ -18,6 +18,7 @@ from flowengine.engine.tasks import meet_deadline
 from flowengine.errors import DefinitionError, FlowEngineError, LimitError, OverdueError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.nodes.warm_start import WarmStart, begin_warm_start
 
 __all__ = ["MapNode"]
 
@@ -89,6 +90,9 @@ class MapNode(ContainerNode):
     `on_item_error`: a failed item fails the map (no other is begun; those in work end), has
     `{error, index}` in its place (`collect`), or is left out (`skip`). What a failed item wrote does not
     count. Items come in no order among themselves, so the state that they write needs a merge rule.
+
+    `is_warm`: the first item goes alone until a model has begun to answer it, so that the vendor's cache has what
+    the prompts of all items begin with.
     """
 
     kind: ClassVar[str] = "map"
@@ -102,10 +106,12 @@ class MapNode(ContainerNode):
         concurrency: int | None = None,
         on_item_error: OnItemError = "fail",
         result: Value | None = None,
+        is_warm: bool = False,
         **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(nodes, **settings)
         self.over = over
+        self.is_warm = is_warm
         self.name = name
         self.concurrency = concurrency
         self.on_item_error: OnItemError = on_item_error
@@ -140,7 +146,18 @@ class _MapRun:
         self._failures: dict[int, FlowEngineError] = {}
         self._unfinished: list[Park | CalledOff] = []
         self._limit: LimitError | None = None
-        self.crew = Crew(len(items), self._item, node.concurrency)
+        self.crew = Crew(len(items), self._warm_item if node.is_warm else self._item, node.concurrency)
+        self._start = begin_warm_start(context.scope, f"{context.current_node}[0].") if node.is_warm else WarmStart()
+
+    async def _warm_item(self, index: int) -> None:
+        if index:
+            await self._start.wait()
+            await self._item(index)
+            return
+        try:
+            await self._item(index)
+        finally:
+            self._start.begin()
 
     async def _item(self, index: int) -> None:
         node, item = self._node, self._items[index]

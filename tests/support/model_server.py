@@ -82,6 +82,8 @@ class Received:
     """The client closed the connection before it was answered."""
     connection: int = 0
     """Number of the connection that it came on; equal numbers mean a connection used again."""
+    began: float | None = None
+    """When its answer began to leave."""
 
 
 # --- the wire format ----------------------------------------------------------------------------
@@ -233,6 +235,7 @@ class _Connection(asyncio.Protocol):
         for frame in frames:
             if completion.piece_delay:
                 await asyncio.sleep(completion.piece_delay)
+            self._note_begin()
             self._write_chunk(frame)
         self._note_answer()
         if cut:
@@ -249,6 +252,11 @@ class _Connection(asyncio.Protocol):
         """Before the last byte leaves: a test that has its answer may look at once."""
         assert self._current is not None
         self._current.answered = time.time()
+        self._note_begin()
+
+    def _note_begin(self) -> None:
+        if self._current is not None and self._current.began is None:
+            self._current.began = time.time()
 
     def _done(self) -> None:
         self._current = self._timer = self._stream = None

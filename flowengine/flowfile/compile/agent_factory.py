@@ -6,6 +6,7 @@ An agent whose texts have no placeholder is made once; otherwise it is made anew
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -95,7 +96,7 @@ def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
 
 _TEMPLATED: Final = ("generation_instructions", "system_message", "evaluation_instructions", "routing_instruction")
-_AS_THEY_ARE: Final = ("temperature", "max_tokens", "max_retries", "locale", "timeout")
+_AS_THEY_ARE: Final = ("temperature", "max_tokens", "max_retries", "locale", "timeout", "prompt_cache")
 
 
 class AgentMaker:
@@ -105,7 +106,7 @@ class AgentMaker:
         self._spec = spec
         self._project = project
         self._model = model
-        self._surroundings = surroundings
+        self._surroundings = replace(surroundings, flow=spec.name)
         self._skills: dict[tuple[str, ...], SkillStore] = {}
         """Folders → the store that all agents with these folders share."""
 

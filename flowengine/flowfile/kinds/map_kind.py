@@ -31,6 +31,9 @@ class MapNodeSpec(BodyKeys):
     """Items in work at once, at most; left out: as many as the run allows."""
     on_item_error: Literal["fail", "collect", "skip"] = "fail"
     """A failed item fails the map, has `{error, index}` in its place, or is dropped."""
+    prompt_cache: Literal["auto", "warm"] = "auto"
+    """`warm`: the first item goes alone until a model begins to answer it, so that the vendor's cache serves the
+    others."""
     result: Maybe[Rendered] = None
     """What an item gives; sees the body. Left out: the output of the body's last node, where there is but one."""
 
@@ -49,6 +52,7 @@ def make(node: MapNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) ->
         name=node.as_,
         concurrency=node.concurrency,
         on_item_error=node.on_item_error,
+        is_warm=node.prompt_cache == "warm",
         result=None if node.result is None else values(node.result),
         **settings,
     )

@@ -34,6 +34,7 @@ from flowengine.flowfile.schema.fields import (
 from flowengine.models.call_options import (
     MOST_STOPS,
     VENDOR_OPTIONS,
+    PromptCaching,
     ReasoningEffort,
     ServiceTier,
     Verbosity,
@@ -343,6 +344,8 @@ class ModelSettings(Keys):
     """Whether the model may ask for several tools at once."""
     model_options: Maybe[VendorOptions] = None
     """Further parameters of the vendor, such as `top_k`, by a list of those that are allowed."""
+    prompt_cache: Maybe[PromptCaching] = None
+    """`auto`: what stays of a prompt is marked for the vendor's cache; `off`: nothing is."""
     locale: Maybe[Literal["en", "ja", "zh"]] = None
     """Language of the prompts' fixed parts."""
 

@@ -21,6 +21,7 @@ from flowengine.models.http.anthropic_answers import (
     MessageCollector,
     read_message,
 )
+from flowengine.models.http.anthropic_cache import mark_prefixes, split_text
 from flowengine.models.http.anthropic_schema import answer_format, as_tool_input, is_object, takes_as_format
 from flowengine.models.http.chat_protocol import VendorAnswer
 from flowengine.models.http.vendor_traits import VendorTraits
@@ -55,7 +56,8 @@ class AnthropicMessages:
 
     def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
         body: dict[str, Any] = {"model": request.model, "max_tokens": 0}
-        body |= _make_chat(request.messages)
+        is_marked = request.cache is not None and traits.cache_marks == "blocks"
+        body |= _make_chat(request.messages, is_marked=is_marked)
         body |= _make_options(request, traits)
         body |= _make_tools(request, traits, is_thinking="thinking" in body)
         if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
@@ -64,6 +66,8 @@ class AnthropicMessages:
         body["max_tokens"] = request.max_tokens or _longest_answer(traits, thinking)
         if request.temperature is not None and traits.takes_temperature and not thinking:
             body["temperature"] = request.temperature
+        if is_marked:
+            mark_prefixes(body, traits.cache_minimum)
         return body | {"stream": True} if stream else body
 
     def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
@@ -78,9 +82,11 @@ ANTHROPIC_MESSAGES: Final = AnthropicMessages()
 # --- The chat
 
 
-def _make_chat(messages: Sequence[Message]) -> dict[str, Any]:
+def _make_chat(messages: Sequence[Message], *, is_marked: bool) -> dict[str, Any]:
+    """`is_marked`: what stays of a message is a block of its own, and marked."""
     system = [each.content for each in messages if each.role == "system" and each.content.strip()]
-    turns = list(_take_turns(each for each in messages if each.role != "system"))
+    said = (each if is_marked else each._replace(stable=0) for each in messages if each.role != "system")
+    turns = list(_take_turns(said))
     if not turns or turns[0]["role"] != "user":
         turns.insert(0, _turn("user", []))
     _end_without_space(turns[-1])
@@ -109,7 +115,7 @@ def _turn(role: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _blocks_of(message: Message) -> list[dict[str, Any]]:
-    said = [_text_block(message.content)] if message.content.strip() else []
+    said = split_text(message.content, message.stable) if message.content.strip() else []
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": _to_id(message.tool_call_id or ""), "content": message.content}]
     if message.attachments:

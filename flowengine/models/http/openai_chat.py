@@ -20,7 +20,7 @@ from flowengine.models.http.chat_protocol import (
 )
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
-from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.model import PromptCache, Reply, Request, TokenUsage
 
 __all__ = ["AZURE_CHAT", "AZURE_VERSION", "OPENAI_CHAT", "AzureChat", "OpenAIChat", "read_chat_usage"]
 
@@ -54,6 +54,8 @@ class OpenAIChat:
             body["stream"] = True
             if traits.takes_stream_options:
                 body["stream_options"] = {"include_usage": True}
+        if request.cache is not None and request.cache.key and _takes_cache_key(request.cache, traits):
+            body["prompt_cache_key"] = request.cache.key
         return body | _options(request, traits)
 
     def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
@@ -79,6 +81,10 @@ class OpenAIChat:
 
     def collector(self, traits: VendorTraits) -> ChatCollector:
         return ChatCollector(traits)
+
+
+def _takes_cache_key(cache: PromptCache, traits: VendorTraits) -> bool:
+    return traits.cache_marks == "key" or (traits.cache_marks == "key if asked for" and cache.is_asked_for)
 
 
 class AzureChat(OpenAIChat):

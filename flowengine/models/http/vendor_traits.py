@@ -77,6 +77,10 @@ class VendorTraits:
     """The same of the tool calls in its messages."""
     thinking_budget: Literal["", "openrouter", "google"] = ""
     """As whose parameter tokens for thinking are sent; empty: `thinking`, as Anthropic has it."""
+    cache_marks: Literal["none", "key", "key if asked for", "blocks"] = "none"
+    """How a prompt is marked for the vendor's cache: by a key of requests that begin alike, or at its blocks."""
+    cache_minimum: int = 0
+    """Tokens of the shortest prefix that the vendor's cache keeps; 0: it has none, or does not say."""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     """Our names of options → the vendor's, where they differ; an empty one: it is left out."""
     models: tuple[ModelRule, ...] = ()
@@ -114,6 +118,8 @@ def _traits_of(provider: str, model: str, is_elsewhere: bool) -> VendorTraits:
         follows = is_listed is True or (is_listed is None and not found.schemas_are_listed and not is_elsewhere)
         if not follows:
             found = replace(found, structured_output="prompt")
+    if is_elsewhere and found.cache_marks == "key":  # Another server may refuse what it does not know.
+        found = replace(found, cache_marks="key if asked for")
     return found
 
 
@@ -132,8 +138,11 @@ _ADAPTIVE: Final = {
     "takes_effort": True,
     "thinks_adaptively": True,
     "longest_answer": 128_000,
+    "cache_minimum": 512,
 }
 """Anthropic's models that decide themselves how long they think."""
+_FOUR_FIVE: Final = {"structured_output": "json_schema", "schema_with_tools": True}
+_FOUR_SIX: Final = {**_ADAPTIVE, "takes_temperature": True, "takes_thinking_budget": True}
 
 NATIVE: Final[Mapping[str, VendorTraits]] = {
     "openai": VendorTraits(
@@ -142,9 +151,12 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
             "https://platform.openai.com/docs/api-reference/chat/create",  # max_tokens, stream_options
             "https://platform.openai.com/docs/guides/structured-outputs",  # which models, beside tools
             "https://platform.openai.com/docs/guides/reasoning",  # no temperature
+            "https://platform.openai.com/docs/guides/prompt-caching",  # the key and the minimum
         ),
         "https://api.openai.com/v1",
         schema_with_tools=True,
+        cache_marks="key",
+        cache_minimum=1024,
         models=(
             ModelRule(_BEFORE_SCHEMAS, {"structured_output": "prompt"}),
             _REASONING,
@@ -159,29 +171,29 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
             "https://platform.claude.com/docs/en/build-with-claude/structured-outputs",  # from 4.5 on
             "https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking",
             "https://platform.claude.com/docs/en/build-with-claude/effort",
+            "https://platform.claude.com/docs/en/build-with-claude/prompt-caching",  # the minimum
         ),
         "https://api.anthropic.com",
         path="",
         structured_output="tool",
         longest_answer=64_000,
+        cache_marks="blocks",
+        cache_minimum=1024,
         options={"seed": "", "presence_penalty": "", "frequency_penalty": "", "verbosity": ""},
         models=(
-            ModelRule("claude-3-(opus|sonnet|haiku)|claude-[12]", {"longest_answer": 4096}),
+            ModelRule("claude-3-haiku", {"longest_answer": 4096, "cache_minimum": 2048}),
+            ModelRule("claude-3-(opus|sonnet)|claude-[12]", {"longest_answer": 4096}),
+            ModelRule("claude-3-5-haiku", {"longest_answer": 8192, "cache_minimum": 2048}),
             ModelRule("claude-3-5", {"longest_answer": 8192}),
             ModelRule(r"claude-opus-4(-[01](-|$)|-2025|@|$)", {"longest_answer": 32_000}),
             ModelRule(r"claude-(3-7|sonnet-4(-0|-2025|@|$))", {}),
-            ModelRule(
-                "claude-(sonnet|haiku)-4-5",
-                {"structured_output": "json_schema", "schema_with_tools": True},
-            ),
-            ModelRule(
-                "claude-opus-4-5",
-                {"structured_output": "json_schema", "schema_with_tools": True, "takes_effort": True},
-            ),
-            ModelRule(
-                "claude-(opus|sonnet)-4-6",
-                {**_ADAPTIVE, "takes_temperature": True, "takes_thinking_budget": True},
-            ),
+            ModelRule("claude-sonnet-4-5", _FOUR_FIVE),
+            ModelRule("claude-haiku-4-5", {**_FOUR_FIVE, "cache_minimum": 4096}),
+            ModelRule("claude-opus-4-5", {**_FOUR_FIVE, "cache_minimum": 4096, "takes_effort": True}),
+            ModelRule("claude-sonnet-4-6", {**_FOUR_SIX, "cache_minimum": 1024}),
+            ModelRule("claude-opus-4-6", {**_FOUR_SIX, "cache_minimum": 4096}),
+            ModelRule("claude-opus-4-7", {**_ADAPTIVE, "cache_minimum": 2048}),
+            ModelRule("claude-opus-4-8|claude-sonnet-5(-2|@|$)", {**_ADAPTIVE, "cache_minimum": 1024}),
             ModelRule(r"claude-(sonnet|opus)-5-5|claude-(fable|mythos)-5-1", {**_ADAPTIVE, "takes_forced_tool": False}),
             ModelRule("claude", _ADAPTIVE),
         ),

@@ -5,8 +5,8 @@ It knows streams and wrappers, and nothing of the listener.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 from flowengine.core.context import Tell
 from flowengine.errors import TransientModelError
@@ -40,17 +40,24 @@ class _StreamingTap(PassThroughModel):
         self._tell = tell
 
     async def complete(self, request: Request) -> Reply:
-        reply, begins = None, True
-        async with self._model.stream(request) as pieces:
+        reply = None
+        async with self.stream(request) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Reply):
                     reply = piece
-                else:
-                    self._tell(piece, begins)
-                    begins = False
         if reply is None:
             raise TransientModelError(f"the stream of {self.provider}/{self.name} ended before its answer did")
         return reply
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
-        return self._model.stream(request)
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
+        async def told() -> AsyncGenerator[str | Reply]:
+            begins = True
+            async for piece in pieces:
+                if not isinstance(piece, Reply):
+                    self._tell(piece, begins)
+                    begins = False
+                yield piece
+
+        async with self._model.stream(request) as pieces, aclosing(told()) as heard_pieces:
+            yield heard_pieces

@@ -1,0 +1,56 @@
+"""Decides what vendors' caches of prompts are told, and reads from an answer whether one was of use.
+
+What a cache costs and saves is the matter of `pricing`; how a prompt is marked that of the vendor's protocol.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from flowengine.models.call_options import PromptCaching
+from flowengine.models.model import PromptCache, Reply
+
+__all__ = ["cache_minimum", "explain_unused_cache", "make_prompt_cache"]
+
+_LONGEST_KEY: Final = 64
+"""Characters that OpenAI takes."""
+
+
+def make_prompt_cache(choice: PromptCaching | None, *names: str) -> PromptCache | None:
+    """What a request tells the vendor's cache. `names`: what the requests that begin alike have in common.
+
+    >>> make_prompt_cache(None, "triage", "answer"), make_prompt_cache("off", "triage", "answer")
+    (PromptCache(key='triage.answer', is_asked_for=False), None)
+    """
+    if choice == "off":
+        return None
+    key = ".".join(filter(None, names))
+    if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
+        key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return PromptCache(key, choice is not None)
+
+
+def cache_minimum(provider: str, model: str) -> int | None:
+    """Tokens of the shortest prefix that a vendor keeps; None where nothing is known of a cache."""
+    from flowengine.models.http.vendor_traits import NATIVE, traits_of  # Few flows ask for it.
+
+    return (traits_of(provider, model).cache_minimum or None) if provider in NATIVE else None
+
+
+def explain_unused_cache(reply: Reply, model: str) -> str | None:
+    """What to tell where a cache was asked for and the vendor kept nothing; None where it did, or does not tell.
+
+    >>> from flowengine.models.model import TokenUsage
+    >>> explain_unused_cache(Reply("", provider="openai", usage=TokenUsage(900, 5)), "gpt-4o")
+    'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900'
+    """
+    minimum, usage = cache_minimum(reply.provider, model), reply.usage
+    if minimum is None or usage.prompt_tokens is None or usage.cached_tokens or usage.cache_write_tokens:
+        return None
+    vendor = f"prompt_cache: {reply.provider} keeps prompts of {model} from {minimum:,} tokens on"
+    if usage.prompt_tokens < minimum:
+        return f"{vendor}, and this one has {usage.prompt_tokens:,}"
+    if usage.cache_write_tokens is None:
+        return None  # The vendor does not tell what it writes: the next call may be served.
+    return f"{vendor}, and what stays of this one (tools, system message, fixed context) is shorter"
