@@ -261,3 +261,13 @@ def test_a_name_that_hides_an_edge_brings_no_mistakes_that_follow_from_it() -> N
     nodes = "  a: {prompt: x}\n  b: {prompt: '{{ nodes.aa.output }}'}\n  c: {needs: [a, b]}\n"
     text = f"flowengine: v1\nname: f\nnodes:\n{nodes}"
     assert [each.code for each in check_text(text)] == ["FE305"]
+
+
+def test_outputs_that_read_nodes_without_an_id_are_told() -> None:
+    text = """
+        flowengine: v1
+        name: f
+        nodes: {a: {prompt: Hi}}
+        outputs: {all: "{{ nodes *a }}"}
+    """
+    assert "FE308" in [each.code for each in check_text(text)]

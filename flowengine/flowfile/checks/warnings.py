@@ -50,6 +50,8 @@ def warn_of_absent_values(spec: FlowSpec, runs: LevelAnalysis, report: Report) -
     excused = _excused(spec, runs) if is_loop(runs.level.holder) else ()
     for use in reads_of(spec).at_end.get(runs.level.path, ()):
         path, key = use.reference.path, use.text.path[len(key_path(runs.level.path))]
+        if len(path) < 2:  # Told elsewhere.
+            continue
         inside = path[0] == "nodes" and home_of(spec, runs.level.path, path[1]) == runs.level.path
         if inside and key != "best_by" and not (key == "carry" and (path[1] in excused or unclear)):
             _warn_if_absent(use, runs, None, report)

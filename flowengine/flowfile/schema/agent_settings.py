@@ -15,6 +15,7 @@ from flowengine.context_providers.builtin_names import OURS
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import check_json_schema, is_map
 from flowengine.flowfile.schema.fields import (
+    APART,
     UNRENDERED,
     CodePath,
     Duration,
@@ -369,21 +370,21 @@ class AgentSettings(ModelSettings):
     """What stands under `Context:` in the prompt: context providers, in this order."""
     contexts: Maybe[ListOf[CodePath]] = None
     """Typed contexts: data with tools that work on it, `module:object` or `module:Class`."""
-    memory: Maybe[MemorySpec] = None
+    memory: Maybe[Annotated[MemorySpec, APART]] = None
     """What was said before, in other runs too, and is near to the prompt."""
     skills: Maybe[ListOf[Plain]] = None
     """Folders of skills, below the project's root. Their names are in the prompt; the model loads what it needs."""
     context_budget: Maybe[Annotated[int, Field(ge=1)]] = None
     """Tokens that a prompt may have; left out: what the model's window leaves beside its answer."""
-    guardrails: Maybe[Guardrails] = None
+    guardrails: Maybe[Annotated[Guardrails, APART]] = None
     """Checks that may refuse the input or the output."""
     history_size: Maybe[Annotated[int, Field(ge=0, le=1000)]] = None
     """Earlier exchanges of the session that enter the prompt."""
-    improve: Maybe[Improve] = None
+    improve: Maybe[Annotated[Improve, APART]] = None
     """Evaluate the generation and improve it until it passes."""
-    evaluate: Maybe[Evaluate] = None
+    evaluate: Maybe[Annotated[Evaluate, APART]] = None
     """Evaluate the generation once."""
-    routing: Maybe[AgentRouting] = None
+    routing: Maybe[Annotated[AgentRouting, APART]] = None
     """Choose where to go after the generation."""
 
     @model_validator(mode="after")
@@ -403,6 +404,6 @@ class AgentSpec(AgentSettings):
 
 
 AgentRef = Annotated[
-    Annotated[Identifier, Tag("<name>")] | Annotated[AgentSpec, Tag("<map>")], Discriminator(_name_or_map)
+    Annotated[Identifier, Tag("<name>")] | Annotated[AgentSpec, APART, Tag("<map>")], Discriminator(_name_or_map)
 ]
 """An entry of `agents`, or an agent's settings in place."""

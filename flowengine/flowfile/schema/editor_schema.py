@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import ModuleType
 from typing import Any, Final, cast
@@ -47,9 +47,14 @@ def json_schema(lost: Callable[[str], object] = _fail) -> dict[str, Any]:
     definitions["FlowSpec"] = dict(raw)
     kinds = _kinds(lost)
     models = {model.__name__: model for model in _models(kinds.values())}
-    for model in kinds.values():
-        own = model.model_json_schema(by_alias=True)
-        definitions |= {**own.pop("$defs", {}), **definitions, model.__name__: own}
+    todo = [*(each.__name__ for each in kinds.values()), *_apart_in(raw), *_apart_in(definitions)]
+    while todo:
+        name = todo.pop()
+        if name not in definitions:
+            own = models[name].model_json_schema(by_alias=True)
+            inner = own.pop("$defs", {})
+            definitions |= {**inner, **definitions, name: own}
+            todo += [*_apart_in(own), *_apart_in(inner)]
     for name, definition in definitions.items():
         if name in models:
             _describe(definition, models[name])
@@ -64,6 +69,18 @@ def json_schema(lost: Callable[[str], object] = _fail) -> dict[str, Any]:
     for name, model in kinds.items():
         tidy[model.__name__] = {"title": name, **tidy[model.__name__]}  # What editors call it.
     return {"$schema": _DIALECT, "title": "FlowEngine flow, version 1", **tidy.pop("FlowSpec"), "definitions": tidy}
+
+
+def _apart_in(value: Any) -> Iterator[str]:
+    """The models that a schema names and does not hold."""
+    if is_map(value):
+        for key, each in value.items():
+            if key == "$apart":
+                yield each
+            yield from _apart_in(each)
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _apart_in(each)
 
 
 def _kinds(lost: Callable[[str], object]) -> dict[str, type[NodeKeys]]:
@@ -167,6 +184,8 @@ def _tidy(value: Any) -> Any:
             continue
         if key == "$ref":
             tidy[key] = each.replace("#/$defs/", "#/definitions/")
+        elif key == "$apart":
+            tidy["$ref"] = f"#/definitions/{each}"
         elif key in _BY_NAME:
             tidy[key] = {name: _tidy(inner) for name, inner in each.items()}
         else:

@@ -14,12 +14,24 @@ import re
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from flowengine.flowfile.analysis.shapes import is_map
 
 __all__ = [
+    "APART",
     "ID_PATTERN",
     "UNRENDERED",
     "CodePath",
@@ -104,6 +116,26 @@ def _given(value: Any) -> Any:
         raise refuse("FE408", "the key has no value; give one, or remove the key")
     return value
 
+
+class _Apart:
+    """Has a model checked by its own validator, which is made once, for whichever place has such a value first."""
+
+    def __get_pydantic_core_schema__(self, model: type[BaseModel], handler: object) -> CoreSchema:
+        def describe(_: CoreSchema, inner: GetJsonSchemaHandler) -> JsonSchemaValue:
+            return {"$apart": model.__name__}  # `editor_schema` makes a reference of it.
+
+        def dump(value: Any, inner: SerializerFunctionWrapHandler) -> Any:
+            return inner(value)
+
+        return core_schema.no_info_plain_validator_function(
+            model.model_validate,
+            serialization=core_schema.wrap_serializer_function_ser_schema(dump, schema=core_schema.any_schema()),
+            metadata={"pydantic_js_functions": [describe]},
+        )
+
+
+APART: Final = _Apart()
+"""Marks a model inside another: most files have none, and each place that has a validator of its own costs memory."""
 
 Maybe = Annotated[T | None, BeforeValidator(_given)]
 """May be left out, but not left empty."""

@@ -16,7 +16,17 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from flowengine.flowfile.analysis.shapes import fits
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema, Servers
-from flowengine.flowfile.schema.fields import Duration, Identifier, Keys, Maybe, Rendered, found, refuse, without_notes
+from flowengine.flowfile.schema.fields import (
+    APART,
+    Duration,
+    Identifier,
+    Keys,
+    Maybe,
+    Rendered,
+    found,
+    refuse,
+    without_notes,
+)
 from flowengine.flowfile.schema.keys import NodeLimitsSpec, RetrySpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.flowfile.yaml.positions import SourceText
@@ -110,7 +120,7 @@ class Defaults(Keys):
 
     agent: Maybe[AgentRef] = None
     """An entry of `agents`, or an agent in place."""
-    retry: Maybe[RetrySpec] = None
+    retry: Maybe[Annotated[RetrySpec, APART]] = None
     """Run a node again when it fails."""
     timeout: Maybe[Duration] = None
     """Time for one attempt of a node."""
@@ -136,9 +146,9 @@ def _as_input(value: Any) -> Any:
     return value
 
 
-Inputs = Annotated[dict[Identifier, Annotated[InputSpec, BeforeValidator(_as_input)]], _Map]
-States = Annotated[dict[Identifier, StateSpec], _Map]
-Agents = Annotated[dict[Identifier, AgentSpec], _Map]
+Inputs = Annotated[dict[Identifier, Annotated[InputSpec, APART, BeforeValidator(_as_input)]], _Map]
+States = Annotated[dict[Identifier, Annotated[StateSpec, APART]], _Map]
+Agents = Annotated[dict[Identifier, Annotated[AgentSpec, APART]], _Map]
 Nodes = Annotated[dict[Identifier, NodeSpec], _Map]
 Outputs = Annotated[dict[Identifier, Rendered], _Map]
 

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from flowengine.engine.graph import FALLBACK
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import (
+    APART,
     Duration,
     Expression,
     Keys,
@@ -156,7 +157,7 @@ class BoundedKeys(NodeKeys):
     """What it does outside: nothing; what may be done twice; what nobody may do twice without being asked."""
     cache: bool = False
     """Take the output from an earlier run that had the same definition and the same inputs."""
-    limits: Maybe[NodeLimitsSpec] = None
+    limits: Maybe[Annotated[NodeLimitsSpec, APART]] = None
     """Bounds of this part of the run."""
 
     def known_effect(self) -> Effect | None:
@@ -175,5 +176,5 @@ class BoundedKeys(NodeKeys):
 class WorkKeys(BoundedKeys):
     """What a node may say that can be run again by itself."""
 
-    retry: Maybe[RetrySpec] = None
+    retry: Maybe[Annotated[RetrySpec, APART]] = None
     """Run the node again when it fails."""
