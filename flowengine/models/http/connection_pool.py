@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import cache
+from ipaddress import ip_address
 from time import monotonic
 from typing import Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
@@ -211,8 +212,8 @@ def _context_of(bundle: str | None, folder: str | None) -> ssl.SSLContext:
 
 
 def proxy_for(scheme: str, host: str, port: int) -> str | None:
-    """The proxy that the environment names for a server."""
-    if not any(os.environ.get(name) for name in _PROXY_VARIABLES):
+    """The proxy that the environment names for a server; none for this machine, which a proxy does not reach."""
+    if _is_here(host) or not any(os.environ.get(name) for name in _PROXY_VARIABLES):
         return None
     from urllib.request import getproxies, proxy_bypass  # Slow to load, and rarely needed.
 
@@ -221,6 +222,13 @@ def proxy_for(scheme: str, host: str, port: int) -> str | None:
     if not proxy or proxy_bypass(f"{host}:{port}"):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")

@@ -546,6 +546,8 @@ async def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPat
         (sent,) = script.requests
         assert sent.startswith(b"POST http://models.example:8000/v1/chat/completions HTTP/1.1\r\n")
         assert b"proxy-authorization: Basic bWU6d29yZA==" in sent
+        with ScriptedHttp(head(ANSWER)) as here:
+            assert (await model_at(here).complete(asking())).content == "packed"
         error = await error_of(model_at("http://inside.example:9"))
         assert "no connection to http://inside.example:9" in str(error)
         assert len(script.requests) == 1
