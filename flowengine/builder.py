@@ -129,6 +129,18 @@ class ToolKeywords(_Work, total=False):
     with_: Mapping[str, Any]
 
 
+class HttpKeywords(_Work, total=False):
+    method: Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"]
+    query: Mapping[str, Any]
+    headers: Mapping[str, str]
+    headers_env: Mapping[str, str]
+    json: Any
+    form: Mapping[str, Any]
+    body: str
+    expect: Mapping[str, Any]
+    follow: int
+
+
 class SubflowKeywords(_Bounded, total=False):
     with_: Mapping[str, Any]
 
@@ -162,6 +174,7 @@ _GIVEN: Final[Mapping[str, Sequence[str]]] = {
     "routing": ("instruction", "routes"),
     "function": ("call",),
     "tool": ("tool",),
+    "http": ("url",),
     "subflow": ("flow",),
     "approval": ("message", "routes"),
     "loop": ("max_iterations", "nodes"),
@@ -205,6 +218,10 @@ class FlowBody:
     def tool(self, node: str, tool: Callable[..., Any] | str, **keys: Unpack[ToolKeywords]) -> None:
         """A tool is called without a model: a function, or `server.tool` of an MCP server."""
         self._add(node, "tool", {"tool": tool, **keys}, ToolKeywords)
+
+    def http(self, node: str, url: str, **keys: Unpack[HttpKeywords]) -> None:
+        """A request is sent to where the project allows it (`allow_http`)."""
+        self._add(node, "http", {"url": url, **keys}, HttpKeywords)
 
     def subflow(self, node: str, flow: str, **keys: Unpack[SubflowKeywords]) -> None:
         """Another file runs as one node."""

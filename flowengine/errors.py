@@ -10,6 +10,7 @@
     │   └── TemplateSyntaxError    a template or an expression that does not parse
     ├── RunError                   this run went wrong
     │   ├── NodeError              a node failed (holds the node's path and the cause)
+    │   ├── UnknownEffectError     a request went out, no answer came: it may have taken effect
     │   ├── NodeTimeoutError       a node took longer than its timeout
     │   ├── TemplateError          a template or an expression failed while it was evaluated
     │   ├── StateError             a write that no rule allows: undeclared key, wrong type
@@ -234,6 +235,10 @@ class NodeError(RunError):
         super().__init__(f"node '{node}': {message}")
         self.node = node
         self.message = message
+
+
+class UnknownEffectError(RunError):
+    """A request went out and no answer came: whether it took effect is not known."""
 
 
 class NodeTimeoutError(RunError):

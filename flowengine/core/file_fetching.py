@@ -1,7 +1,7 @@
 """Fetches a file from an address that the project allows: bounded, without redirects, and never from inside a network.
 
-A name that leads to a private address is refused, unless the project lists that very address (`http://127.0.0.1:8000/`).
-The connection goes to the address that was looked at. Proxies are not used. It blocks: to be called in a thread.
+What is allowed is the rule of `address_rules`, which nodes of the type `http` follow as well. Proxies are not used.
+It blocks: to be called in a thread.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import http.client
 import socket
 import ssl
 import time
-from ipaddress import IPv6Address, ip_address
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from flowengine.core.file_rules import FileRules, RefusedFileError, allowed_url
+from flowengine.core.address_rules import AddressRule, RefusedAddressError, allowed_url, check_addresses
+from flowengine.core.file_rules import FileRules, RefusedFileError
 
 __all__ = ["fetch_file"]
 
@@ -32,7 +32,7 @@ def fetch_file(url: str, rules: FileRules) -> tuple[str, bytes]:
     split = urlsplit(url)
     host, port = split.hostname or "", split.port or (443 if split.scheme == "https" else 80)
     try:
-        connection = _connect(split.scheme, host, port)
+        connection = _connect(split.scheme, host, port, allowed)
         try:
             path = f"{split.path or '/'}{f'?{split.query}' if split.query else ''}"
             connection.request("GET", path, headers={"Accept-Encoding": "identity", "User-Agent": "flowengine"})
@@ -45,8 +45,8 @@ def fetch_file(url: str, rules: FileRules) -> tuple[str, bytes]:
     return unquote(split.path), content
 
 
-def _connect(scheme: str, host: str, port: int) -> http.client.HTTPConnection:
-    address = _address_of(host, port)
+def _connect(scheme: str, host: str, port: int, rule: AddressRule) -> http.client.HTTPConnection:
+    address = _address_of(host, port, rule)
     connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     opened = socket.create_connection((address, port), timeout=_SECONDS)
     try:
@@ -59,36 +59,13 @@ def _connect(scheme: str, host: str, port: int) -> http.client.HTTPConnection:
     return connection
 
 
-def _address_of(host: str, port: int) -> str:
-    """The address of a host; a private one is refused, unless the host is named by it."""
+def _address_of(host: str, port: int, rule: AddressRule) -> str:
+    """The address of a host, if it is one that the rule allows."""
     found = [str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    if host == "localhost" or _is_address(host):
-        return found[0]
-    for each in found:
-        if not _is_public(each):
-            raise RefusedFileError(
-                f"'{host}' leads to the private address {each}, from which no file is fetched: list the address itself"
-            )
-    return found[0]
-
-
-def _is_address(host: str) -> bool:
     try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_public(text: str) -> bool:
-    """
-    >>> [_is_public(each) for each in ("93.184.216.34", "10.1.2.3", "::1", "::ffff:127.0.0.1", "169.254.169.254")]
-    [True, False, False, False, False]
-    """
-    address = ip_address(text.partition("%")[0])
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_global and not address.is_multicast
+        return check_addresses(host, found, rule)
+    except RefusedAddressError as error:
+        raise RefusedFileError(str(error)) from None
 
 
 def _read(response: http.client.HTTPResponse, shown: str, most: int) -> bytes:

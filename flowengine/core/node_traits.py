@@ -39,6 +39,7 @@ TRAITS: Final[Mapping[str, NodeTraits]] = {
     "evaluation": NodeTraits(transparent=True, asks_models=True, shape="octagon"),
     "function": NodeTraits(),
     "tool": NodeTraits(),
+    "http": NodeTraits(),
     "map": NodeTraits(container=True, shape="stack"),
     "loop": NodeTraits(container=True, shape="stack"),
     "subflow": NodeTraits(container=True, shape="folder"),

@@ -22,13 +22,16 @@ from flowengine.flowfile.schema.node_kinds import spec_of
 from flowengine.flowfile.translate import Problem
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 
-__all__ = ["STAND_IN_CODE", "STAND_IN_FLOW", "Mending"]
+__all__ = ["STAND_IN_ADDRESS", "STAND_IN_CODE", "STAND_IN_FLOW", "Mending"]
 
 STAND_IN_CODE: Final = "unnamed:unnamed"
 """A reference to code that nobody gave."""
 
 STAND_IN_FLOW: Final = "unnamed:"
 """A file that nobody named."""
+
+STAND_IN_ADDRESS: Final = "https://unnamed/"
+"""An address that nobody gave."""
 
 _STAND_IN_NODE: Final[Mapping[str, Any]] = {"prompt": "-"}
 _STAND_IN_INPUT: Final[Mapping[str, Any]] = {"schema": {}}
@@ -42,6 +45,7 @@ _STAND_INS: Final[Mapping[str, Any]] = {
     "routes": {"unnamed": {}},
     "call": STAND_IN_CODE,
     "tool": STAND_IN_CODE,
+    "url": STAND_IN_ADDRESS,
     "if": "true",
     "over": "[]",
     "max_iterations": 1,

@@ -10,8 +10,9 @@ whatever can do harm on its own machine:
                        environment variables for templates (whose values, those of the submitting machine, are in
                        the run)
     of the machine     which modules may be imported and where they are, which MCP servers may be started or asked,
-                       whether scripts run without a sandbox, every folder and file, every key and where it comes from;
-                       an address that a key would be sent to; the project's own names of models
+                       which addresses may be asked and what may be sent there, whether scripts run without a
+                       sandbox, every folder and file, every key and where it comes from; an address that a key
+                       would be sent to; the project's own names of models
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
 from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
-from flowengine.errors import NodeTimeoutError, OverdueError, TemplateError
+from flowengine.errors import NodeTimeoutError, OverdueError, TemplateError, UnknownEffectError
 from flowengine.nodes.leaving import LeavableBody
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy
 
@@ -222,6 +222,8 @@ class _ExternalEffect:
         await context.note(call)
         try:
             return await self._node.run(context)
+        except UnknownEffectError:
+            raise  # As if the process had died meanwhile: a person decides.
         except Exception as error:
             await context.note(call._replace(result=describe_error(error), is_error=True, started=False))
             raise

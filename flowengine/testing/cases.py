@@ -206,7 +206,7 @@ def run_case(test: FlowTest, number: int, mode: Mode | None = None) -> list[Case
     source = _open_source(test, case, mode)
     if isinstance(source, FlowError):
         return [_quote_problem(each) for each in source.diagnostics]
-    fakes = Fakes(case.fakes.functions, case.fakes.tools, case.fakes.real)
+    fakes = Fakes(case.fakes.functions, case.fakes.tools, case.fakes.real, case.fakes.http)
     try:
         flow = fakes.around(source.around(test.flow))
         run = run_sync(lambda: _run_to_end(flow, case))

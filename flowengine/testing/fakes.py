@@ -13,13 +13,14 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.tool_loop import ToolLoop
 from flowengine.agents.tooling import Admit, Bringer, Tooling
 from flowengine.core.locale import Messages
 from flowengine.core.run_scope import RunScope
+from flowengine.core.secret_values import NO_SECRETS
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.models.messages import Message
@@ -27,6 +28,9 @@ from flowengine.nodes.agent import AgentNode, EvaluationNode
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.container import every_node
 from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.http_call import HttpNode
+from flowengine.nodes.http_request import Answer, HttpRequest
+from flowengine.nodes.http_sender import SentAnswer
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.model_overrides import agent_of, prototype_of, replace_agent, replace_nodes
@@ -35,7 +39,17 @@ from flowengine.tools.mcp.server_tool import ServerTool
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
 
-__all__ = ["Fake", "FakeError", "Fakes", "brings_tools", "faked", "function_names", "server_names", "tool_names"]
+__all__ = [
+    "Fake",
+    "FakeError",
+    "Fakes",
+    "brings_tools",
+    "faked",
+    "function_names",
+    "request_names",
+    "server_names",
+    "tool_names",
+]
 
 
 class FakeError(RunError):
@@ -61,12 +75,14 @@ def faked(
     *,
     functions: Mapping[str, FakeLike] | None = None,
     tools: Mapping[str, FakeLike] | None = None,
+    http: Mapping[str, FakeLike] | None = None,
     real: Collection[str] = (),
 ) -> Flow:
     """The flow with fakes in the place of functions and tools; what has an effect and is not faked fails when called.
 
     `functions`: node or function name → what it returns, or a function to call instead. `tools`: the same by the name
-    that the model calls. `real`: functions, tools and servers that stay as they are. A `Fake("each", […])` is used up
+    that the model calls. `http`: node → `{status, headers, body}` of the answer.
+    `real`: functions, tools, servers and requests that stay as they are. A `Fake("each", […])` is used up
     once: make the flow anew for each run.
 
     >>> from flowengine import Flow, FunctionNode
@@ -76,7 +92,7 @@ def faked(
     >>> faked(flow, functions={"send": "sent"}).run_sync().outputs
     {'send': 'sent'}
     """
-    return Fakes(functions or {}, tools or {}, real).around(flow)
+    return Fakes(functions or {}, tools or {}, real, http).around(flow)
 
 
 def function_names(flow: Flow) -> list[str]:
@@ -102,6 +118,11 @@ def server_names(flow: Flow, *, open_only: bool = False) -> list[str]:
     return list(dict.fromkeys(each.name for each in _list_servers(flow) if not open_only or each.allow is None))
 
 
+def request_names(flow: Flow) -> list[str]:
+    """The nodes that send requests, by their paths."""
+    return [name for name, node in every_node(flow.plan.definitions) if isinstance(node, HttpNode)]
+
+
 def brings_tools(flow: Flow) -> bool:
     """Whether an agent has typed contexts or skills, which bring tools that are not known before they are asked."""
     return any(agent.sources is not None for agent in _list_agents(flow))
@@ -111,11 +132,16 @@ class Fakes:
     """What a test puts in the place of functions and tools; `misses`: what had an effect and was not faked."""
 
     def __init__(
-        self, functions: Mapping[str, FakeLike], tools: Mapping[str, FakeLike], real: Collection[str] = ()
+        self,
+        functions: Mapping[str, FakeLike],
+        tools: Mapping[str, FakeLike],
+        real: Collection[str] = (),
+        http: Mapping[str, FakeLike] | None = None,
     ) -> None:
         self.misses: list[str] = []
         self._functions = {name: _make_function(name, each) for name, each in functions.items()}
         self._tools = {name: _make_function(name, each) for name, each in tools.items()}
+        self._http = {name: _make_function(name, each) for name, each in (http or {}).items()}
         self._real = frozenset(real)
 
     def around(self, flow: Flow) -> Flow:
@@ -132,8 +158,12 @@ class Fakes:
             begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
             if name not in tools and not brings_tools(flow) and not (begins and name.startswith(begins)):
                 raise DefinitionError(f"flow '{flow.name}' has no tool '{name}'{_format_hint(name, tools)}")
+        requests = request_names(flow)
+        for name in self._http:
+            if name not in requests:
+                raise DefinitionError(f"flow '{flow.name}' has no request '{name}'{_format_hint(name, requests)}")
         for name in self._real:
-            known = [*functions, *tools, *servers]
+            known = [*functions, *tools, *servers, *requests]
             if name not in known and not brings_tools(flow):
                 raise DefinitionError(
                     f"flow '{flow.name}' has no function, tool or server '{name}'{_format_hint(name, known)}"
@@ -144,6 +174,8 @@ class Fakes:
             return replace_agent(node, self._around_agent)
         if isinstance(node, ToolNode):
             return self._around_tool_node(name, node)
+        if isinstance(node, HttpNode):
+            return self._around_request(name, node)
         function = _find_function(node)
         if function is None:
             return node
@@ -199,6 +231,15 @@ class Fakes:
         offered = re.sub(r"[^A-Za-z0-9_-]", "_", tool.name)[:64]
         return node.with_tool(Tool(offered, "", _NO_SCHEMA, _make_tool_run(fake)))
 
+    def _around_request(self, path: str, node: HttpNode) -> HttpNode:
+        """The node with an answer that is made up; without one nothing is sent."""
+        fake = self._http.get(path)
+        if fake is None:
+            if path in self._real:
+                return node
+            fake = self._refusal(f"node '{path}' sends a request", f"http: {{{path}: {{body: …}}}}", path)
+        return node.with_sender(_FakedSender(path, fake))
+
     def _refusal(self, what: str, how: str, name: str) -> Callable[..., Any]:
         async def refuse(*_: Any, **__: Any) -> Any:
             self.misses.append(f"{what} and is not faked; write `fakes: {{{how}}}`, or `fakes: {{real: [{name}]}}`")
@@ -234,10 +275,33 @@ def _make_tool_run(fake: Callable[..., Any]) -> Callable[[Mapping[str, Any]], An
     async def run(arguments: Mapping[str, Any]) -> ToolResult:
         given = fake(**arguments)
         value = await given if hasattr(given, "__await__") else given
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        return ToolResult(text, value)
+        return ToolResult(_to_text(value), value)
 
     return run
+
+
+class _FakedSender(NamedTuple):
+    """Answers as a test says it."""
+
+    name: str
+    fake: Callable[..., Any]
+
+    async def send(self, request: HttpRequest, seconds: float | None, /) -> SentAnswer:
+        given = self.fake(request)
+        said = await given if hasattr(given, "__await__") else given
+        if not isinstance(said, Mapping) or not {*cast("Mapping[str, Any]", said)} <= {"status", "headers", "body"}:
+            raise FakeError(f"the fake of '{self.name}' is a map with `status`, `headers` and `body`")
+        answer = cast("Mapping[str, Any]", said)
+        body, media_type = answer.get("body"), "application/json"
+        if isinstance(body, bytes | str):
+            media_type = "text/plain" if isinstance(body, str) else "application/octet-stream"
+        content = b"" if body is None else body if isinstance(body, bytes) else _to_text(body).encode()
+        headers = {"content-type": media_type, **answer.get("headers", {})}
+        return SentAnswer(Answer(answer.get("status", 200), headers, content), request.url, NO_SECRETS)
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _find_function(node: FlowNode) -> Callable[..., Any] | None:

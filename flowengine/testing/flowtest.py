@@ -33,7 +33,7 @@ from flowengine.flowfile.schema.fields import Keys, Maybe, found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.container import every_node, file_path
-from flowengine.testing.fakes import Fake, brings_tools, function_names, server_names, tool_names
+from flowengine.testing.fakes import Fake, brings_tools, function_names, request_names, server_names, tool_names
 from flowengine.testing.model_overrides import seat_names
 from flowengine.testing.path import Step, names_of
 from flowengine.testing.yaml_file import read_yaml
@@ -156,6 +156,8 @@ class FakesSpec(Keys):
     tools: FakeValues = Field(default_factory=dict[str, Any])
     """Tool, as the model calls it (`server_tool` for one of an MCP server) → the same. Servers are not started: an
     agent is offered those of their tools that stand here."""
+    http: FakeValues = Field(default_factory=dict[str, Any])
+    """Node of the type `http` (its path) → the answer: `{status, headers, body}`, or `{each: […]}` and its kin."""
     real: list[str] = Field(default_factory=list[str])
     """Functions, tools and servers that are called, or started, although they have an effect."""
 
@@ -261,13 +263,16 @@ def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
 def _find_unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_Problem]:
     """Fakes that stand for nothing; what typed contexts, skills and servers bring is not known yet."""
     functions, tools, servers = function_names(flow), tool_names(flow), server_names(flow)
+    requests = request_names(flow)
+    yield from _find_unknown((*at, "http"), [(each, each) for each in fakes.http], requests, "request")
     yield from _find_unknown((*at, "functions"), [(each, each) for each in fakes.functions], functions, "function")
     if not brings_tools(flow):
         begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
         named = [(each, each) for each in fakes.tools if not (begins and each.startswith(begins))]
         yield from _find_unknown((*at, "tools"), named, tools, "tool")
         named_real = list(enumerate(fakes.real))
-        yield from _find_unknown((*at, "real"), named_real, [*functions, *tools, *servers], "function, tool or server")
+        known = [*functions, *tools, *servers, *requests]
+        yield from _find_unknown((*at, "real"), named_real, known, "function, tool, server or request")
 
 
 def _list_named_nodes(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]]]]:

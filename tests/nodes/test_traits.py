@@ -19,10 +19,12 @@ from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.condition import CasesNode, ConditionNode
 from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.subflow import SubflowNode
+from flowengine.nodes.tool_call import ToolNode
 
 _CLASSES = [
     AgentNode,
@@ -31,6 +33,8 @@ _CLASSES = [
     ConditionNode,
     EvaluationNode,
     FunctionNode,
+    ToolNode,
+    HttpNode,
     MapNode,
     LoopNode,
     SubflowNode,

@@ -59,7 +59,7 @@ WRONG = {
     "flow: ../tea.yaml\ncases: [{name: a, fakes: {function: {}}}]\n": "'function'; did you mean 'functions'?",
     "flow: ../tea.yaml\ncases: [{name: a, fakes: {functions: {asc: 1}}}]\n": "FE305 the flow has no function 'asc'",
     "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {asc: 1}}}]\n": "2:35: FE305 the flow has no tool 'asc'",
-    "flow: ../tea.yaml\ncases: [{name: a, fakes: {real: [asc]}}]\n": "FE305 the flow has no function, tool or server",
+    "flow: ../tea.yaml\ncases: [{name: a, fakes: {real: [asc]}}]\n": "FE305 the flow has no function, tool,",
     "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {x: {each: 1}}}}]\n": "FE401 expected a list, one value for",
     "flow: ../tea.yaml\ncases: [{name: a, fakes: {tools: {x: {fails: 1}}}}]\n": "FE401 expected the message of an",
     "flow: ../tea.yaml\ncases: [{name: a, expect: {path: [ask, pik]}}]\n": "2:40: FE305 the flow has no node 'pik'",

@@ -13,6 +13,7 @@ from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import reads_of
 from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.checks.agent_sources import check_context, sources_of
+from flowengine.flowfile.checks.http_addresses import check_addresses_of
 from flowengine.flowfile.checks.names import check_bodies, check_names
 from flowengine.flowfile.checks.permissions import (
     check_calls,
@@ -35,7 +36,7 @@ from flowengine.flowfile.checks.warnings import (
 from flowengine.flowfile.file_texts import Subflows
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_tool
+from flowengine.flowfile.schema.node_guards import is_http, is_tool
 
 __all__ = ["check"]
 
@@ -77,6 +78,7 @@ def check(
         check_calls(spec, project, beside)
         check_servers(spec, project, beside)
         check_tools(spec, project, beside)
+        check_addresses_of(spec, project, beside)
         check_context(spec, project, beside)
         check_subflows(spec, project, subflows, beside, whole=whole)
     check_bodies(spec, report)
@@ -114,6 +116,6 @@ def _refuse_braces(text: Text, report: Report) -> None:
 def _needs_project(spec: FlowSpec) -> bool:
     if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
         return True
-    if any(is_tool(node) for _, node in nodes_of(spec)):
+    if any(is_tool(node) or is_http(node) for _, node in nodes_of(spec)):
         return True
     return any(True for _ in (*code_of(spec), *servers_of(spec), *sources_of(spec), *subflows_of(spec)))

@@ -408,6 +408,17 @@ CODES: Final[Mapping[str, Code]] = {
         "`mcp_servers` of the project file, and its `allow`, where it has one, lists the tool.",
         "tool: crm.lookup",
     ),
+    "FE522": Code(
+        "address that is not allowed",
+        "Requests go where the project file allows it: `allow_http` lists beginnings of addresses, and behind each the "
+        "variables of `headers_env` that may be sent there (`https://api.example.com/v1/ API_TOKEN`).",
+        "url: https://elsewhere.example.com/",
+    ),
+    "FE523": Code(
+        "address that is told too late",
+        "Scheme and host stand in the file, and `{{ … }}` only behind them; or the whole is a lone `{{ … }}`.",
+        "url: https://{{ inputs.host }}/orders",
+    ),
     # --- FE9xx: warnings
     "FE901": Code(
         "a route that its siblings reach too",

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from flowengine.flowfile.schema.agent_settings import AgentRouting
     from flowengine.flowfile.schema.node_kinds import ToolTarget
     from flowengine.nodes.agent import Templated
+    from flowengine.nodes.http_sender import Sender
 
 __all__ = ["build", "load_plan"]
 
@@ -133,6 +135,9 @@ class _Compiler:
     def tool(self, target: str, /) -> ToolTarget:
         return self._builder.tool(target)
 
+    def http_sender(self) -> Sender:
+        return self._builder.http_sender
+
     def body(self) -> dict[str, FlowNode]:
         return self._builder.nodes(self._path)
 
@@ -173,6 +178,13 @@ class _Builder:
     def subflow(self, flow: str) -> CompiledFlow:
         """The plan of another file that the flow names."""
         return self._build(self.spec.subflows[flow])
+
+    @cached_property
+    def http_sender(self) -> Sender:
+        """Sends requests to where the project allows it."""
+        from flowengine.nodes.http_sender import HttpSender
+
+        return HttpSender(self.project.allow_http, self._environ, max_bytes=self.project.files.max_file)
 
     def tool(self, target: str) -> ToolTarget:
         """The tool of `server.tool` or `module:function`."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
+from urllib.parse import quote
 
 from flowengine.core.context import Context
 from flowengine.core.values import copy_mutable
+from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing
-from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
-from flowengine.templating.parse import parse_template
+from flowengine.templating.compile import compile_boolean, compile_encoded, compile_expression, compile_template
+from flowengine.templating.parse import lone_expression, parse_template
 
-__all__ = ["ContextScope", "Rendering", "boolean", "expression", "is_static", "template", "values"]
+__all__ = ["ContextScope", "Rendering", "address", "boolean", "expression", "is_static", "template", "values"]
 
 Value = Callable[[Context], Any]
 
@@ -77,6 +79,21 @@ def template(source: str) -> Value:
     """A template as a function of the context."""
     render = compile_template(source)
     return lambda context: copy_mutable(render(ContextScope(context)))
+
+
+def address(source: str) -> Value:
+    """An address of the web as a function of the context. A lone `{{ x }}` is a whole one; in any other, values are
+    parts of it: percent-encoded, and never empty."""
+    if is_static(source) or lone_expression(parse_template(source).tree) is not None:
+        return template(source)
+    render = compile_encoded(source, _encode_part)
+    return lambda context: render(ContextScope(context))
+
+
+def _encode_part(text: str) -> str:
+    if text in ("", ".", ".."):
+        raise TemplateError(f"a value in the address is {text!r}, which would lead somewhere else")
+    return quote(text, safe="")
 
 
 def is_static(source: str) -> bool:

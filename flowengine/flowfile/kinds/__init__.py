@@ -6,7 +6,7 @@ A package names a `NodeKind` under the entry point group `flowengine.nodes`.
 from __future__ import annotations
 
 from flowengine.core.node_traits import NodeTraits
-from flowengine.flowfile.compile.scope import boolean, expression, template, values
+from flowengine.flowfile.compile.scope import address, boolean, expression, template, values
 from flowengine.flowfile.schema.fields import (
     CodePath,
     Duration,
@@ -54,6 +54,7 @@ __all__ = [
     "Template",
     "Values",
     "WorkKeys",
+    "address",
     "boolean",
     "expression",
     "refuse",

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from flowengine.core.file_rules import FileRules, allowed_url
+from flowengine.core.address_rules import read_rule
+from flowengine.core.file_rules import FileRules
 from flowengine.errors import did_you_mean
 
 __all__ = ["read_file_rules"]
@@ -42,7 +43,7 @@ def read_file_rules(table: Mapping[str, Any], tell: Tell) -> FileRules:
         if not _MEDIA_TYPE.fullmatch(each):
             tell(f"'{each}' in 'media_types' of `files` is no media type like image/png, image/* or */*", "")
     for each in found.get("allow_urls", ()):
-        if allowed_url(each, (each,)) is None:
+        if read_rule(each) is None:
             tell(f"'{each:.100}' in 'allow_urls' of `files` is no beginning of an address like https://host/path/", "")
     return FileRules(**found)
 

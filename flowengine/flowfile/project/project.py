@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.core.address_rules import read_rule
 from flowengine.core.file_rules import FileRules
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
@@ -62,6 +63,8 @@ class Project:
     """Environment variables that flows may read."""
     allow_mcp: tuple[str, ...] = ()
     """MCP servers that flows may use: beginnings of command lines and of URLs."""
+    allow_http: tuple[str, ...] = ()
+    """Where nodes of the type `http` may send: beginnings of addresses, and what goes with each (`address_rules`)."""
     mcp_servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """MCP servers of the project, by name, with their settings: every flow of the project may call their tools."""
     allow_unconfined_scripts: bool = False
@@ -274,6 +277,7 @@ _EXPECTED: Final = {
     "allow_calls": _LIST,
     "allow_env": _LIST,
     "allow_mcp": _LIST,
+    "allow_http": _LIST,
     "mcp_servers": "a table",
     "allow_unconfined_scripts": "true or false",
     "pythonpath": _LIST,
@@ -318,6 +322,12 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
     sound["providers"] = read_providers(sound.get("providers", {}), tell)
     sound["prices"] = read_prices(sound.get("prices", {}), tell)
     sound["files"] = read_file_rules(sound.get("files", {}), tell)
+    for each in sound.get("allow_http", ()):
+        if read_rule(each) is None:
+            text = (
+                "is no beginning of an address like https://host/path/, with names of variables or networks behind it"
+            )
+            tell(f"'{each:.100}' in `allow_http` {text}", "")
     sound["mcp_servers"] = _read_servers(sound.get("mcp_servers", {}), tell)
     sound["models"] = read_models(sound.get("models", {}), tell, place_of)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)

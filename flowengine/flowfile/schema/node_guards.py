@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
+    from flowengine.flowfile.kinds.http_kind import HttpNodeSpec
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
     from flowengine.flowfile.kinds.map_kind import MapNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
@@ -25,6 +26,7 @@ __all__ = [
     "is_condition",
     "is_evaluation",
     "is_function",
+    "is_http",
     "is_judging",
     "is_loop",
     "is_map_node",
@@ -84,3 +86,7 @@ def is_subflow(node: NodeKeys | None) -> TypeIs[SubflowNodeSpec]:
 
 def is_tool(node: NodeKeys | None) -> TypeIs[ToolNodeSpec]:
     return node is not None and node.type == "tool"
+
+
+def is_http(node: NodeKeys | None) -> TypeIs[HttpNodeSpec]:
+    return node is not None and node.type == "http"

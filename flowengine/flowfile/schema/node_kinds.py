@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from flowengine.flowfile.schema.agent_settings import AgentRouting
     from flowengine.nodes.agent import Templated
     from flowengine.nodes.compiled_flow import CompiledFlow
+    from flowengine.nodes.http_sender import Sender
     from flowengine.nodes.node import FlowNode
     from flowengine.tools.mcp.server_tool import ServerTool
     from flowengine.tools.tool import Tool
@@ -49,6 +50,10 @@ class NodeCompiler(Protocol):
 
     def tool(self, target: str, /) -> ToolTarget:
         """The tool of `server.tool` or `module:function`, where the project allows it."""
+        ...
+
+    def http_sender(self) -> Sender:
+        """Sends requests to where the project allows it."""
         ...
 
     def body(self) -> dict[str, FlowNode]:

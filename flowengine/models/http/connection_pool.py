@@ -23,7 +23,7 @@ from anyio.streams.tls import TLSStream
 
 from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, make_request
 
-__all__ = ["ConnectionPool", "NoConnectionError", "Origin", "pool_of_this_loop", "proxy_for"]
+__all__ = ["ConnectionPool", "NoConnectionError", "Origin", "open_stream", "pool_of_this_loop", "proxy_for"]
 
 _LONGEST_IDLE: Final = 30.0
 """Seconds after which an idle connection is not used again: many servers close theirs after a minute."""
@@ -152,8 +152,16 @@ async def _connect(origin: Origin) -> HttpConnection:
     return HttpConnection(await _secured(stream, origin.host))
 
 
-async def _stream_to(scheme: str, host: str, port: int) -> ByteStream:
-    stream = await anyio.connect_tcp(host, port)
+async def open_stream(scheme: str, host: str, port: int, address: str) -> ByteStream:
+    """A stream to a host at one of its addresses; `NoConnectionError` where nobody is reached there."""
+    try:
+        return await _stream_to(scheme, host, port, address)
+    except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        raise NoConnectionError(_explain(error)) from None
+
+
+async def _stream_to(scheme: str, host: str, port: int, address: str | None = None) -> ByteStream:
+    stream = await anyio.connect_tcp(address or host, port)
     return stream if scheme == "http" else await _secured(stream, host)
 
 

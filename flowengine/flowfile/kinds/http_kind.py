@@ -1,0 +1,140 @@
+"""The kind `http`: a request is sent to where the project allows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from flowengine.core.node_traits import TRAITS
+from flowengine.errors import DefinitionError
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.compile.scope import address, template, values
+from flowengine.flowfile.schema.agent_settings import JsonSchema
+from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Rendered, Template, found, refuse
+from flowengine.flowfile.schema.keys import Effect, WorkKeys
+from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.output_shapes import NUMBER, Shape, object_shape
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.schema.node_kinds import NodeCompiler
+    from flowengine.nodes.node import FlowNode
+
+__all__ = ["KIND", "ExpectedAnswer", "HttpNodeSpec"]
+
+_BODIES: Final = {"json_": "json", "form": "form", "body": "body"}
+_EFFECTS: Final[dict[str, Effect]] = {"GET": "none", "HEAD": "none", "PUT": "idempotent", "DELETE": "idempotent"}
+"""Method → its effect; that of the others is external."""
+
+
+def _as_status(value: Any) -> Any:
+    if isinstance(value, str) and value in ("1xx", "2xx", "3xx", "4xx", "5xx"):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
+        return value
+    raise refuse("FE402", f"expected a status such as 200 or 2xx, found {found(value)}")
+
+
+_Status = Annotated[
+    Any,
+    BeforeValidator(_as_status),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 599}, {"enum": ["1xx", "2xx", "3xx", "4xx", "5xx"]}]}
+    ),
+]
+
+
+def _with_names(value: Any) -> Any:
+    """Headers, of which each is the author's to set."""
+    from flowengine.nodes.http_request import check_header_name
+
+    for name in value if is_map(value) else ():
+        try:
+            check_header_name(name)
+        except DefinitionError as error:
+            raise refuse("FE401", str(error), path=(name,)) from error
+    return value
+
+
+class ExpectedAnswer(Keys):
+    """Which answers count; any other one fails the node."""
+
+    status: ListOf[_Status] = ("2xx",)
+    """Numbers, or classes such as `2xx`."""
+    schema_: Maybe[JsonSchema] = Field(default=None, alias="schema")
+    """JSON Schema of the body; one that does not fit is an `invalid_output`."""
+
+
+class HttpNodeSpec(WorkKeys):
+    """A request is sent to where `allow_http` of the project allows it. The output is {status, headers, body}: the body
+    is JSON where the answer says so, else text; bytes, and what is longer than a million of them, are a file."""
+
+    type: Literal["http"]
+    """Kind of the node."""
+    method: Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"] = "GET"
+    """What is asked for."""
+    url: Template
+    """Where: the host stands here, and values in it are percent-encoded; a lone `{{ x }}` is a whole address."""
+    query: dict[str, Rendered] = Field(default_factory=dict[str, Any])
+    """Name → value, behind the address; a list gives its name several times, none leaves it out."""
+    headers: Annotated[dict[str, Template], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
+    """Header → value. No secrets: the file is no place for them."""
+    headers_env: Annotated[dict[str, Plain], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
+    """Header → the environment variable that holds its value; the project's entry of the address has to name it."""
+    json_: Rendered = Field(default=None, alias="json")
+    """Body as JSON."""
+    form: Maybe[dict[str, Rendered]] = None
+    """Body as the fields of a form."""
+    body: Maybe[Template] = None
+    """Body as text; a lone `{{ x }}` may be a file."""
+    expect: ExpectedAnswer = ExpectedAnswer()
+    """Which answers count."""
+    follow: Annotated[int, Field(ge=0, le=20)] = 5
+    """Redirects that are followed, for GET and HEAD; none leaves what the project allows."""
+    effect: Maybe[Effect] = None
+    """What it does outside. Left out: nothing for GET and HEAD, `idempotent` for PUT and DELETE, `external` for POST
+    and PATCH."""
+
+    def known_effect(self) -> Effect | None:
+        return self.effect or _EFFECTS.get(self.method, "external")
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> HttpNodeSpec:
+        given = [key for name, key in _BODIES.items() if name in self.model_fields_set]
+        if len(given) > 1:
+            raise refuse("FE209", f"'{given[0]}' is the body already; remove '{given[1]}'", at=given[1])
+        if given and self.method in ("GET", "HEAD"):
+            text = f"a request with '{given[0]}' is no {self.method}: give another 'method'"
+            raise refuse("FE209", text, at=given[0])
+        if "follow" in self.model_fields_set and self.method not in ("GET", "HEAD"):
+            raise refuse("FE209", f"redirects of {self.method} are not followed; remove 'follow'", at="follow")
+        both = {name.lower() for name in self.headers} & {name.lower() for name in self.headers_env}
+        if both:
+            raise refuse("FE209", f"the header '{min(both)}' stands in 'headers' too", at="headers_env")
+        return self
+
+    def output_shape(self) -> Shape:
+        return object_shape(("status", "headers", "body"), status=NUMBER, body=self.expect.schema_ or {})
+
+
+def make(node: HttpNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.nodes.http_call import HttpNode
+    from flowengine.nodes.http_request import Expected
+
+    given: dict[str, Any] = {"url": address(node.url)}
+    for name, key in (("query", "query"), ("headers", "headers"), *_BODIES.items()):
+        if name in node.model_fields_set:
+            said = getattr(node, name)
+            given[key] = template(said) if name == "body" else values(said)
+    return HttpNode(
+        compiler.http_sender(),
+        given,
+        method=node.method,
+        headers_env=node.headers_env,
+        expected=Expected(node.expect.status, node.expect.schema_),
+        follow=node.follow,
+        **settings,
+    )
+
+
+KIND: Final = NodeKind(HttpNodeSpec, make, TRAITS["http"])

@@ -1,0 +1,149 @@
+"""An HTTP request as a node."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from copy import copy
+from time import perf_counter
+from typing import Any, ClassVar, Final, Unpack
+
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.file_rules import RefusedFileError
+from flowengine.core.json_schema import find_misfits
+from flowengine.core.records import ToolCall, tool_key
+from flowengine.engine.view import NodeContext
+from flowengine.errors import DefinitionError, OutputError, RunError, UnknownEffectError
+from flowengine.nodes.code_digest import digest_handed
+from flowengine.nodes.http_request import Answer, Expected, HttpRequest, describe_url, make_request, read_body
+from flowengine.nodes.http_sender import Sender, SentAnswer
+from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value
+from flowengine.tools.result_text import cut, text_of
+
+__all__ = ["EFFECTS", "HttpNode"]
+
+EFFECTS: Final[Mapping[str, Effect]] = {
+    "GET": "none",
+    "HEAD": "none",
+    "PUT": "idempotent",
+    "DELETE": "idempotent",
+    "POST": "external",
+    "PATCH": "external",
+}
+"""Method → what a request does outside, where the author says nothing else."""
+
+_MAX_VALUE: Final = 1_000_000
+"""Bytes of an answer's body that is a value; a longer one becomes a file."""
+
+
+class HttpNode(FlowNode):
+    """Sends a request; the output is {status, headers, body}.
+
+    `values` are worked out from the context: `url`, and where they are given `query`, `headers`, and one of `json`,
+    `form` and `body`. `sender` knows where requests may go (`HttpSender`).
+    """
+
+    kind: ClassVar[str] = "http"
+
+    def __init__(
+        self,
+        sender: Sender,
+        values: Mapping[str, Value],
+        *,
+        method: str = "GET",
+        headers_env: Mapping[str, str] | None = None,
+        expected: Expected | None = None,
+        follow: int = 5,
+        **settings: Unpack[NodeSettings],
+    ) -> None:
+        if method not in EFFECTS:
+            raise DefinitionError(f"the method is one of {', '.join(EFFECTS)}, found {method!r:.40}")
+        settings["effect"] = settings.get("effect") or EFFECTS[method]
+        super().__init__(**settings)
+        if self.effect == "external" and self.cache:
+            raise DefinitionError("what has an external effect is done once, so it takes no `cache`")
+        self.method = method
+        self.expected = expected or Expected()
+        self._sender = sender
+        self._values = values
+        self._headers_env = dict(headers_env or {})
+        self._follow = follow
+
+    def with_sender(self, sender: Sender) -> HttpNode:
+        """This node, whose requests go elsewhere: what it does outside is nothing then."""
+        changed = copy(self)
+        changed._sender, changed.effect = sender, "none"
+        return changed
+
+    async def run(self, context: Context, /) -> NodeResult:
+        handed = self.handed(context)
+        given = digest_handed(context, handed)
+        request = make_request(self.method, handed, self._headers_env, self._follow)
+        if EFFECTS[self.method] == "external" and self.effect != "none":
+            headers = {"idempotency-key": _key_of(context), **request.headers}
+            request = HttpRequest(
+                request.method, request.url, headers, request.secret_headers, request.content, request.follow
+            )
+        begun = perf_counter()
+        sent = await self._sender.send(request, self.timeout)
+        await self._note(context, sent, perf_counter() - begun)
+        try:
+            return NodeResult(await self._output(context, sent), given=given)
+        except RunError as error:
+            if self.effect == "external" and not 400 <= sent.answer.status < 500:
+                raise UnknownEffectError(str(error)) from error  # It may have been done, so it is not repeated unasked.
+            raise
+
+    async def _note(self, context: Context, sent: SentAnswer, seconds: float) -> None:
+        """What was asked and answered, for those who read the run."""
+        asked = {"method": self.method, "url": sent.secrets.hide(describe_url(sent.url))}
+        told = f"{sent.answer.status}, {len(sent.answer.content):,} bytes"
+        await context.note(ToolCall("http", asked, told, seconds=seconds, key=tool_key("http", asked)))
+
+    async def _output(self, context: Context, sent: SentAnswer) -> Mapping[str, Any]:
+        answer, hide = sent.answer, sent.secrets
+        if not self.expected.takes(answer.status):
+            said = cut(hide.hide(answer.content[:2_000].decode("utf-8", "replace")), 300)
+            wanted = ", ".join(map(str, self.expected.status))
+            asked = f"{self.method} {describe_url(sent.url)}"
+            raise RunError(f"{asked} answered {answer.status} where {wanted} is expected{said and f': {said}'}")
+        body = await self._body(context, answer, sent.url)
+        if self.expected.schema is not None:
+            misfits = find_misfits(self.expected.schema, body)
+            if misfits:
+                raise OutputError(f"the answer's body does not fit: {misfits[0].message[:300]} at {misfits[0].path}")
+        headers = {name: hide.hide(value) for name, value in answer.headers.items()}
+        return {"status": answer.status, "headers": headers, "body": hide.hide_in(body)}
+
+    async def _body(self, context: Context, answer: Answer, url: str) -> Any:
+        if len(answer.content) <= _MAX_VALUE:
+            body = read_body(answer)
+            if not isinstance(body, bytes):
+                return body
+        elif self.expected.schema is not None:
+            raise OutputError(f"the answer's body has more than {_MAX_VALUE:,} bytes: it is a file, and has no schema")
+        files = None if context.scope is None else context.scope.files
+        if files is None:
+            raise RunError("the answer's body becomes a file, and there is no store to keep it")
+        try:
+            return await files.keep_soon(answer.content, url.partition("?")[0])
+        except RefusedFileError as error:
+            raise RunError(f"the answer's body: {error}") from error
+
+    def handed(self, context: Context) -> Mapping[str, Any]:
+        return {name: value(context) for name, value in self._values.items()}
+
+    @property
+    def sees_all(self) -> bool:
+        return False
+
+    def identity(self) -> Sequence[Any]:
+        said = text_of(self.expected.schema), list(self.expected.status)
+        return (self.method, sorted(self._values), sorted(self._headers_env.items()), self._follow, *said)
+
+
+def _key_of(context: Context) -> str:
+    """The same for each try of a node in a run, and for no other."""
+    # What a node gives does not follow from this id, so that it is not read as templates read it.
+    run_id = context.walk.run_id if isinstance(context, NodeContext) else context.run_id
+    return hashlib.sha256(f"{run_id} {context.current_node}".encode()).hexdigest()[:32]

@@ -1,0 +1,184 @@
+"""Sends the requests of nodes where the project allows it, bounded, and to addresses that were looked at.
+
+Each redirect is judged as the first address was. A host is resolved here, its addresses are judged, and the connection
+goes to one of them, whatever the name leads to a moment later; the certificate is still that of the name. Proxies are
+not used. Values of the environment go to the first origin only, and only
+where the project's entry names their variables.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+from anyio.abc import ByteStream
+
+from flowengine.core.address_rules import (
+    AddressRule,
+    RefusedAddressError,
+    allowed_url,
+    check_addresses,
+    origin_of,
+)
+from flowengine.core.secret_values import Secrets
+from flowengine.errors import RunError, UnknownEffectError, did_you_mean
+from flowengine.models.http.connection_pool import NoConnectionError, open_stream
+from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead, make_request
+from flowengine.nodes.http_request import Answer, HttpRequest, describe_url
+from flowengine.version import __version__
+
+__all__ = ["MAX_ANSWER", "HttpSender", "Resolver", "Sender", "SentAnswer"]
+
+MAX_ANSWER: Final = 20 * 2**20
+"""Bytes of an answer and of a request's body, where nothing else is said."""
+_SECONDS: Final = 30.0
+"""For a request whose node has no timeout: from its beginning to the answer's last byte."""
+_REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
+_OF_ORIGIN: Final = frozenset(("authorization", "cookie"))
+"""Headers that are for the first origin only, wherever their values come from."""
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Host and port → its addresses."""
+
+
+class SentAnswer(NamedTuple):
+    """The answer to a request, and where it came from."""
+
+    answer: Answer
+    url: str
+    secrets: Secrets
+    """What went out in headers and must not come back in outputs."""
+
+
+class Sender(Protocol):
+    """Sends a request; `UnknownEffectError` where it may have arrived although no answer came."""
+
+    async def send(self, request: HttpRequest, seconds: float | None, /) -> SentAnswer: ...
+
+
+async def look_up(host: str, port: int) -> Sequence[str]:
+    """The addresses that the system has for a host."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(each[4][0]) for each in found]
+
+
+@dataclass(frozen=True)
+class HttpSender:
+    """Sends to where a project allows it."""
+
+    allowed: Sequence[str] = ()
+    """`allow_http` of the project."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    resolve: Resolver = look_up
+    max_bytes: int = MAX_ANSWER
+    """Of an answer, and of a request's body."""
+
+    async def send(self, request: HttpRequest, seconds: float | None, /) -> SentAnswer:
+        """`seconds`: whoever calls bounds the time."""
+        if len(request.content) > self.max_bytes:
+            raise RunError(
+                f"the request's body has {len(request.content):,} bytes, and {self.max_bytes:,} are the most"
+            )
+        with anyio.move_on_after(_SECONDS if seconds is None else None):
+            return await self._follow(request)
+        shown = f"{request.method} {describe_url(request.url)}"
+        raise UnknownEffectError(f"{shown} had no whole answer within {_SECONDS:g} s; `timeout` gives it more")
+
+    async def _follow(self, request: HttpRequest) -> SentAnswer:
+        url, first, left = request.url, origin_of(request.url), request.follow
+        secret: dict[str, str] = {}
+        while True:
+            rule = self._rule_for(url)
+            is_first = origin_of(url) == first
+            secret = self._secret_values(request, rule) if is_first else {}
+            own = {name: each for name, each in request.headers.items() if is_first or name not in _OF_ORIGIN}
+            answer = await self._ask(request, url, rule, {**own, **secret})
+            location = answer.headers.get("location")
+            if answer.status not in _REDIRECTS or location is None or request.method not in ("GET", "HEAD"):
+                break
+            if left == 0:
+                break
+            left -= 1
+            url = urljoin(url, location).partition("#")[0]
+        return SentAnswer(answer, url, Secrets(list(secret.values())))
+
+    def _rule_for(self, url: str) -> AddressRule:
+        rule = allowed_url(url, self.allowed)
+        if rule is None:
+            hint = did_you_mean(url, self.allowed) or "; list its beginning in `allow_http` of the project file"
+            raise RunError(f"the address '{describe_url(url)}' is not allowed{hint}")
+        return rule
+
+    def _secret_values(self, request: HttpRequest, rule: AddressRule) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, variable in request.secret_headers.items():
+            if variable not in rule.variables:
+                raise RunError(
+                    f"the value of {variable} may not be sent to '{rule.beginning}': name the variable behind that "
+                    f"entry of `allow_http`"
+                )
+            value = self.environ.get(variable, "").strip()
+            if not value:
+                raise RunError(f"the header '{name}' comes from the environment variable {variable}, which is not set")
+            if not (value.isascii() and value.isprintable()):
+                raise RunError(f"the environment variable {variable} holds characters that no header can carry")
+            found[name] = value
+        return found
+
+    async def _ask(self, request: HttpRequest, url: str, rule: AddressRule, headers: Mapping[str, str]) -> Answer:
+        shown = f"{request.method} {describe_url(url)}"
+        split, (scheme, host, port) = urlsplit(url), origin_of(url) or ("", "", 0)
+        sent = {"accept": "*/*", "user-agent": f"flowengine/{__version__}", **headers}
+        sent |= {"host": split.netloc, "accept-encoding": "identity", "connection": "close"}
+        if request.content or request.method not in ("GET", "HEAD", "DELETE"):
+            sent["content-length"] = str(len(request.content))
+        target = f"{split.path or '/'}{split.query and '?'}{split.query}"
+        try:
+            made = make_request(request.method, target, list(sent.items()))
+        except BrokenExchangeError as error:
+            raise RunError(f"{shown}: {error}") from None
+        connection = HttpConnection(await self._connect(scheme, host, port, rule, shown))
+        try:
+            head = await connection.request(made, request.content)
+            content = await self._read(connection, head, shown)
+        except BrokenExchangeError as error:
+            raise UnknownEffectError(f"{shown}: {error}") from error
+        finally:
+            await connection.abort()
+        kept = {name: value for name, value in head.headers.items() if name != "set-cookie"}
+        return Answer(head.status, kept, content)
+
+    async def _connect(self, scheme: str, host: str, port: int, rule: AddressRule, shown: str) -> ByteStream:
+        """A stream to the first of a host's addresses that takes one."""
+        try:
+            found = await self.resolve(host, port)
+            check_addresses(host, found, rule)
+        except RefusedAddressError as error:
+            raise RunError(f"{shown}: {error}") from None
+        except OSError as error:
+            raise RunError(f"{shown}: '{host}' is not known: {error!s:.200}") from error
+        told = ""
+        for address in found:
+            try:
+                return await open_stream(scheme, host, port, address)
+            except NoConnectionError as error:
+                told = f"{shown}: no connection to {host}: {error}"
+        raise RunError(told)
+
+    async def _read(self, connection: HttpConnection, head: ResponseHead, shown: str) -> bytes:
+        encoding = head.headers.get("content-encoding", "identity")
+        if encoding.lower() not in ("", "identity"):
+            raise UnknownEffectError(f"{shown}: the answer is packed ({encoding:.40}), which was not asked for")
+        pieces, size = list[bytes](), 0
+        while piece := await connection.receive():
+            pieces.append(piece)
+            size += len(piece)
+            if size > self.max_bytes:
+                told = f"{shown}: the answer has more than {self.max_bytes:,} bytes (`max_file` of [files])"
+                raise UnknownEffectError(told)
+        return b"".join(pieces)

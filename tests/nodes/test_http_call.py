@@ -1,0 +1,336 @@
+"""Requests as nodes, to real servers on loopback: what is sent, where it may go, what comes back, what is repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+
+from flowengine import Flow
+from flowengine.core.file_values import FileValue
+from flowengine.core.records import ToolCall
+from flowengine.engine.events import Event, NodeRecorded
+from flowengine.errors import DefinitionError, EffectPendingError
+from flowengine.journal.codec import decode, encode
+from flowengine.journal.memory import MemoryStore
+from flowengine.nodes.http_call import HttpNode
+from flowengine.nodes.http_request import Expected
+from flowengine.nodes.http_sender import HttpSender
+from flowengine.nodes.node import RetryPolicy
+from flowengine.runners.run import Run
+from tests.support.odd_server import OddServer, say
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server() -> Iterator[OddServer]:
+    with OddServer() as running:
+        yield running
+
+
+def node(
+    server: OddServer,
+    path: str = "/",
+    *,
+    allowed: Sequence[str] = (),
+    sender: HttpSender | None = None,
+    **settings: Any,
+) -> HttpNode:
+    given = {key: settings.pop(key) for key in ("query", "headers", "json", "form", "body") if key in settings}
+    values = {name: (lambda _, value=value: value) for name, value in given.items()}
+    url = path if "://" in path else f"{server.url}{path}"
+    sender = sender or HttpSender([f"{server.url}/"], {"TOKEN": "secret-12345678"})
+    return HttpNode(sender, {"url": lambda _: url, **values}, **settings)
+
+
+async def run_of(one: HttpNode, **options: Any) -> Run:
+    return await Flow("f", {"a": one}).run(**options)
+
+
+def message(run: Run) -> str:
+    assert run.status == "failed", run.outputs
+    assert run.error is not None
+    return run.error.message
+
+
+async def test_values_are_sent_as_data(server: OddServer):
+    sent = node(
+        server, "/a?x=1", query={"q": "a&b=c d/é", "n": [1, 2], "t": True, "no": None}, headers={"X-One": "a b"}
+    )
+    run = (await run_of(sent)).raise_for_status()
+    assert run.outputs["a"]["status"] == 200
+    assert run.outputs["a"]["body"]["path"] == "/a?x=1&q=a%26b%3Dc%20d%2F%C3%A9&n=1&n=2&t=true"
+    assert server.seen[0].headers["x-one"] == "a b"
+    assert server.seen[0].headers["host"] == f"127.0.0.1:{server.port}"
+
+
+@pytest.mark.parametrize(
+    ("body", "content", "media_type"),
+    [
+        ({"json": {"a": [1, "é"]}}, '{"a": [1, "é"]}', "application/json"),
+        ({"form": {"a": "1&2", "b": None}}, "a=1%262", "application/x-www-form-urlencoded"),
+        ({"body": "plain"}, "plain", "text/plain; charset=utf-8"),
+        ({"body": "<a/>", "headers": {"Content-Type": "application/xml"}}, "<a/>", "application/xml"),
+    ],
+)
+async def test_bodies(server: OddServer, body: dict[str, Any], content: str, media_type: str):
+    (await run_of(node(server, method="PUT", **body))).raise_for_status()
+    assert (server.seen[0].body, server.seen[0].headers["content-type"]) == (content, media_type)
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\x00", "é"])
+async def test_no_value_makes_a_header_of_its_own(server: OddServer, value: str):
+    assert "the header 'X-One' has characters" in message(await run_of(node(server, headers={"X-One": value})))
+    assert server.seen == []
+
+
+async def test_only_what_the_project_allows_is_asked(server: OddServer):
+    with OddServer() as other:
+        told = message(await run_of(node(server, other.url)))
+        assert f"the address '{other.url}' is not allowed" in told
+        server.redirect("/away", f"{other.url}/x")
+        assert "is not allowed" in message(await run_of(node(server, "/away")))
+        assert other.seen == []
+    for url in ("ftp://127.0.0.1/", "file:///etc/passwd", "http://127.0.0.1", f"{server.url}/a/../b", "nothing"):
+        assert "is not allowed" in message(await run_of(node(server, url, sender=HttpSender([f"{server.url}/a/"]))))
+
+
+async def test_redirects_inside_of_what_is_allowed_are_followed_so_often(server: OddServer):
+    server.redirect("/1", "/2")
+    server.redirect("/2", "3")
+    run = (await run_of(node(server, "/1"))).raise_for_status()
+    assert run.outputs["a"]["body"]["path"] == "/3"
+    assert "answered 302 where 2xx" in message(await run_of(node(server, "/1", follow=1)))
+    server.redirect("/p", "/3", 307)
+    assert "answered 307" in message(await run_of(node(server, "/p", method="POST")))
+    server.redirect("/round", "/round")
+    assert "answered 302" in message(await run_of(node(server, "/round")))
+
+
+async def test_a_name_that_leads_inside_is_refused_also_when_it_led_elsewhere_before(server: OddServer):
+    answers = [["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"], ["169.254.169.254"], ["10.0.0.1"]]
+
+    async def resolve(host: str, port: int) -> list[str]:
+        return answers.pop(0)
+
+    name = f"http://api.example.com:{server.port}/"
+    sender = HttpSender([name], resolve=resolve)
+    while answers:
+        assert "leads to the private address" in message(await run_of(node(server, name, sender=sender)))
+    assert server.seen == []
+
+
+async def test_the_connection_goes_to_the_address_that_was_looked_at(server: OddServer):
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.2", "127.0.0.1"] if len(asked) == 1 else ["192.0.2.1"]
+
+    name = f"http://crm.example.com:{server.port}/"
+    sender = HttpSender([f"{name} 127.0.0.0/8"], resolve=resolve)
+    (await run_of(node(server, f"{name}x", sender=sender))).raise_for_status()
+    assert asked == ["crm.example.com"]
+    assert server.seen[0].headers["host"] == f"crm.example.com:{server.port}"
+
+
+async def test_a_secret_goes_only_where_the_project_says_and_comes_back_nowhere(server: OddServer):
+    secret = {"Authorization": "TOKEN"}
+    told = message(await run_of(node(server, headers_env=secret)))
+    assert f"the value of TOKEN may not be sent to '{server.url}/'" in told
+    with OddServer() as other:
+        environ = {"TOKEN": "Bearer secret-12345678"}
+        sender = HttpSender([f"{server.url}/ TOKEN", f"{other.url}/ TOKEN"], environ)
+        server.routes["/echo"] = lambda handler: say(
+            handler, handler.headers["authorization"].encode(), X_Echo=handler.headers["authorization"]
+        )
+        store = MemoryStore()
+        run = (await run_of(node(server, "/echo", sender=sender, headers_env=secret), store=store)).raise_for_status()
+        assert server.seen[0].headers["authorization"] == "Bearer secret-12345678"
+        assert "secret-12345678" not in "".join(encode(event) for event in store.events(run.id))
+        assert run.outputs["a"]["body"] == "[hidden]"
+        server.redirect("/away", f"{other.url}/x")
+        away = node(server, "/away", sender=sender, headers_env=secret, headers={"Cookie": "a=b", "X-Plain": "c"})
+        (await run_of(away)).raise_for_status()
+        assert "authorization" not in other.seen[0].headers
+        assert "cookie" not in other.seen[0].headers
+        assert other.seen[0].headers["x-plain"] == "c"
+        gone = HttpSender([f"{server.url}/ TOKEN"], {})
+        told = message(await run_of(node(server, sender=gone, headers_env=secret)))
+        assert "comes from the environment variable TOKEN, which is not set" in told
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "body"),
+    [
+        (b'{"a": 1}', "application/problem+json; charset=utf-8", {"a": 1}),
+        ("é".encode("latin-1"), "text/plain; charset=iso-8859-1", "é"),
+        (b"<a/>", "application/xml", "<a/>"),
+        (b"plain", "", "plain"),
+        (b"", "application/json", None),
+    ],
+)
+async def test_what_an_answers_body_is(server: OddServer, content: bytes, media_type: str, body: Any):
+    server.routes["/"] = lambda handler: say(handler, content, content_type=media_type)
+    assert (await run_of(node(server))).raise_for_status().outputs["a"]["body"] == body
+
+
+@pytest.mark.parametrize("content", [b"{", b"NaN", b"[" * 100_000])
+async def test_json_that_is_none_is_an_invalid_output(server: OddServer, content: bytes):
+    server.routes["/"] = lambda handler: say(handler, content, content_type="application/json")
+    assert "says that it is JSON, and it is not" in message(await run_of(node(server)))
+
+
+async def test_bytes_and_long_answers_become_files_and_longer_ones_an_error(server: OddServer):
+    server.routes["/png"] = lambda handler: say(handler, b"\x89PNG\r\n\x1a\n", content_type="image/png")
+    server.routes["/long"] = lambda handler: say(handler, b"x" * 1_500_000, content_type="text/plain")
+    picture = (await run_of(node(server, "/png"))).raise_for_status().outputs["a"]["body"]
+    assert isinstance(picture, FileValue)
+    assert (picture.name, picture.media_type) == ("png.png", "image/png")
+    file = (await run_of(node(server, "/long"))).raise_for_status().outputs["a"]["body"]
+    assert (file.size, file.read_text()[:3]) == (1_500_000, "xxx")
+    told = message(await run_of(node(server, "/long", expected=Expected(schema={"type": "string"}))))
+    assert "has more than 1,000,000 bytes" in told
+    small = HttpSender([f"{server.url}/"], max_bytes=10)
+    assert "the answer has more than 10 bytes" in message(await run_of(node(server, "/long", sender=small)))
+    assert "the request's body has 11 bytes" in message(
+        await run_of(node(server, method="PUT", body="x" * 11, sender=small))
+    )
+
+
+async def test_an_endless_answer_is_left_at_its_bound_and_packed_ones_at_once(server: OddServer):
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("transfer-encoding", "chunked")
+        handler.end_headers()
+        try:
+            while not server.stopped.is_set():
+                handler.wfile.write(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
+        except OSError:
+            handler.close_connection = True
+
+    server.routes["/"] = endless
+    assert "more than 20,971,520 bytes" in message(await run_of(node(server)))
+    server.routes["/"] = lambda handler: say(handler, b"\x1f\x8b", content_encoding="gzip")
+    assert "the answer is packed (gzip)" in message(await run_of(node(server)))
+    assert server.seen[0].headers["accept-encoding"] == "identity"
+
+
+async def test_a_slow_sender_is_left_at_the_nodes_timeout(server: OddServer):
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("content-length", "100")
+        handler.end_headers()
+        handler.wfile.write(b"x")
+        server.stopped.wait()
+
+    server.routes["/"] = slow
+    assert "took longer than its timeout of 0.2 s" in message(await run_of(node(server, timeout=0.2)))
+
+
+async def test_what_is_expected_of_an_answer(server: OddServer):
+    server.routes["/"] = lambda handler: say(handler, b'{"error": "gone"}', status=404, content_type="application/json")
+    told = message(await run_of(node(server, "/?key=abc")))
+    assert told == f'GET {server.url}/?… answered 404 where 2xx is expected: {{"error": "gone"}}'
+    found = await run_of(node(server, expected=Expected([200, 404])))
+    assert found.raise_for_status().outputs["a"]["body"] == {"error": "gone"}
+    schema = {"type": "object", "required": ["id"]}
+    told = message(await run_of(node(server, expected=Expected(["4xx"], schema))))
+    assert "the answer's body does not fit: 'id' is a required property at $" in told
+
+
+async def test_a_request_is_repeated_only_where_that_does_no_harm(server: OddServer):
+    tries = iter([503, 503, 200] * 2)
+    server.routes["/"] = lambda handler: say(handler, b"ok", status=next(tries))
+    again = RetryPolicy(attempts=3, initial=0)
+    for method, settings in (("GET", {}), ("POST", {"effect": "idempotent"})):
+        server.seen.clear()
+        (await run_of(node(server, method=method, retry=again, **settings))).raise_for_status()
+        assert len(server.seen) == 3
+        assert len({each.headers.get("idempotency-key") for each in server.seen}) == 1
+    assert len(server.seen[0].headers["idempotency-key"]) == 32
+    for settings in ({"retry": again}, {"cache": True}):
+        with pytest.raises(DefinitionError, match="external effect"):
+            node(server, method="POST", **settings)
+
+
+def cut(events: Sequence[Event], at: int) -> MemoryStore:
+    """A store with the run as a process left it that died after so many events."""
+    store = MemoryStore()
+    journal = store.create("r1")
+    for event in events[:at]:
+        journal.append(decode(encode(event)))
+    store.close()
+    return store
+
+
+async def test_a_request_under_way_at_a_kill_is_asked_about_and_not_sent_twice(server: OddServer):
+    flow = Flow("f", {"a": node(server, method="POST", json={"a": 1})})
+    run = (await flow.run(run_id="r1", store=MemoryStore())).raise_for_status()
+    assert len(server.seen) == 1
+    sent = server.seen[0].headers["idempotency-key"]
+    begun = [getattr(each, "record", None) for each in run.events]
+    first = next(at for at, each in enumerate(begun) if isinstance(each, ToolCall) and each.started)
+    for at in range(first + 1, len(run.events) - 1):
+        if any(type(each).__name__ == "NodeFinished" for each in run.events[:at]):
+            continue
+        with pytest.raises(EffectPendingError, match="node 'a'"):
+            await flow.resume("r1", store=cut(run.events, at))
+        assert len(server.seen) == 1
+        assert (await flow.resume("r1", store=cut(run.events, at), assume_done=["a"])).outputs == {"a": None}
+        assert len(server.seen) == 1
+    (await flow.resume("r1", store=cut(run.events, first + 1), retry_effects=["a"])).raise_for_status()
+    assert [each.headers["idempotency-key"] for each in server.seen] == [sent, sent]
+
+
+@pytest.mark.parametrize("doubt", ["lost", "server", "slow", "wrong"])
+async def test_a_request_that_may_have_been_done_waits_for_a_decision(server: OddServer, doubt: str):
+    def lost(handler: BaseHTTPRequestHandler) -> None:
+        handler.close_connection = True
+
+    server.routes["/"] = {
+        "lost": lost,
+        "server": lambda handler: say(handler, b"", status=502),
+        "slow": lambda handler: server.stopped.wait() and None,
+        "wrong": lambda handler: say(handler, b"{", content_type="application/json"),
+    }[doubt]
+    store = MemoryStore()
+    flow = Flow("f", {"a": node(server, method="POST", timeout=0.3 if doubt == "slow" else None)})
+    assert (await flow.run(run_id="r1", store=store)).status == "failed"
+    with pytest.raises(EffectPendingError, match="node 'a'"):
+        await flow.resume("r1", store=store)
+    assert len(server.seen) == 1
+
+
+async def test_a_request_that_was_refused_or_never_sent_is_sent_by_the_next_resume(server: OddServer):
+    server.routes["/"] = lambda handler: say(handler, b"", status=400)
+    store = MemoryStore()
+    flow = Flow("f", {"a": node(server, method="POST")})
+    assert (await flow.run(run_id="r1", store=store)).status == "failed"
+    del server.routes["/"]
+    (await flow.resume("r1", store=store)).raise_for_status()
+    with OddServer() as gone:
+        pass
+    flow = Flow("f", {"a": node(gone, method="POST")})
+    run = await flow.run(run_id="r2", store=store)
+    assert "no connection to 127.0.0.1" in message(run)
+    assert (await flow.resume("r2", store=store)).status == "failed"
+
+
+async def test_what_was_asked_is_in_the_trace_and_the_cache_takes_its_place(server: OddServer):
+    store = MemoryStore()
+    run = (await run_of(node(server, "/x?key=abc", cache=True), store=store)).raise_for_status()
+    [record] = [each.record for each in run.events if isinstance(each, NodeRecorded)]
+    assert (record.name, record.arguments, record.effect) == (
+        "http",
+        {"method": "GET", "url": f"{server.url}/x?…"},
+        "none",
+    )
+    assert json.loads(json.dumps((await run_of(node(server, "/x?key=abc", cache=True), store=store)).outputs))
+    assert len(server.seen) == 1
+    (await run_of(node(server, "/x?key=abd", cache=True), store=store)).raise_for_status()
+    assert len(server.seen) == 2
