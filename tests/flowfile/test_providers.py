@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 
 from flowengine.agents.model_environment import open_model
+from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.errors import ProjectError
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import find_project
+from flowengine.models.http.native_model import NativeModel
+from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.vendors import ProviderSettings, RateLimits
+from flowengine.models.worst_case import innermost_models
 from flowengine.models.wrappers import rate
 from tests.support.model_server import ModelServer
 
@@ -59,6 +63,36 @@ def test_a_vendors_address_and_limits_are_read(tmp_path: Path) -> None:
     }
 
 
+def test_who_asks_a_vendor_and_how_it_takes_shapes_is_read(tmp_path: Path) -> None:
+    text = "[providers.groq]\nadapter = 'litellm'\n[providers.vllm]\nstructured_output = 'tool'\n"
+    assert project_with(tmp_path, text).providers == {
+        "groq": ProviderSettings(adapter="litellm"),
+        "hosted_vllm": ProviderSettings(structured_output="tool"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        (ProviderSettings(), NativeModel),
+        (ProviderSettings(adapter="native"), NativeModel),
+        (ProviderSettings(adapter="litellm"), LiteLLMModel),
+    ],
+)
+def test_the_project_says_who_asks_a_vendor(settings: ProviderSettings, kind: type) -> None:
+    around = Surroundings({"OPENAI_API_KEY": "k"}, {"openai": settings})
+    model, _ = open_model(CallSettings("openai/gpt-4o", surroundings=around))
+    (innermost,) = innermost_models(model)
+    assert type(innermost) is kind
+
+
+def test_the_project_says_how_a_vendor_takes_shapes() -> None:
+    around = Surroundings({"OPENAI_API_KEY": "k"}, {"openai": ProviderSettings(structured_output="prompt")})
+    (model,) = innermost_models(open_model(CallSettings("openai/gpt-4o", surroundings=around))[0])
+    assert isinstance(model, NativeModel)
+    assert model.traits.structured_output == "prompt"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -72,6 +106,12 @@ def test_a_vendors_address_and_limits_are_read(tmp_path: Path) -> None:
         ("[providers.openai]\nmax_parallel = true", "'max_parallel' of provider 'openai' is a whole number"),
         ("[providers.openai]\ntokens_per_minute = 1.5", "'tokens_per_minute' of provider 'openai' is a whole number"),
         ("[providers.openai]\nbase_url = 'example.org'", "'base_url' of provider 'openai' is an address that starts"),
+        (
+            "[providers.openai]\nadapter = 'http'",
+            "'adapter' of provider 'openai' is one of native, litellm, not 'http'",
+        ),
+        ("[providers.bedrock]\nadapter = 'native'", "'adapter' of provider 'bedrock' cannot be native"),
+        ("[providers.openai]\nstructured_output = 3", "is one of json_schema, json_object, tool, prompt, not 3"),
     ],
 )
 def test_what_is_wrong_with_a_provider_is_told(text: str, expected: str, tmp_path: Path) -> None:

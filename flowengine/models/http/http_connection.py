@@ -128,8 +128,6 @@ class HttpConnection:
                 raise BrokenExchangeError(f"the server's answer is no HTTP: {error}") from None
             if event is not h11.NEED_DATA:
                 return event
-            if self._state.they_are_waiting_for_100_continue:
-                raise BrokenExchangeError("the server's answer is no HTTP")
             data = await self._read()
             if not data and self._state.their_state is h11.SEND_RESPONSE:
                 raise BrokenExchangeError("the server closed the connection without an answer")

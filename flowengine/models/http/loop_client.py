@@ -70,6 +70,11 @@ class HttpAnswer:
         self._packed = _unpacker(self.headers.get("content-encoding", ""))
 
     @property
+    def is_fine(self) -> bool:
+        """Whether the server has done what it was asked to do."""
+        return 200 <= self.status < 300
+
+    @property
     def is_late(self) -> bool:
         """Whether the reader is cancelled, and reads on only what has arrived."""
         return self._connection.cancellation is not None

@@ -94,7 +94,7 @@ class NativeModel:
         async with AsyncExitStack() as stack:
             with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
                 answer = await stack.enter_async_context(send_post(post))
-                failure = await answer.read() if answer.status != 200 else None
+                failure = await answer.read() if not answer.is_fine else None
             if failure is not None:
                 raise self._endpoint.failure(answer.status, failure, answer.headers)
             pieces = self._pieces(answer, request, started, deadline)
@@ -105,6 +105,15 @@ class NativeModel:
         self, answer: HttpAnswer, request: Request, started: float, deadline: float
     ) -> AsyncGenerator[str | Reply]:
         """The text as it comes, and at the end all of it."""
+        if answer.headers.get("content-type", "").startswith("application/json"):  # It knows no streams.
+            with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
+                said = self._protocol.read(self._endpoint.parse(await answer.read()), self._traits)
+                answer.keep_arrived()
+            reply = self._finish(said, request, time.perf_counter() - started)
+            if reply.content and not answer.is_late:
+                yield reply.content
+            yield reply
+            return
         collector, events, shown = (
             self._protocol.collector(self._traits),
             EventReader(),

@@ -60,6 +60,8 @@ class OpenAIChat:
 
     def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
         choice = _first_choice(body)
+        if choice is None and body.get("error"):
+            raise StreamFailureError(body)  # Some servers tell it with a status of 200.
         if choice is None:
             raise IncompleteAnswerError("the server's answer is empty, it has no choices")
         message = _as_object(choice.get("message"))

@@ -67,8 +67,12 @@ class VendorEndpoint:
             async with send_post(post) as answer:
                 body = await answer.read()
                 answer.keep_arrived()
-        if answer.status != 200:
+        if not answer.is_fine:
             raise self.failure(answer.status, body, answer.headers)
+        return self.parse(body)
+
+    def parse(self, body: bytes) -> Mapping[str, Any]:
+        """The JSON object of a body."""
         try:
             value: Any = json.loads(body)
         except (ValueError, RecursionError):

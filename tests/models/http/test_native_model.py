@@ -239,6 +239,7 @@ async def test_a_refusal_is_a_permanent_error_that_is_paid_for(server: ModelServ
         (Raw(b'{"choices": []}'), "the server's answer is empty, it has no choices"),
         (Raw(b'{"choices": [{}]}'), "the server's answer has no message"),
         (Raw(b"[1]"), "the server's answer is no JSON object"),
+        (Raw(b'{"error": {"message": "try again", "code": 503}}'), "openai/gpt-4o-mini: try again"),
     ],
 )
 async def test_an_answer_that_is_none_is_transient(server: ModelServer, answer: Any, told: str) -> None:
@@ -362,6 +363,19 @@ async def test_a_stream_fails_like_a_call(server: ModelServer, answer: Any, kind
 
     with pytest.raises(kind):
         await read()
+
+
+async def test_a_server_that_knows_no_streams_is_read_all_the_same(server: ModelServer) -> None:
+    server.respond_with(
+        [Raw(b'{"choices": [{"message": {"content": "all at once"}}]}'), Raw(b'{"error": {"code": 400}}')]
+    )
+    async with model_of(server).stream(asking()) as stream:
+        text, reply = [piece async for piece in stream]
+    assert isinstance(reply, Reply)
+    assert text == reply.content == "all at once"
+    with pytest.raises(PermanentModelError):
+        async with model_of(server).stream(asking()) as stream:
+            await anext(stream)
 
 
 async def test_leaving_a_stream_early_closes_the_connection(server: ModelServer) -> None:
