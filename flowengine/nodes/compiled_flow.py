@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+import anyio
+import anyio.to_thread
+
 from flowengine.core.context import Context
 from flowengine.core.file_rules import FileRules
 from flowengine.core.values import describe_value, freeze, is_json_type
@@ -131,6 +134,8 @@ class CompiledFlow:
     """What another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
     interruptible: bool = True
     """Whether a `KeyboardInterrupt` out of a node's code interrupts the run; else the node fails."""
+    prepares_slowly: bool = False
+    """Whether preparing may wait for a command that gives a key."""
 
     @cached_property
     def fingerprints(self) -> Mapping[str, str]:
@@ -180,6 +185,13 @@ class CompiledFlow:
             except DefinitionError as error:
                 error.args = (f"{self._where(name)}{error}", *error.args[1:])
                 raise
+
+    async def ready(self) -> None:
+        """`prepare`, without keeping the event loop from all else where that may wait."""
+        if self.prepares_slowly:
+            await anyio.to_thread.run_sync(self.prepare)
+        else:
+            self.prepare()
 
     @cached_property
     def _preparing(self) -> Sequence[tuple[str, FlowNode]]:

@@ -102,7 +102,7 @@ async def start(
         settings=settings if limits is under else {**settings, **chosen_limits(limits, under)},
         labels=labels,
     )
-    plan.prepare()
+    await plan.ready()
     kept = started.kept
     thrifty = _reuse_results(plan, store, run_id, reuse)
     journal = store.create(run_id)
@@ -204,7 +204,7 @@ async def resume(
         if isinstance(events[-1], RunFinished) and events[-1].status == "succeeded" and not repeats:
             await journal.close()
             return read_run(plan, events)
-        plan.prepare()
+        await plan.ready()
         thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"))
         repeated: Collection[str] = ()
         if repeats:

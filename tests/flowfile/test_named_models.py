@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,29 @@ def test_a_command_gives_the_key_once(under: str, tmp_path: Path, server: ModelS
     assert {each.headers["authorization"] for each in server.requests} == {f"Bearer {KEY}"}
     assert ran.read_text() == "x"
     assert KEY not in repr(flow.plan)
+
+
+@pytest.mark.anyio
+async def test_the_loop_goes_on_while_a_command_runs(tmp_path: Path, server: ModelServer) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    os.mkfifo(begun)
+    code = (
+        f"import pathlib, time; open({str(begun)!r}).read()\n"
+        f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\n"
+        f"print({KEY!r})"
+    )
+    settings = f"[models.fast]\nmodel = 'openai/gpt-4o-mini'\nbase_url = '{server.url}'\n"
+    settings += f"key_command = {[sys.executable, '-c', code]!r}\n"
+    flow = flow_in(tmp_path, settings, "nodes: {a: {model: fast, prompt: x}}")
+
+    async def unlock() -> None:
+        await anyio.to_thread.run_sync(begun.write_text, "the command reads")
+        go.touch()  # By the loop, which is free while the command waits.
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(unlock)
+        (await flow.run()).raise_for_status()
+    assert len(server.requests) == 1
 
 
 def test_checking_and_looking_up_run_no_command(tmp_path: Path) -> None:

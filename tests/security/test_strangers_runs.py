@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -114,7 +115,10 @@ async def test_a_name_of_a_model_means_what_the_workers_project_says(
     theirs = {"OPENAI_API_KEY": "sk-of-the-stranger-9876543"}
     plan = Flow.from_text(text, stranger / "flow.yaml", model=chosen, environ=theirs).plan
     with ModelServer() as server:
-        own = f"[models.fast]\nmodel = 'openai/gpt-4o-mini'\nbase_url = '{server.url}'\nkey_env = 'WORKER_KEY'\n"
+        own = f"[models.fast]\nmodel = 'openai/gpt-4o-mini'\nbase_url = '{server.url}'\n"
+        own += (
+            f"key_command = {[sys.executable, '-c', f'print({KEY!r})']!r}\n" if chosen else "key_env = 'WORKER_KEY'\n"
+        )
         (here / "flowengine.toml").write_text(own)
         (here / ".env").write_text(f"WORKER_KEY={KEY}\n")
         run_id = await submit(store, plan, {}, settings={} if chosen is None else {"model": chosen})

@@ -116,6 +116,7 @@ def build(
         allow_env=project.allow_env,
         files=replace(project.files, root=project.root),
         environ=environ,
+        prepares_slowly=any(each.key_command for each in (*project.models.values(), *project.providers.values())),
         path=None if spec.path is None else str(spec.path),
         source=spec.text,
         place_of=place_of,

@@ -53,6 +53,16 @@ class Plans:
         self._known[_identity_of(started)] = monotonic(), plan
         return plan
 
+    async def prepare(self, started: RunStarted, plan: CompiledFlow) -> None:
+        """See that a plan that was loaded can be run here, which may take as long as a command that gives a key."""
+        if not plan.prepares_slowly:
+            return
+        try:
+            await plan.ready()
+        except DefinitionError as error:
+            self._known.pop(_identity_of(started), None)
+            raise LackingError(_format_problems(error, started)) from error
+
     def _load(self, started: RunStarted) -> CompiledFlow:
         if started.source is None:
             raise LackingError("the flow was built in Python, and no worker has it")
@@ -70,7 +80,8 @@ class Plans:
                 files=files,
             )
             plan = replace(plan, interruptible=False)
-            plan.prepare()
+            if not plan.prepares_slowly:
+                plan.prepare()
         except DefinitionError as error:
             raise LackingError(_format_problems(error, started)) from error
         return plan

@@ -295,7 +295,9 @@ class RunTask:
                 return plan
             await anyio.to_thread.run_sync(queue_loading.begin, self._store, started.run_id)
             try:
-                return self._plans.loaded(started)
+                plan = self._plans.loaded(started)
+                await self._plans.prepare(started, plan)
+                return plan
             finally:
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(queue_loading.end, self._store, started.run_id)
