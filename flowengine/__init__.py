@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from flowengine.core.context import LLMResult as LLMResult
     from flowengine.core.context import NodeResult as NodeResult
     from flowengine.core.context import RoutingResult as RoutingResult
+    from flowengine.core.file_values import FileValue as FileValue
     from flowengine.engine.events import ErrorInfo as ErrorInfo
     from flowengine.engine.events import Event as Event
     from flowengine.engine.events import NodeCancelled as NodeCancelled
@@ -136,6 +137,7 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
             "Message",
             "ToolRequest",
         ),
+        "flowengine.core.file_values": ("FileValue",),
     },
     "Tools": {
         "flowengine.tools.function_tool": ("tool",),
@@ -236,6 +238,7 @@ __all__ = [
     "EvaluationNode",
     "EvaluationResult",
     "Event",
+    "FileValue",
     "FixedFileProvider",
     "Flow",
     "FlowBuilder",

@@ -77,6 +77,7 @@ class _Model(TypedDict, total=False):
 class AgentKeywords(_Work, _Model, total=False):
     agent: str | Mapping[str, Any]
     prompt: str
+    attach: Sequence[str]
     instructions: str
     system_message: str
     output: Any
@@ -99,6 +100,7 @@ class RoutingKeywords(_Work, _Model, total=False):
     min_confidence: float
     fallback: str
     target: str
+    attach: Sequence[str]
     agent: str | Mapping[str, Any]
 
 
@@ -116,6 +118,7 @@ class EvaluationKeywords(_Work, _Model, total=False):
     criteria: Mapping[str, str]
     threshold: float
     target: str
+    attach: Sequence[str]
     routes: Mapping[str, Any]
     call: Any
     agent: str | Mapping[str, Any]

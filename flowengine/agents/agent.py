@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from flowengine.agents.attaching import open_files
 from flowengine.agents.caller import naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import router_of
@@ -32,6 +33,7 @@ from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.tooling import Admit, ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import AgentParts, Response, TurnRequest, check_input, open_turn, turn_of
 from flowengine.core.context import Context
+from flowengine.core.file_values import FileValue
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
@@ -212,25 +214,35 @@ class Agent:
         context: Context | None = None,
         *,
         gateway: Gateway | None = None,
+        attach: Sequence[Any] = (),
         **options: Any,
     ) -> Context:
         """Answer, and return a new context with the `result` (an `LLMResult`).
+
+        `attach`: files that the model sees with the text: a `Path`, bytes, or a file of a run.
 
         The context given stays as it is; its `messages` are what the chat goes on from. `options`
         are for the generation calls of this run: `temperature`, `max_tokens`, `timeout`, what else
         the vendor takes; and `model`, which then stands in for every model of the agent.
         """
         found = Context() if context is None else context
-        response = await self.respond(input_text, earlier=found.messages, gateway=gateway, scope=found.scope, **options)
+        files = await open_files(attach) if attach else ()
+        response = await self.respond(
+            input_text, earlier=found.messages, gateway=gateway, scope=found.scope, attachments=files, **options
+        )
         return response.added_to(found)
 
-    def run(self, input_text: str, context: Context | None = None, **options: Any) -> Context:
+    def run(
+        self, input_text: str, context: Context | None = None, *, attach: Sequence[Any] = (), **options: Any
+    ) -> Context:
         """`run_async` for synchronous code, inside or outside a running event loop."""
 
         async def run() -> Context:
             # Not in the context's scope: this may be another event loop.
             found = Context() if context is None else context
-            return (await self.respond(input_text, earlier=found.messages, **options)).added_to(found)
+            files = await open_files(attach) if attach else ()
+            response = await self.respond(input_text, earlier=found.messages, attachments=files, **options)
+            return response.added_to(found)
 
         return run_sync(run)
 
@@ -244,6 +256,7 @@ class Agent:
         admit: Admit | None = None,
         kept: Mapping[str, Any] | None = None,
         recorded: Sequence[Any] = (),
+        attachments: tuple[FileValue, ...] = (),
         **options: Any,
     ) -> Response:
         """`run_async` without a context: for a caller that keeps its own state.
@@ -253,7 +266,7 @@ class Agent:
         which providers and typed contexts begin with that; `recorded`: what an interrupted attempt of it told.
         """
         door = DirectGateway() if gateway is None else gateway
-        opening = TurnRequest(input_text, earlier, door, options, scope, admit, kept, recorded)
+        opening = TurnRequest(input_text, earlier, door, options, scope, admit, kept, recorded, attachments)
         parts = self._parts()
         with naming(self.name):
             settings = self.settings_for(options)

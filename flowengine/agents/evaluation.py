@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 
 from pydantic import BaseModel, ValidationError
 
+from flowengine.agents.attaching import check_files, open_files
 from flowengine.agents.caller import Caller, naming, open_caller, subject_of
 from flowengine.agents.prompt import Subject, evaluation_messages
 from flowengine.agents.settings import (
@@ -105,16 +106,19 @@ class EvaluationAgent:
         *,
         target: Any = None,
         gateway: Gateway | None = None,
+        attach: Sequence[Any] = (),
         **options: Any,
     ) -> Context:
         """The context with `evaluation_result`, which is also its `result`.
 
         Judged is the `target`, else the context's last generation, else the input text. `options`
         are for this call's model call (`temperature`, `model`, what else the vendor takes).
+        `attach`: files that the model sees with it: a `Path`, bytes, or a file of a run.
         """
         found = Context() if context is None else context
         with naming(self.name):
             subject = subject_of(found, input_text, target)
+            subject = subject._replace(attachments=await open_files(attach)) if attach else subject
         evaluation = await self.evaluate(subject, gateway, **options)
         return found.with_(result=evaluation, evaluation_result=evaluation)
 
@@ -129,6 +133,7 @@ class EvaluationAgent:
         with naming(self.name):
             settings = self.settings.changed(options, arguments_of(EvaluationAgent))
             caller = await open_caller(settings, gateway, self.words)
+            check_files(caller.model, subject.attachments)
             return await self._judge(subject, caller)
 
     async def _judge(self, subject: Subject, caller: Caller) -> EvaluationResult:

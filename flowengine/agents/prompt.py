@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from flowengine.core.context import EvaluationResult, LLMResult
+from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
 from flowengine.errors import RunError
 from flowengine.models.messages import Message, from_dict
@@ -41,6 +43,8 @@ class Subject(NamedTuple):
 
     content: Any
     prompt: str | None = None
+    attachments: tuple[FileValue, ...] = ()
+    """Files that are looked at with it."""
 
 
 def text_of(value: object) -> str:
@@ -55,7 +59,11 @@ def text_of(value: object) -> str:
         return text_of(value.content)
     if isinstance(value, BaseModel):
         return value.model_dump_json()
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, ensure_ascii=False, default=_to_json_type)
+
+
+def _to_json_type(value: object) -> Any:
+    return asdict(value) if isinstance(value, FileValue) else str(value)
 
 
 def fence(tag: str, text: str) -> str:
@@ -187,7 +195,8 @@ def _subject_message(words: Messages, section: str, subject: Subject) -> Message
     given = "" if subject.content is None else text_of(subject.content)
     content = given if given.strip() else words(f"{section}.nothing")
     result = words(f"{section}.result", text=fence("result", content))
-    return Message("user", _join_parts([prompt, result, words(f"{section}.task")]))
+    text = _join_parts([prompt, result, words(f"{section}.task")])
+    return Message("user", text, attachments=subject.attachments)
 
 
 def _system_message(*parts: str) -> tuple[Message, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from flowengine.agents.attaching import attach_files
 from flowengine.agents.caller import Caller
 from flowengine.agents.prompt import text_of
 from flowengine.agents.prompt_parts import (
@@ -27,6 +28,7 @@ from flowengine.agents.sources import Sources
 from flowengine.context_providers.chain import brought_of, entries_of, gather
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.core.context import LLMResult
+from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
 from flowengine.core.records import Brought, Gateway
 from flowengine.core.run_scope import RunScope
@@ -119,6 +121,7 @@ class PromptBuilder:
         self._packing: Packing
         self._asked = Message("user", "")
         """As it was asked first; where contexts have changed since, something else is sent in its place."""
+        self._attachments: tuple[FileValue, ...] = ()
         self._parts: list[Part] = []
         """What it is made of now."""
         self._is_stale = self._is_changed = False
@@ -134,7 +137,8 @@ class PromptBuilder:
         loaded = [self._hide_secrets(each) for each in loaded]
         parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
         parts = await self._packing.packed(parts)
-        messages = assemble_messages(self._words, parts)
+        self._attachments = question.attachments
+        messages = attach_files(assemble_messages(self._words, parts), question.attachments)
         self._asked = messages[-1]
         self._parts = [each for each in parts if each.place not in (PartPlace.SYSTEM, PartPlace.EARLIER)]
         return messages
@@ -149,7 +153,8 @@ class PromptBuilder:
             return messages
         at = messages.index(self._asked)
         parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
-        return assemble_messages(self._words, await self._packing.packed(parts))
+        shown = assemble_messages(self._words, await self._packing.packed(parts))
+        return attach_files(shown, self._attachments, after=len(messages) - at - 1)
 
     async def _gather_entries(self) -> list[PackedEntry]:
         """What the providers bring; what they brought for an interrupted attempt of the node is that of this one."""

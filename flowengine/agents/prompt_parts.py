@@ -21,6 +21,7 @@ from flowengine.agents.prompt import generation_messages
 from flowengine.context_providers.packer import BudgetError, Packed, PackedEntry, count_bytes, pack, receipt_of
 from flowengine.context_providers.text_cutting import MARK
 from flowengine.core.context import Fragment
+from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
 from flowengine.core.records import Notice, Receipt
 from flowengine.models.messages import Message
@@ -87,6 +88,8 @@ class PromptQuestion:
     """The session's, the newest last."""
     earlier: Sequence[Message] = ()
     """The chat that it goes on from."""
+    attachments: tuple[FileValue, ...] = ()
+    """Files that go with the input; they are in no budget."""
 
     def parts(self, standing: Iterable[Part], context: Iterable[Part]) -> list[Part]:
         """All parts of its prompt, in their order; of history and chat the oldest give way first.

@@ -11,6 +11,7 @@ from typing import Any, Final, Unpack
 
 from pydantic import BaseModel, ValidationError
 
+from flowengine.agents.attaching import check_files, open_files
 from flowengine.agents.caller import Caller, naming, open_caller, subject_of
 from flowengine.agents.prompt import Subject, routing_messages
 from flowengine.agents.settings import (
@@ -107,16 +108,19 @@ class RoutingAgent:
         *,
         target: Any = None,
         gateway: Gateway | None = None,
+        attach: Sequence[Any] = (),
         **options: Any,
     ) -> Context:
         """The context with `routing_result`, which is also its `result`.
 
         Looked at is the `target`, else the context's last generation with its prompt, else the input
         text. `options` are for this call's model call (`temperature`, `model`, what else the vendor takes).
+        `attach`: files that the model sees with it: a `Path`, bytes, or a file of a run.
         """
         found = Context() if context is None else context
         with naming(self.name):
             subject = subject_of(found, input_text, target)
+            subject = subject._replace(attachments=await open_files(attach)) if attach else subject
         routing = await self.route(subject, gateway, **options)
         return found.with_(result=routing, routing_result=routing)
 
@@ -135,6 +139,7 @@ class RoutingAgent:
         with naming(self.name):
             settings = self.settings.changed(options, arguments_of(RoutingAgent))
             caller = await open_caller(settings, gateway, self.words)
+            check_files(caller.model, subject.attachments)
             messages = routing_messages(self.words, subject, self.instruction, self.routes)
             try:
                 answer = await caller.answer(messages, self._shape, "routing")

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from flowengine.agents.attaching import attach_files, check_files
 from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judge_attempt
 from flowengine.agents.model_environment import NamedModels
@@ -39,6 +40,7 @@ from flowengine.agents.structured import StructuredAnswer
 from flowengine.agents.tool_loop import ToolLoopRequest
 from flowengine.agents.tooling import Admit, Tooling
 from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
+from flowengine.core.file_values import FileValue
 from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.run_scope import RunScope
@@ -274,6 +276,8 @@ class TurnRequest(NamedTuple):
     """What the ancestors of the agent's node keep; None for an agent that stands alone."""
     recorded: Sequence[Any] = ()
     """What an interrupted attempt of the agent's node has told."""
+    attachments: tuple[FileValue, ...] = ()
+    """Files that the model sees with the input."""
 
 
 class AgentParts(NamedTuple):
@@ -327,9 +331,10 @@ async def check_input(agent: AgentParts, opening: TurnRequest) -> None:
 
 def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
     """The turn of an agent that draws on nothing but its own texts."""
+    check_files(caller.model, opening.attachments)
     return Turn(
         input_text=opening.input_text,
-        messages=agent.messages(opening.input_text, opening.earlier),
+        messages=attach_files(agent.messages(opening.input_text, opening.earlier), opening.attachments),
         caller=caller,
         generation=agent.generation,
         evaluator=agent.evaluator,
@@ -365,6 +370,7 @@ async def _make_prompt(
 
     own = agent.generation
     question = PromptQuestion(
-        opening.input_text, own.system_message, own.instructions, own.recent(), chat_of(opening.earlier)
+        *(opening.input_text, own.system_message, own.instructions, own.recent(), chat_of(opening.earlier)),
+        attachments=opening.attachments,
     )
     return await material.prompt(question, caller)

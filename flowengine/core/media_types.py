@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["OTHER", "allows_media_type", "extension_of", "media_type_of"]
+__all__ = ["OTHER", "allows_media_type", "extension_of", "is_media_pattern", "media_type_of"]
 
 OTHER: Final = "application/octet-stream"
 _BEGINNING: Final = 65_536
@@ -90,6 +90,18 @@ def allows_media_type(patterns: Iterable[str], media_type: str) -> bool:
     """
     family = f"{media_type.partition('/')[0]}/*"
     return any(each in ("*/*", family, media_type) for each in patterns)
+
+
+def is_media_pattern(text: str) -> bool:
+    """Whether a text can stand in a list of media types.
+
+    >>> [is_media_pattern(each) for each in ("image/png", "image/*", "*/*", "png", "*/png")]
+    [True, True, True, False, False]
+    """
+    return _PATTERN.fullmatch(text) is not None
+
+
+_PATTERN: Final = re.compile(r"\*/\*|[a-z0-9.+-]+/(\*|[a-z0-9.+-]+)")
 
 
 def extension_of(media_type: str) -> str:

@@ -14,20 +14,24 @@ from typing import Any, Final
 
 from flowengine.agents.settings import CallSettings, Improvement
 from flowengine.agents.tooling import Tooling
+from flowengine.core.file_values import find_files
 from flowengine.core.locale import load_messages
 from flowengine.estimate.cost_bound import NONE, Most, most_of_calls
-from flowengine.estimate.output_sizes import OutputSizes
+from flowengine.estimate.output_sizes import OutputSizes, foreseen_value
 from flowengine.estimate.text_sizes import NOTHING, UNKNOWN, Size
 from flowengine.flowfile.analysis.flow_levels import NodePath, level_of, nodes_of
 from flowengine.flowfile.analysis.node_settings import options_of, retry_of, settings_of
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.checks.attached_files import attached_in_node
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
 from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.schema.agent_settings import AgentSpec, Evaluate, Improve
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
+from flowengine.models.attachment_tokens import image_tokens, most_file_tokens
+from flowengine.models.attachments import IMAGES
 from flowengine.models.call_options import normalize_options
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import is_stand_in
@@ -87,7 +91,8 @@ class Asking:
     def _agent(self, path: NodePath, node: AgentNodeSpec, sizes: OutputSizes) -> Most:
         settings = settings_of(self._spec, node)
         judging = node.improve or node.evaluate or settings.improve or settings.evaluate
-        prompt, answer = self._prompt(path, node, sizes), Size(self.answer(path))
+        files = self._attached(node, self._models(settings), sizes)
+        prompt, answer = self._prompt(path, node, sizes).and_(files), Size(self.answer(path))
         drafts, added, total = 1, NOTHING, self._sources(settings)
         if judging is not None:
             models = self._models(settings, judging.model)
@@ -157,6 +162,7 @@ class Asking:
             self._sized(texts, path, sizes)
             .and_(_measure_fixed_texts(settings.locale))
             .and_(self._subject(path, node, sizes))
+            .and_(self._attached(node, models, sizes))
         )
         return _bound_structured(1, asked, Size(self.answer(path)), models, settings)
 
@@ -183,6 +189,21 @@ class Asking:
         for each, node in nodes_of(self._spec):
             if isinstance(node, AgentNodeSpec) and any(each[: len(one)] == one for one in before):
                 yield each, node
+
+    def _attached(self, node: _AskingSpec, models: Sequence[KnownModel], sizes: OutputSizes) -> Size:
+        """Files that a model is shown: those that are given, and images by their vendor's rule."""
+        total = NOTHING
+        for each in attached_in_node(self._spec, node):
+            given = foreseen_value(each.text, sizes.inputs)
+            if given is not None:
+                files = list(find_files(given.value))
+                of_models = [sum(most_file_tokens(f, m.provider, m.name) for f in files) for m in models]
+                total = total.and_(Size(max(of_models, default=0)))
+            elif each.declared is not None and set(each.declared.media_types or ("*/*",)) <= {"image/*", *IMAGES}:
+                total = total.and_(Size(max(image_tokens(m.provider, m.name) for m in models)))
+            else:
+                return UNKNOWN
+        return total
 
     # --- models -----------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class OutputSizes:
         subflows: Callable[[NodePath], OutputSizes],
     ) -> None:
         self._spec = spec
-        self._inputs = inputs
+        self._inputs = self.inputs = inputs
         self._answers = answers
         self._subflows = subflows
         self._known: dict[NodePath, Size] = {}

@@ -15,14 +15,14 @@ from flowengine.core.file_values import FileValue
 from flowengine.errors import JournalError, PermanentModelError
 from flowengine.models.messages import Message
 
-__all__ = ["AttachmentKind", "anthropic_parts", "attachment_kind", "openai_parts", "text_of_file"]
+__all__ = ["IMAGES", "MAX_TEXT", "AttachmentKind", "anthropic_parts", "attachment_kind", "openai_parts", "text_of_file"]
 
 AttachmentKind: TypeAlias = Literal["image", "pdf", "audio", "text"]
 
 MAX_TEXT: Final = 200_000
 """Characters of a text file that a model sees."""
 
-_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _AUDIO: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 _TEXTS: Final = frozenset({"application/json", "application/xml", "image/svg+xml"})
 """Media types that are text, beside `text/…`."""
@@ -34,7 +34,7 @@ def attachment_kind(media_type: str) -> AttachmentKind | None:
     >>> [attachment_kind(each) for each in ("image/png", "text/plain", "audio/wav", "application/zip")]
     ['image', 'text', 'audio', None]
     """
-    if media_type in _IMAGES:
+    if media_type in IMAGES:
         return "image"
     if media_type == "application/pdf":
         return "pdf"

@@ -105,9 +105,19 @@ def listed_schema_support(provider: str, name: str) -> bool | None:
 
 
 def listed_vision(provider: str, name: str) -> bool | None:
-    """Whether a vendor's model takes images, as the table says; None where it has no such model."""
+    """Whether a vendor's model takes images, as the table says; None where it does not say.
+
+    Of these vendors the table names every model that does.
+    """
     entry = _entry(provider, name)
-    return None if entry is None else entry.get("supports_vision") is True
+    said = None if entry is None else entry.get("supports_vision")
+    if isinstance(said, bool):
+        return said
+    is_chat = entry is not None and entry.get("mode") in ("chat", "responses")
+    return False if is_chat and provider in _IMAGES_NAMED else None
+
+
+_IMAGES_NAMED: Final = frozenset({"openai", "anthropic", "mistral", "deepseek"})
 
 
 def listed_entry(provider: str, name: str) -> Mapping[str, Any] | None:

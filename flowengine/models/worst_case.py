@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
+from flowengine.models.attachment_tokens import most_file_tokens
 from flowengine.models.definitions import ModelDefinition, find_meaning
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, Request
@@ -110,9 +111,11 @@ class _AskedModel:
         self.name = f"{model.provider}/{model.name}"
         self._model = model
         self._request = request
-        self._counted = _count_question(request, model.name)
-        widened = with_margin(self._counted, model.provider)
-        self.question = min(widened, _count_bytes(request) + _MARGIN)
+        files = [each for message in request.messages for each in message.attachments]
+        shown = sum(most_file_tokens(each, model.provider, model.name) for each in files)
+        self._counted = _count_question(request, model.name) + shown
+        widened = with_margin(self._counted - shown, model.provider)
+        self.question = min(widened, _count_bytes(request) + _MARGIN) + shown
         """Its tokens, at most."""
         self.price = price_of(model, prompt_tokens=self.question, extra=request.extra)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.attaching import files_of
 from flowengine.agents.caller import naming, subject_of
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.model_environment import NamedModels, prepare_model
@@ -84,11 +84,14 @@ class AgentNode(FlowNode):
         agent: Agent | Templated[Agent],
         *,
         prompt: Value | None = None,
+        attach: Value | None = None,
         targets: Mapping[str, str | None] | None = None,
         fallback: str | None = None,
         **settings: Unpack[NodeSettings],
     ) -> None:
         """`fallback`: the node for an answer without a usable route; `settings`: see `FlowNode`.
+
+        `attach`: the files that the model sees with the prompt, one or a list.
 
         A node with `retry` takes no agent with tools that are `external` (rule 18): it would repeat their deeds.
         What servers have is known, and refused, once they run: before the first node of the run.
@@ -100,6 +103,7 @@ class AgentNode(FlowNode):
             _refuse_external(tool for each in tooling.sets for tool in each.tools)
         self.agent = agent
         self.prompt = prompt
+        self.attach = attach
         self._routes = dict(targets or {})
         self._fallback = fallback
         if fallback is not None:
@@ -153,6 +157,7 @@ class AgentNode(FlowNode):
             kept=None if agent.sources is None else context.kept,
             recorded=() if agent.sources is None else context.recorded,
             admit=partial(_refuse_external, node=context.current_node) if self._repeats else None,
+            attachments=() if self.attach is None else files_of(self.attach(context)),
         )
         return NodeResult(
             output=result.content,
@@ -196,11 +201,13 @@ class RoutingNode(FlowNode):
         *,
         fallback: str | None = None,
         target: Value | None = None,
+        attach: Value | None = None,
         **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(**settings)
         self.agent = agent
         self.target = target
+        self.attach = attach
         self._routes = dict(targets)
         self._fallback = fallback
         if fallback is not None:
@@ -219,7 +226,7 @@ class RoutingNode(FlowNode):
 
     async def run(self, context: Context, /) -> NodeResult:
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
-        routing = await agent.route(_subject(context, self.target), gateway_of(context))
+        routing = await agent.route(_subject(context, self.target, self.attach), gateway_of(context))
         label = taken(routing.next_route, self._routes, self._fallback)
         return NodeResult(output=routing, routing=routing, route=label)
 
@@ -245,6 +252,7 @@ class EvaluationNode(FlowNode):
         passes: str | None = None,
         fails: str | None = None,
         target: Value | None = None,
+        attach: Value | None = None,
         **settings: Unpack[NodeSettings],
     ) -> None:
         """Give `judge` or `scorer`; `threshold` is for a scorer in code. `settings`: see `FlowNode`."""
@@ -255,6 +263,7 @@ class EvaluationNode(FlowNode):
         self.scorer = scorer
         self.threshold = threshold
         self.target = target
+        self.attach = attach
         self._routes = {"pass": passes, "fail": fails}
 
     @property
@@ -277,7 +286,7 @@ class EvaluationNode(FlowNode):
         else:
             assert self.judge is not None  # There is no scorer.
             judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
-            evaluation = await judge.evaluate(_subject(context, self.target), gateway_of(context))
+            evaluation = await judge.evaluate(_subject(context, self.target, self.attach), gateway_of(context))
         route = "pass" if evaluation.passed else "fail"
         return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)
 
@@ -338,7 +347,7 @@ def user_input(context: Context) -> str:
     inputs = dict(context.inputs)
     if len(inputs) == 1:
         return text_of(next(iter(inputs.values())))
-    return json.dumps(inputs, ensure_ascii=False) if inputs else ""
+    return text_of(inputs) if inputs else ""
 
 
 def taken(answer: str, routes: Mapping[str, str | None], fallback: str | None) -> str:
@@ -351,13 +360,14 @@ def taken(answer: str, routes: Mapping[str, str | None], fallback: str | None) -
     raise RouteError(f"the route '{answer}' leads to no declared label; allowed are: {', '.join(routes)}")
 
 
-def _subject(context: Context, target: Value | None) -> Subject:
+def _subject(context: Context, target: Value | None, attach: Value | None = None) -> Subject:
     """What is judged or routed: the target, else the last generation, else the `result` received or the input."""
     chosen = None if target is None else target(context)
     received = None
     if chosen is None and "_last_generation" not in context.shared_state:
         received = user_input(context)  # Not read before it is needed: `result` may be ambiguous.
-    return subject_of(context, received, chosen)
+    subject = subject_of(context, received, chosen)
+    return subject if attach is None else subject._replace(attachments=files_of(attach(context)))
 
 
 async def _scored_by(scorer: Callable[[Any], Any], content: Any, threshold: float) -> EvaluationResult:

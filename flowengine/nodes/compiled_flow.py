@@ -19,6 +19,7 @@ import anyio.to_thread
 
 from flowengine.core.context import Context
 from flowengine.core.file_rules import FileRules
+from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import describe_value, freeze, is_json_type
 from flowengine.engine.graph import Graph
 from flowengine.engine.merging import StateKey, state_rules
@@ -54,6 +55,8 @@ class InputField:
     enum: Sequence[Any] | None = None
     schema: Mapping[str, Any] | None = None
     description: str = ""
+    media_types: Sequence[str] | None = None
+    """Of a file: what it may be, by its content (`image/*`); None: what the project allows."""
 
 
 def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -100,6 +103,8 @@ def _problem(field: InputField, value: Any) -> str | None:
         return f"{found[0].message} at {found[0].path}" if found else None
     if field.type is not None and not is_json_type(value, field.type):
         return f"expected {field.type}, found {describe_value(value)}"
+    if field.media_types is not None and not allows_media_type(field.media_types, value.media_type):
+        return f"expected {' or '.join(field.media_types)}, found {value.media_type}, by the file's content"
     if field.enum is not None and value not in field.enum:
         allowed = ", ".join(map(str, field.enum))
         return f"{describe_value(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"

@@ -29,6 +29,7 @@ from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.server.api import make_api_routes
+from flowengine.server.file_content import FILE_CSP
 from flowengine.server.flow_catalog import Library
 from flowengine.server.pages import make_page_routes
 from flowengine.server.problems import ProblemError, problem_response, refusal_response
@@ -80,8 +81,11 @@ class Guard:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
+                policy = headers.get("Content-Security-Policy")
                 for name, value in _HEADERS.items():
                     headers[name] = value
+                if policy == FILE_CSP:
+                    headers["Content-Security-Policy"] = FILE_CSP
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

@@ -130,7 +130,12 @@ class _File:
             return About(name[1].strip() if name else self.path.stem, str(self.path), "", source, found)
         inputs = {
             key: InputField(
-                each.type, REQUIRED if each.required else each.default, each.enum, each.schema_, each.description
+                each.type,
+                REQUIRED if each.required else each.default,
+                each.enum,
+                each.schema_,
+                each.description,
+                each.media_types,
             )
             for key, each in spec.inputs.items()
         }

@@ -16,6 +16,7 @@ from flowengine.errors import RunNotFoundError
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.runners.queue.run_positions import words_of
+from flowengine.server.file_content import make_file_response
 from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
 from flowengine.server.problems import ProblemError, problem_response, reading_records
 from flowengine.server.requests import ServerParts, get_parts, read_form
@@ -41,6 +42,7 @@ def make_page_routes() -> Sequence[BaseRoute]:
         Route("/", _with_problem_pages(_show_runs)),
         Route("/runs/{run_id}", _with_problem_pages(_show_run)),
         Route("/runs/{run_id}/events", _with_problem_pages(_stream_events)),
+        Route("/runs/{run_id}/files/{blob}", _with_problem_pages(_send_file)),
         Route("/runs/{run_id}/nodes/{node:path}", _with_problem_pages(_show_panel)),
         Route("/runs/{run_id}/approve/{node:path}", _with_problem_pages(_approve_run), methods=["POST"]),
         Route("/runs/{run_id}/cancel", _with_problem_pages(_cancel_run), methods=["POST"]),
@@ -104,6 +106,12 @@ async def _show_panel(request: Request) -> Response:
         return node_panel(parts.shelf.read(run_id), node, acting)
 
     return HTMLResponse(await parts.shelf.do(make))
+
+
+async def _send_file(request: Request) -> Response:
+    parts = get_parts(request)
+    run_id, blob = request.path_params["run_id"], request.path_params["blob"]
+    return await parts.shelf.do(make_file_response, parts.shelf, run_id, blob)
 
 
 async def _read_form(request: Request) -> Mapping[str, str]:

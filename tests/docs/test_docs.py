@@ -45,7 +45,13 @@ def test_every_exported_name_is_on_the_page_of_public_names():
 
 
 def test_flows_and_documents_import_public_names_only():
-    files = [*(ROOT / "flows").rglob("*.py"), ROOT / "README.md", DOCS / "tutorial.md", DOCS / "queue.md"]
+    files = [
+        *(ROOT / "flows").rglob("*.py"),
+        ROOT / "README.md",
+        DOCS / "tutorial.md",
+        DOCS / "queue.md",
+        DOCS / "files.md",
+    ]
     found = 0
     for file in files:
         text = file.read_text("utf-8")
@@ -153,6 +159,15 @@ def test_the_page_of_models_names_every_option_and_every_key_of_a_name():
         assert f"`{name}`" in page, name
 
 
+def test_the_page_of_files_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert _run_blocks("files.md", monkeypatch, capfd) >= 8
+
+
 def _run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> int:
     """How many commands were run."""
     ran = 0
@@ -162,6 +177,8 @@ def _run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
             Path(first.removeprefix("# file: ")).write_text(rest, "utf-8")
         elif kind == "python":
             exec(compile(text, page, "exec"), {})
+        elif kind == "toml":
+            (Path.cwd() / "flowengine.toml").write_text(text, "utf-8")
         else:
             assert kind == "sh"
             for line in text.splitlines():

@@ -608,6 +608,8 @@ ELSEWHERE = {
     "FE228": "test_subflows: inputs that do not fit",
     "FE229": "test_text_files: every text of an agent may stand in a file",
     "FE908": "test_check_servers: a library that is not there is a warning",
+    "FE230": "test_attachments_checked: what cannot be attached is told with its place",
+    "FE514": "test_attachments_checked: a model that takes no images is refused where the table knows it",
     "FE513": "test_model_options: an option that the model refuses is told where it stands",
     "FE511": "test_check_models: every unknown name is told with its place",
     "FE501": "test_a_project_file_that_is_no_toml",

@@ -27,6 +27,7 @@ __all__ = [
     "data_block",
     "element",
     "events_url",
+    "file_url",
     "flow_url",
     "flows_url",
     "join",
@@ -75,6 +76,11 @@ def events_url(run_id: str, after: int = 0) -> str:
 
 def panel_url(run_id: str, node: str = "") -> str:
     return f"{ROOT.get()}/runs/{_quote_part(run_id)}/nodes/{_quote_part(node)}"
+
+
+def file_url(run_id: str, blob: str) -> str:
+    """The content of a file of a run."""
+    return f"{ROOT.get()}/runs/{_quote_part(run_id)}/files/{_quote_part(blob)}"
 
 
 def approve_url(run_id: str, node: str) -> str:

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from flowengine.core.context import EvaluationResult, RoutingResult
+from flowengine.core.file_values import find_files
 from flowengine.core.records import Round
 from flowengine.engine.events import ErrorInfo, NodeFailed, NodeFinished, NodeRecorded
 from visualize.progress import NodeRow
 from visualize.states import Change
 from visualize.viewer.feed import preview
+from visualize.viewer.file_parts import Embedded, files_of_record, files_section
 from visualize.viewer.forms import Acting, approval_form
 from visualize.viewer.html import Child, Markup, element, join, place, whole
 from visualize.viewer.panel_records import meter, record_section, rounds_section
@@ -40,11 +42,14 @@ _MAX_LISTED: Final = 200
 """Rows of a node's times that are listed."""
 
 
-def node_panel(run: Reading, node: str, acting: Acting | None = None) -> Markup:
-    """The panel of a node's path, or of a node that runs many times; None where approvals cannot be answered here."""
+def node_panel(run: Reading, node: str, acting: Acting | None = None, embeds: Embedded | None = None) -> Markup:
+    """The panel of a node's path, or of a node that runs many times.
+
+    `acting`: None where approvals cannot be answered here. `embeds`: the images of an exported page.
+    """
     row = run.row(node)
     if row is not None:
-        parts = list(_describe_row(run, row, acting))
+        parts = list(_describe_row(run, row, acting, embeds))
     elif node in run.progress.skeleton.sites:
         parts = list(_describe_site(run, node))
     else:
@@ -52,7 +57,9 @@ def node_panel(run: Reading, node: str, acting: Acting | None = None) -> Markup:
     return Markup(whole(element("article", parts, class_="node-panel", data_panel=node)))
 
 
-def _describe_row(run: Reading, row: NodeRow, acting: Acting | None) -> Iterator[Markup | None]:
+def _describe_row(
+    run: Reading, row: NodeRow, acting: Acting | None, embeds: Embedded | None
+) -> Iterator[Markup | None]:
     part = run.part(row.id)
     yield _make_head(row)
     if row.waits and row.status == "waiting" and row.asked is not None and acting is not None:
@@ -66,6 +73,7 @@ def _describe_row(run: Reading, row: NodeRow, acting: Acting | None) -> Iterator
         yield _make_routing(result.routing, seq) if isinstance(result.routing, RoutingResult) else None
         yield _make_evaluation(result.evaluation, seq) if isinstance(result.evaluation, EvaluationResult) else None
         yield _make_output(result.output, seq)
+        yield files_section(run.run_id, find_files([result.output, result.state]), seq, embeds=embeds)
         yield _make_state(run.states.changes(row.id), run.states.seen(row.id), seq)
     for seq, error in failed[: -1 if row.error is not None else None]:
         yield _make_earlier_error(error, seq)
@@ -74,6 +82,7 @@ def _describe_row(run: Reading, row: NodeRow, acting: Acting | None) -> Iterator
     yield rounds_section([(seq, each) for seq, each in records if isinstance(each, Round)])
     for seq, record in records:
         yield record_section(record, seq)
+        yield files_section(run.run_id, files_of_record(record), seq, embeds=embeds)
 
 
 def _make_head(row: NodeRow) -> Markup:

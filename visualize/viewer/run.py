@@ -6,12 +6,15 @@ served live, and written to one file with everything in it (`export_page`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from flowengine.core.file_values import find_files
 from flowengine.journal.run_lookup import labels_of
 from visualize.plain import jsonable
 from visualize.states import declared
 from visualize.viewer.feed import feed
+from visualize.viewer.file_parts import Embedded, files_section
 from visualize.viewer.forms import Acting, form
 from visualize.viewer.graph import COMPACT, graph_markup
 from visualize.viewer.html import (
@@ -48,14 +51,15 @@ def run_page(run: Reading, acting: Acting | None = None) -> str:
     )
 
 
-def export_page(run: Reading) -> str:
-    """The page as one file that opens from a disk."""
+def export_page(run: Reading, read: Callable[[str], bytes] | None = None) -> str:
+    """The page as one file that opens from a disk. `read`: the contents of files; None: all are left out."""
+    embeds = Embedded(read)
     panels = run.panels()
-    templates = [element("template", node_panel(run, path)) for path in panels]
+    templates = [element("template", node_panel(run, path, embeds=embeds)) for path in panels]
     whole = element("div", templates, id="panels", hidden=True)
     return file_page(
         _make_title(run),
-        _make_head(run, links=False),
+        _make_head(run, links=False, embeds=embeds),
         _make_main(run),
         whole,
         _make_data(run, {"list": panels}),
@@ -93,7 +97,7 @@ def _make_data(run: Reading, sources: dict[str, Any]) -> list[Markup]:
     return [data_block("head", {**head_of(run), **sources}), data_block("feed", lines)]
 
 
-def _make_head(run: Reading, *, links: bool, acting: Acting | None = None) -> Markup:
+def _make_head(run: Reading, *, links: bool, acting: Acting | None = None, embeds: Embedded | None = None) -> Markup:
     progress = run.progress
     started, finished = progress.started, progress.finished
     told: list[tuple[str, Child]] = [
@@ -114,7 +118,7 @@ def _make_head(run: Reading, *, links: bool, acting: Acting | None = None) -> Ma
         element("div", error, id="error"),
         element(
             "div",
-            _make_values(run),
+            _make_values(run, embeds),
             _make_compare_link(run) if links else None,
             _make_cancel_form(run, acting),
             class_="folds",
@@ -127,15 +131,21 @@ def _list_usage(run: Reading) -> list[tuple[str, Child]]:
     return usage_facts(run.progress.usage) or [("Model calls", "0"), ("Tokens", "0"), ("Cost", "$0")]
 
 
-def _make_values(run: Reading) -> list[Markup | None]:
+def _make_values(run: Reading, embeds: Embedded | None) -> list[Markup | None]:
     started, finished = run.progress.started, run.progress.finished
     outputs = None if finished is None else finished.outputs
     notices = list(run.progress.notices)
     return [
-        fold("Inputs", value(started.inputs)) if started is not None and started.inputs else None,
-        fold("Outputs", value(outputs)) if outputs else None,
+        fold("Inputs", value(started.inputs), _show_files(run, started.inputs, embeds))
+        if started is not None and started.inputs
+        else None,
+        fold("Outputs", value(outputs), _show_files(run, outputs, embeds)) if outputs else None,
         fold(f"Notices: {len(notices)}", [note(each) for each in notices]) if notices else None,
     ]
+
+
+def _show_files(run: Reading, found: Any, embeds: Embedded | None) -> Markup | None:
+    return files_section(run.run_id, find_files(found), embeds=embeds)
 
 
 def _make_compare_link(run: Reading) -> Markup:

@@ -8,6 +8,7 @@ import click
 
 from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain
+from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_export import masked
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page
@@ -24,14 +25,15 @@ def command(reference: str, file: str | None, unmasked: bool, store: str | None)
     """Write RUN (an id, the start of one, or @last) into one HTML file.
 
     Graph, timeline, prompts, answers and errors are all in it; it asks nothing of any server. Personal data and
-    secrets are masked, as far as patterns find them.
+    secrets are masked, as far as patterns find them. Small images are in it with --unmasked only; other files never.
     """
     results = Results()
     if file is None and results.on_terminal:
         raise click.UsageError("a page is no text for a terminal: write it to a file with -o FILE")
     with open_journal(choose_store(store)) as kept:
         events = read(kept, kept.find(reference))
-    page = export_page(Reading(events if unmasked else list(masked(events)))).encode()
+        shown = Reading(events if unmasked else list(masked(events)))
+        page = export_page(shown, blobs_of(kept).read_blob if unmasked else None).encode()
     if file is None:
         results.bytes(page)
         return 0

@@ -213,7 +213,10 @@ def command(
 
 def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> dict[str, Any]:
     """Those that are given; none is missed."""
-    fields = {name: InputField(each.type, None, each.enum, each.schema_) for name, each in spec.inputs.items()}
+    fields = {
+        name: InputField(each.type, None, each.enum, each.schema_, media_types=each.media_types)
+        for name, each in spec.inputs.items()
+    }
     given = gather_inputs(fields, pairs, file)
     project = find_project(spec.path)
     rules = replace(project.files, root=project.root)

@@ -13,6 +13,7 @@ from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, Pro
 from flowengine.flowfile.analysis.flow_levels import key_path, node_at, nodes_of, settings_in
 from flowengine.flowfile.analysis.node_settings import agent_of, agent_path, options_of, settings_of
 from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.checks.attached_files import check_image_models
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentSettings, AgentSpec, MemorySpec, ModelSettings
@@ -145,6 +146,7 @@ def check_models(spec: FlowSpec, facts: ModelFacts, model: str | None = None) ->
         except ModelConfigError as error:
             report.at_value("FE511", str(error), each.path)
     _check_options(spec, facts, model, report)
+    check_image_models(spec, facts, model, report)
     inner = (problem for each in spec.subflows.values() for problem in check_models(each, facts, model))
     return list(dict.fromkeys([*report.found, *inner]))
 

@@ -221,6 +221,12 @@ CODES: Final[Mapping[str, Code]] = {
         "file. There is no such file, or it may not be read.",
         "triage: {prompt: {file: prompts/no_such_file.md}}",
     ),
+    "FE230": Code(
+        "nothing that can be attached",
+        "`attach` takes templates whose values are files: inputs of type `file`, and what nodes gave as bytes. A path "
+        "or another value is none.",
+        "triage: {attach: [scan.png]}",
+    ),
     # --- FE3xx: templates and expressions
     "FE301": Code(
         "a template or an expression does not parse",
@@ -418,6 +424,11 @@ CODES: Final[Mapping[str, Code]] = {
         "address that is told too late",
         "Scheme and host stand in the file, and `{{ … }}` only behind them; or the whole is a lone `{{ … }}`.",
         "url: https://{{ inputs.host }}/orders",
+    "FE514": Code(
+        "a model that takes no images",
+        "The input may be an image, and the model that gets it, or one of its fallbacks, is known to take none. Choose "
+        "another model, or say with `media_types` of the input what it may be.",
+        "triage: {model: openai/gpt-3.5-turbo, attach: ['{{ inputs.photo }}']}",
     ),
     # --- FE9xx: warnings
     "FE901": Code(

@@ -281,4 +281,4 @@ def _retry(retry: RetrySpec) -> RetryPolicy:
 
 def _input(each: Any) -> InputField:
     default = REQUIRED if each.required else each.default
-    return InputField(each.type, default, each.enum, each.schema_, each.description)
+    return InputField(each.type, default, each.enum, each.schema_, each.description, each.media_types)

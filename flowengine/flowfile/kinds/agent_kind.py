@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import template
+from flowengine.flowfile.compile.scope import template, values
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSettings
-from flowengine.flowfile.schema.fields import Maybe, Prompt
+from flowengine.flowfile.schema.fields import ListOf, Maybe, Prompt, Template
 from flowengine.flowfile.schema.keys import WorkKeys, targets_of
 from flowengine.flowfile.schema.node_kinds import NodeKind
 
@@ -27,6 +27,8 @@ class AgentNodeSpec(WorkKeys, AgentSettings):
     """An entry of `agents`, or an agent in place; keys of the node go before it."""
     prompt: Maybe[Prompt] = None
     """The user input. Left out: the predecessor's `result`; in a first node the flow's input."""
+    attach: ListOf[Template] = ()
+    """Files that the model sees with the input: images, PDF, sound as such, text files as text."""
 
 
 def make(node: AgentNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
@@ -37,6 +39,7 @@ def make(node: AgentNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) 
     return AgentNode(
         compiler.agent(node),
         prompt=None if node.prompt is None else template(node.prompt),
+        attach=values(node.attach) if node.attach else None,
         targets=targets,
         fallback=fallback,
         **settings,

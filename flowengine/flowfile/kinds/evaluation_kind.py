@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import Field, model_validator
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import template
+from flowengine.flowfile.compile.scope import template, values
 from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
-from flowengine.flowfile.schema.fields import CodePath, Maybe, Plain, Prompt, Routes, Score, Template, refuse
+from flowengine.flowfile.schema.fields import CodePath, ListOf, Maybe, Plain, Prompt, Routes, Score, Template, refuse
 from flowengine.flowfile.schema.keys import OwnRoute, WorkKeys, routes_to
 from flowengine.flowfile.schema.node_kinds import NodeKind
 from flowengine.flowfile.schema.output_shapes import EVALUATION, Shape
@@ -34,6 +34,8 @@ class EvaluationNodeSpec(WorkKeys, ModelSettings):
     """The score from which on the target passes."""
     target: Maybe[Template] = None
     """The text to judge; left out: the last generation."""
+    attach: ListOf[Template] = ()
+    """Files that the model sees with it: images, PDF, sound as such, text files as text."""
     routes: Maybe[Routes] = None
     """Where `pass` and `fail` lead; one that is left out leads nowhere."""
     call: Maybe[CodePath] = None
@@ -63,7 +65,7 @@ class EvaluationNodeSpec(WorkKeys, ModelSettings):
         return EVALUATION
 
 
-_OF_A_MODEL: Final = ("instructions", "criteria", "agent", *ModelSettings.model_fields)
+_OF_A_MODEL: Final = ("instructions", "criteria", "attach", "agent", *ModelSettings.model_fields)
 
 
 def make(node: EvaluationNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
@@ -79,7 +81,7 @@ def make(node: EvaluationNodeSpec, settings: dict[str, Any], compiler: NodeCompi
     if node.call is not None:
         scorer = compiler.import_callable(node.call)
         return EvaluationNode(scorer=scorer, threshold=0.7 if node.threshold is None else node.threshold, **given)
-    return EvaluationNode(compiler.judge(node), **given)
+    return EvaluationNode(compiler.judge(node), attach=values(node.attach) if node.attach else None, **given)
 
 
 KIND: Final = NodeKind(EvaluationNodeSpec, make, TRAITS["evaluation"])

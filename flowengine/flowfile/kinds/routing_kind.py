@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import model_validator
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import template
+from flowengine.flowfile.compile.scope import template, values
 from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
-from flowengine.flowfile.schema.fields import Maybe, NodeId, Prompt, Routes, Score, Template, refuse
+from flowengine.flowfile.schema.fields import ListOf, Maybe, NodeId, Prompt, Routes, Score, Template, refuse
 from flowengine.flowfile.schema.keys import OwnRoute, WorkKeys, routes_to, targets_of
 from flowengine.flowfile.schema.node_kinds import NodeKind
 from flowengine.flowfile.schema.output_shapes import ROUTING, Shape
@@ -36,6 +36,8 @@ class RoutingNodeSpec(WorkKeys, ModelSettings):
     """A label, or the id of a node: taken where the answer is none of the routes, or too unsure."""
     target: Maybe[Template] = None
     """The text to route; left out: the last generation."""
+    attach: ListOf[Template] = ()
+    """Files that the model sees with it: images, PDF, sound as such, text files as text."""
     agent: Maybe[AgentRef] = None
     """Where the model and its settings come from, if not from the node."""
 
@@ -57,7 +59,9 @@ def make(node: RoutingNodeSpec, settings: dict[str, Any], compiler: NodeCompiler
 
     targets, fallback = targets_of(node.routes, node.fallback)
     target = None if node.target is None else template(node.target)
-    return RoutingNode(compiler.routing_agent(node), targets, fallback=fallback, target=target, **settings)
+    attach = values(node.attach) if node.attach else None
+    agent = compiler.routing_agent(node)
+    return RoutingNode(agent, targets, fallback=fallback, target=target, attach=attach, **settings)
 
 
 KIND: Final = NodeKind(RoutingNodeSpec, make, TRAITS["routing"])

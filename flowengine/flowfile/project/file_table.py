@@ -8,6 +8,8 @@ from typing import Any, Final, cast
 
 from flowengine.core.address_rules import read_rule
 from flowengine.core.file_rules import FileRules
+from flowengine.core.file_rules import FileRules, allowed_url
+from flowengine.core.media_types import is_media_pattern
 from flowengine.errors import did_you_mean
 
 __all__ = ["read_file_rules"]
@@ -19,7 +21,6 @@ _MOST: Final = 256 * 2**20
 """Bytes of one file, whatever a project says: a store takes no more."""
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE: Final = re.compile(r"(\d{1,15}) ?([a-z]*)", re.IGNORECASE)
-_MEDIA_TYPE: Final = re.compile(r"(\*/\*|[a-z0-9.+-]+/(\*|[a-z0-9.+-]+))")
 _KEYS: Final = ("max_file", "max_run", "media_types", "allow_urls")
 
 
@@ -40,7 +41,7 @@ def read_file_rules(table: Mapping[str, Any], tell: Tell) -> FileRules:
         else:
             found[key] = tuple(cast("list[str]", value))
     for each in found.get("media_types", ()):
-        if not _MEDIA_TYPE.fullmatch(each):
+        if not is_media_pattern(each):
             tell(f"'{each}' in 'media_types' of `files` is no media type like image/png, image/* or */*", "")
     for each in found.get("allow_urls", ()):
         if read_rule(each) is None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
+from flowengine.core.media_types import is_media_pattern
 from flowengine.flowfile.analysis.shapes import fits
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema, Servers
 from flowengine.flowfile.schema.fields import (
@@ -21,6 +22,7 @@ from flowengine.flowfile.schema.fields import (
     Duration,
     Identifier,
     Keys,
+    ListOf,
     Maybe,
     Rendered,
     found,
@@ -49,6 +51,8 @@ class InputSpec(Keys):
     """The value where none is given; its being there makes the input optional. Of a file: its path."""
     enum: Maybe[list[Any]] = None
     """The values that are allowed."""
+    media_types: Maybe[ListOf[str]] = None
+    """Of a file: what it may be, by its content, such as `image/*`; left out: what the project allows."""
     description: str = ""
     """For readers and for forms."""
     schema_: Maybe[JsonSchema] = Field(default=None, alias="schema")
@@ -67,6 +71,12 @@ class InputSpec(Keys):
                     raise refuse("FE209", f"'schema' says it all; remove '{key}'", at=key)
         elif self.type is None:
             raise refuse("FE202", "an input needs 'type' or 'schema'")
+        if self.media_types is not None and self.type != "file":
+            raise refuse("FE209", "'media_types' goes with type: file; remove it", at="media_types")
+        for number, each in enumerate(self.media_types or ()):
+            if not is_media_pattern(each):
+                told = f"a media type is like image/png, image/* or */*, found {found(each)}"
+                raise refuse("FE401", told, at=("media_types", number))
         if self.type == "file":
             if self.enum is not None:
                 raise refuse("FE209", "'enum' does not go with files; remove it", at="enum")

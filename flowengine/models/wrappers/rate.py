@@ -17,6 +17,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
+from flowengine.models.attachments import attachment_kind
+from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.throttle import CallSlots
 from flowengine.models.tokens import estimate_tokens
@@ -159,10 +161,17 @@ class RateLimitedModel(PassThroughModel):
 
 def _expected_tokens(request: Request) -> int:
     """The prompt, estimated, and the answer's limit where there is one."""
-    return sum(estimate_tokens(each.content) for each in request.messages) + (request.max_tokens or 0)
+    return sum(_estimate_message(each) for each in request.messages) + (request.max_tokens or 0)
 
 
 def _correct(turn: RateTurn | None, reply: Reply) -> None:
     prompt, completion = reply.usage[:2]
     if turn is not None and prompt is not None:
         turn.took(prompt + (completion or 0))
+
+
+def _estimate_message(message: Message) -> int:
+    """About as many tokens as it has; what an image takes hardly depends on its size."""
+    images = sum(1_000 for each in message.attachments if attachment_kind(each.media_type) != "text")
+    texts = sum(each.size // 4 for each in message.attachments if attachment_kind(each.media_type) == "text")
+    return estimate_tokens(message.content) + images + texts
