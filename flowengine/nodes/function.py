@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, Unpack
 
 from flowengine.core.context import EMPTY, Context, NodeResult
+from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.user_code import call_in_thread
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.file_inputs import keep_result_files
@@ -69,13 +70,13 @@ class FunctionNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         if self.arguments is None and self.wants_context:
             value = await self._call(context)
-            if type(value) not in _PLAIN and context.scope is not None:
+            if type(value) not in _PLAIN and holds_bytes(value) and context.scope is not None:
                 value = await keep_result_files(value, context.current_node or "", context.scope.files)
             return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
         handed = self.handed(context) or EMPTY
         given = digest_handed(context, handed)  # Before the function can change what it is handed.
         value = await self._call(context, handed)
-        if type(value) not in _PLAIN and context.scope is not None:
+        if type(value) not in _PLAIN and holds_bytes(value) and context.scope is not None:
             value = await keep_result_files(value, context.current_node or "", context.scope.files)
         return value._replace(given=given) if type(value) is NodeResult else NodeResult(value, given=given)
 

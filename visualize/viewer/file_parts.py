@@ -7,8 +7,8 @@ of the others it is said that they are left out. What a file is was told from it
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
 
 from flowengine.core.file_values import FileValue, find_files
 from flowengine.core.records import ModelCall, ToolCall
@@ -48,14 +48,20 @@ def unique_files(files: Iterable[FileValue]) -> list[FileValue]:
 def files_of_record(record: Any) -> Iterator[FileValue]:
     """Those that a tool gave, and those that a model was shown."""
     if isinstance(record, ToolCall):
-        yield from (*find_files(record.value), *record.files)
+        yield from find_files([record.value, record.files])
     elif isinstance(record, ModelCall):
         for message in record.messages:
-            for shape in message.get("attachments") or ():
-                try:
-                    yield FileValue(**shape)
-                except (TypeError, ValueError):  # A record may come from anywhere.
-                    continue
+            yield from _files_of_message(message)
+
+
+def _files_of_message(message: object) -> Iterator[FileValue]:
+    """A record may come from anywhere: what is no file is left out."""
+    shapes = cast("Mapping[str, Any]", message).get("attachments") if isinstance(message, Mapping) else None
+    for shape in cast("list[Any]", shapes) if isinstance(shapes, list | tuple) else ():
+        try:
+            yield FileValue(**shape)
+        except (TypeError, ValueError):
+            continue
 
 
 class Embedded:
