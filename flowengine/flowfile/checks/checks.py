@@ -13,8 +13,8 @@ from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import reads_of
 from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.checks.agent_sources import check_context, sources_of
-from flowengine.flowfile.checks.http_addresses import check_addresses_of
 from flowengine.flowfile.checks.attached_files import check_attachments
+from flowengine.flowfile.checks.http_addresses import check_addresses_of
 from flowengine.flowfile.checks.names import check_bodies, check_names
 from flowengine.flowfile.checks.permissions import (
     check_calls,

@@ -424,6 +424,7 @@ CODES: Final[Mapping[str, Code]] = {
         "address that is told too late",
         "Scheme and host stand in the file, and `{{ … }}` only behind them; or the whole is a lone `{{ … }}`.",
         "url: https://{{ inputs.host }}/orders",
+    ),
     "FE514": Code(
         "a model that takes no images",
         "The input may be an image, and the model that gets it, or one of its fallbacks, is known to take none. Choose "

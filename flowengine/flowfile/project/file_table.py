@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 
 from flowengine.core.address_rules import read_rule
 from flowengine.core.file_rules import FileRules
-from flowengine.core.file_rules import FileRules, allowed_url
 from flowengine.core.media_types import is_media_pattern
 from flowengine.errors import did_you_mean
 
