@@ -6,20 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from jsonschema import Draft7Validator
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.builder import FlowBuilder
 from flowengine.errors import DefinitionError, ModelConfigError
+from flowengine.estimate.bounds import bound_of
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.node_settings import options_of, settings_of
 from flowengine.flowfile.checks.agent_sources import check_models
 from flowengine.flowfile.loader import check_text, load_flow
 from flowengine.flowfile.schema.agent_settings import AgentSpec
+from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.worst_case import ModelFacts
+from flowengine.telemetry.spans import spans_of
 from flowengine.testing.model_overrides import with_models
 
 HEAD = "flowengine: v1\nname: t\n"
@@ -236,3 +241,44 @@ def test_the_builder_takes_options() -> None:
         "budget_tokens": 2048
     }
     assert flow.build().run_sync().status == "succeeded"
+
+
+def test_an_editor_takes_what_the_loader_takes() -> None:
+    validator: Any = Draft7Validator(json_schema())
+    shorthand: dict[str, Any] = yaml.safe_load(ALL)
+
+    def takes(given: dict[str, Any]) -> bool:
+        return validator.is_valid({"flowengine": "v1", "name": "t", "nodes": {"a": {"prompt": "x", **given}}})
+
+    assert takes(shorthand)
+    assert takes({**shorthand, "stop": ["a", "b"], "thinking": {"budget_tokens": 5}})
+    assert not takes({"thinking": 0})
+    assert not takes({"stop": []})
+    assert not takes({"top_p": 2})
+    assert not takes({"verbosity": "x"})
+    assert not takes({"model_options": {"api_base": "x"}})
+
+
+def test_a_plan_reckons_with_the_price_of_the_tier_and_the_tokens_for_thinking(tmp_path: Path) -> None:
+    def most(more: str, model: str = "openai/gpt-5-mini") -> Any:
+        text = f"{HEAD}limits: {{tokens: 100000000}}\nnodes: {{a: {{model: {model}, prompt: x, max_retries: 0{more}}}}}"
+        facts = ModelFacts({"OLLAMA_HOST": "here"})
+        return bound_of(load_flow(text=text), facts).unlimited
+
+    assert most(", max_tokens: 100, service_tier: priority").cost_usd > most(", max_tokens: 100").cost_usd
+    unknown = "ollama/a-model-of-my-own"
+    assert most(", thinking: 5000", unknown).tokens - most("", unknown).tokens == 5000 * most("", unknown).calls
+
+
+@pytest.mark.anyio
+async def test_options_are_attributes_of_a_calls_span() -> None:
+    agent = Agent("a", "Write.", model=ScriptedModel(["ok"]), top_p=0.5, seed=7, stop="END", model_options={"top_k": 3})
+    run = await Flow("t", {"a": agent}).run({"x": "hi"})
+    (span,) = [each for each in spans_of(run.events) if each.name == "chat scripted"]
+    said = {name.rpartition(".")[2]: value for name, value in span.attributes.items() if "gen_ai.request" in name}
+    assert {name: said[name] for name in ("top_p", "seed", "stop_sequences", "top_k")} == {
+        "top_p": 0.5,
+        "seed": 7,
+        "stop_sequences": ["END"],
+        "top_k": 3,
+    }
