@@ -117,6 +117,21 @@ def hello() -> Row:
     return Row("flowengine run flows/hello.yaml", value[0], 1.5, "s CPU", value[1:])
 
 
+_TRIAGE = ("run", "flows/support_triage.yaml", "-i", "message=I was charged twice")
+
+
+def triage() -> Row:
+    """Three models' answers without a network, from the start of the process to its end, bytecode compiled before."""
+    value = cpu_of(sys.executable, "-m", "flowengine", *_TRIAGE, "--quiet")
+    return Row("flowengine run flows/support_triage.yaml", value[0], 0.5, "s CPU", value[1:])
+
+
+def triage_memory() -> Row:
+    peak = "print(*[line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')])"
+    code = f"from flowengine.cli.main import main; main({[*_TRIAGE, '--quiet', '--store', 'memory:']}); {peak}"
+    return Row("flowengine run flows/support_triage.yaml", float(printed(code).split()[-1]) / 1024, 52, "MB")
+
+
 def validate() -> Row:
     """1,000 nodes with three templates and expressions each."""
     lines = ["flowengine: v1", "name: large", "inputs: {topic: {type: string}}", "nodes:"]
@@ -179,4 +194,16 @@ def _validating(lines: list[str], most: float) -> tuple[float, float, str, tuple
     return median, most, "s CPU", (low, high)
 
 
-ROWS = (large_graph, import_flow, import_memory, import_bare, hello, cold_count, validate, validate_nested, reuse)
+ROWS = (
+    large_graph,
+    import_flow,
+    import_memory,
+    import_bare,
+    hello,
+    triage,
+    triage_memory,
+    cold_count,
+    validate,
+    validate_nested,
+    reuse,
+)
