@@ -5,8 +5,10 @@ Proxies and CA bundles of the environment hold. It knows servers and streams, an
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
+import weakref
 from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -63,6 +65,20 @@ class ConnectionPool:
 
     def __init__(self) -> None:
         self._idle: dict[Origin, list[HttpConnection]] = {}
+        try:
+            self._loop = weakref.ref(asyncio.get_running_loop())
+        except RuntimeError:  # It is one of trio, which always closes what it began.
+            self._loop = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its loop was closed without ending what was begun in it."""
+        loop = None if self._loop is None else self._loop()
+        return self._loop is not None and (loop is None or loop.is_closed())
+
+    def forget(self) -> None:
+        """Drop the connections of a loop that is over: they hold it, and it them."""
+        self._idle.clear()
 
     async def take(self, origin: Origin) -> HttpConnection:
         """A connection to a server, which is the caller's until it is given back or aborted."""
@@ -104,6 +120,9 @@ def pool_of_this_loop() -> ConnectionPool:
     """The connections of the loop that runs the caller."""
     pool = _pool.get(None)
     if pool is None:
+        for each in [each for each in _keepers if each.is_over]:
+            each.forget()
+            del _keepers[each]
         pool = ConnectionPool()
         _pool.set(pool)
         keeper = _keep(pool)
@@ -118,7 +137,7 @@ async def _keep(pool: ConnectionPool) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        del _keepers[pool]
+        _keepers.pop(pool, None)
         with anyio.CancelScope(shield=True):
             await pool.close()
 

@@ -484,6 +484,28 @@ print(held() - before)
     assert int(done.stdout) <= 1
 
 
+def test_loops_that_are_closed_without_an_end_leave_nothing_behind(server: ModelServer) -> None:
+    then = """
+import gc, warnings
+warnings.simplefilter("ignore")
+def held():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+def run():
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(complete())
+    loop.close()
+run()
+before = held()
+for _ in range(10):
+    run()
+print(held() - before)
+"""
+    done = run_python(server, then)
+    assert done.stderr == ""
+    assert int(done.stdout) <= 1
+
+
 def test_a_program_says_nothing_but_its_own_words(server: ModelServer) -> None:
     server.respond_with(["hello", Failure(500)])
     then = """
