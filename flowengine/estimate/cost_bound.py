@@ -12,12 +12,14 @@ It reads no file and knows no kind of node.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Final, NamedTuple, TypeVar
 
 from flowengine.engine.graph import ON_ERROR, Edge
 from flowengine.flowfile.schema.keys import NodeLimitsSpec
-from flowengine.models.pricing import Price
+from flowengine.models.pricing import Price, listed_cache_price
+from flowengine.models.prompt_caching import cache_minimum
 from flowengine.models.worst_case import KnownModel
 
 __all__ = ["NONE", "Most", "dearest_way", "longest_way", "most_of_calls"]
@@ -40,16 +42,30 @@ class Most(NamedTuple):
     """Of the largest call."""
     call_cost: float | None = 0.0
     """Of the dearest call."""
+    served_usd: float | None = 0.0
+    """The cost where caches of vendors serve all of every prompt."""
+    first_usd: float | None = 0.0
+    """What the first prompts of all nodes cost beyond that: somebody has to write what caches serve."""
+
+    @property
+    def cost_at_best(self) -> float | None:
+        """The cost of the same calls with all that caches could serve."""
+        served = _add(self.served_usd, self.first_usd)
+        return None if served is None or self.cost_usd is None else min(served, self.cost_usd)
 
     def and_(self, other: Most) -> Most:
         """Both."""
         calls, tokens = _add(self.calls, other.calls), _add(self.tokens, other.tokens)
-        return self._with(other, calls, tokens, _add(self.cost_usd, other.cost_usd))
+        both = self._with(other, calls, tokens, _add(self.cost_usd, other.cost_usd))
+        served, first = _add(self.served_usd, other.served_usd), _add(self.first_usd, other.first_usd)
+        return both._replace(served_usd=served, first_usd=first)
 
     def or_(self, other: Most) -> Most:
         """One of both, whichever takes more."""
         calls, tokens = _take_greater(self.calls, other.calls), _take_greater(self.tokens, other.tokens)
-        return self._with(other, calls, tokens, _take_greater(self.cost_usd, other.cost_usd))
+        either = self._with(other, calls, tokens, _take_greater(self.cost_usd, other.cost_usd))
+        served = _take_greater(self.served_usd, other.served_usd)
+        return either._replace(served_usd=served, first_usd=_take_greater(self.first_usd, other.first_usd))
 
     def _with(self, other: Most, calls: int | None, tokens: int | None, cost: float | None) -> Most:
         largest = _take_greater(self.call_tokens, other.call_tokens)
@@ -64,7 +80,9 @@ class Most(NamedTuple):
         """
         calls, tokens = _multiply(self.calls, number), _multiply(self.tokens, number)
         factor = None if number is None else float(number)
-        return self._replace(calls=calls, tokens=tokens, cost_usd=_multiply(self.cost_usd, factor))
+        cost, served = _multiply(self.cost_usd, factor), _multiply(self.served_usd, factor)
+        first = 0.0 if number == 0 else self.first_usd
+        return self._replace(calls=calls, tokens=tokens, cost_usd=cost, served_usd=served, first_usd=first)
 
     def within(self, limits: NodeLimitsSpec | None) -> Most:
         """What of it limits allow: a bound on the calls bounds tokens and cost, too."""
@@ -82,17 +100,34 @@ class Most(NamedTuple):
 NONE: Final = Most()
 
 
-def most_of_calls(number: int, question: int | None, answer: int | None, models: Sequence[KnownModel]) -> Most:
-    """Equal calls, each to one of some models. `question`: its tokens by our count."""
+def most_of_calls(
+    number: int, question: int | None, answer: int | None, models: Sequence[KnownModel], *, is_cached: bool = True
+) -> Most:
+    """Equal calls, each to one of some models. `question`: its tokens by our count.
+
+    `is_cached`: caches may serve it.
+    """
     asked = [each.question(question) for each in models]
     longest = max(asked, key=lambda tokens: float("inf") if tokens is None else tokens)
     prices = [(each, each.price(longest or 0)) for each in models]
     unpriced = frozenset(str(model) for model, price in prices if price is None)
-    tokens, cost = _add(longest, answer), None
+    tokens, cost, served = _add(longest, answer), None, None
     if not unpriced:
         costs = [_cost_of_call(price, longest, answer) for _, price in prices if price is not None]
         cost = None if None in costs else max(each for each in costs if each is not None)
-    return Most(1, tokens, cost, unpriced, tokens, cost).times(number)
+    if cost is not None:
+        served = max(_cost_if_served(*each, longest or 0, answer or 0, is_cached=is_cached) for each in prices)
+    first = None if cost is None or served is None else cost - served
+    return Most(1, tokens, cost, unpriced, tokens, cost, served, first).times(number)
+
+
+def _cost_if_served(model: KnownModel, price: Price | None, question: int, answer: int, *, is_cached: bool) -> float:
+    """Of one call whose prompt a cache serves, where the vendor has one and the prompt is long enough for it."""
+    assert price is not None
+    if model.said is None:
+        price = replace(price, cache_read=listed_cache_price(model.provider, model.name))
+    keeps = is_cached and question >= (cache_minimum(model.provider, model.name) or question + 1)
+    return price.of(question, answer, read=question if keeps else 0)
 
 
 def _cost_of_call(price: Price, question: int | None, answer: int | None) -> float | None:

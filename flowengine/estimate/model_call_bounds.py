@@ -116,7 +116,8 @@ class Asking:
         if settings.output is not None:
             calls = 1 + _count_retries(settings)
             asked = asked.and_(answer).and_(Size(_REMARK_TOKENS))
-        return most_of_calls(drafts * (calls + rounds), _add_slack(asked), answer.tokens, self._models(settings))
+        number, models, is_cached = drafts * (calls + rounds), self._models(settings), _is_cached(settings)
+        return most_of_calls(number, _add_slack(asked), answer.tokens, models, is_cached=is_cached)
 
     def _sources(self, settings: AgentSpec) -> Most:
         """Context providers that have a model of their own ask it once in a run of the node; those with embeddings
@@ -233,7 +234,12 @@ def _bound_structured(
 ) -> Most:
     """So many answers of a judge's or a router's shape, each corrected as often as that is allowed."""
     asked = asked.and_(answer).and_(Size(_REMARK_TOKENS + _JUDGEMENT_TOKENS))
-    return most_of_calls(answers * (1 + _count_retries(settings)), _add_slack(asked), answer.tokens, models)
+    number, is_cached = answers * (1 + _count_retries(settings)), _is_cached(settings)
+    return most_of_calls(number, _add_slack(asked), answer.tokens, models, is_cached=is_cached)
+
+
+def _is_cached(settings: AgentSpec) -> bool:
+    return settings.prompt_cache != "off"
 
 
 def _has_any(settings: AgentSpec, names: Iterable[str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
 from typing import Any, Final
@@ -21,6 +21,7 @@ __all__ = [
     "Price",
     "context_window",
     "is_listed",
+    "listed_cache_price",
     "listed_entry",
     "listed_names",
     "listed_price",
@@ -43,16 +44,34 @@ class Price:
     output: float
     per_call: float = 0.0
     """Dollars for each call, beside its tokens."""
+    cache_read: float | None = field(default=None, repr=False)
+    """For those of a prompt that the vendor's cache serves; None: as `input`."""
+    cache_write: float | None = field(default=None, repr=False)
+    """For those of a prompt that are written to the vendor's cache; None: as `input`."""
 
     def __post_init__(self) -> None:
-        for name in ("input", "output", "per_call"):
+        for name in ("input", "output", "per_call", "cache_read", "cache_write"):
             value = getattr(self, name)
-            if not (isfinite(value) and value >= 0):
+            if value is not None and not (isfinite(value) and value >= 0):
                 raise ValueError(f"{name} is a number of at least 0, not {value!r}")
 
-    def of(self, prompt_tokens: int, answer_tokens: int) -> float:
-        """Dollars for one call."""
-        return (prompt_tokens * self.input + answer_tokens * self.output) / _MILLION + self.per_call
+    def of(self, prompt_tokens: int, answer_tokens: int, *, read: int = 0, written: int = 0) -> float:
+        """Dollars for one call. `read`, `written`: of the prompt, what a cache served and what one was given.
+
+        >>> Price(input=3.0, output=15.0, cache_read=0.3).of(1000, 200, read=900)
+        0.00357
+        """
+        read = min(read, prompt_tokens)
+        written = min(written, prompt_tokens - read)
+        prompt = (prompt_tokens - read - written) * self.input
+        prompt += read * (self.input if self.cache_read is None else self.cache_read)
+        prompt += written * (self.input if self.cache_write is None else self.cache_write)
+        return round((prompt + answer_tokens * self.output) / _MILLION, 12) + self.per_call
+
+    def dearest(self) -> Price:
+        """The same with all of a prompt at the dearer of its rates: for a call that is not made yet."""
+        dearer = max(self.input, self.cache_write or 0.0)
+        return self if dearer == self.input else replace(self, input=dearer)
 
 
 _MILLION: Final = 1_000_000
@@ -78,6 +97,16 @@ def listed_price(
     surcharge = max(_surcharges(entry, given), default=1.0)
     per_call = max(_fees(entry, provider), default=0.0)
     return Price(max(input_rates) * _MILLION * surcharge, max(output_rates) * _MILLION * surcharge, per_call)
+
+
+def listed_cache_price(provider: str, name: str) -> float | None:
+    """Dollars for a million tokens of a prompt that the vendor's cache serves; None where the table does not say.
+
+    >>> listed_cache_price("anthropic", "claude-haiku-4-5")
+    0.1
+    """
+    rate = (_entry(provider, name) or {}).get("cache_read_input_token_cost")
+    return round(rate * _MILLION, 9) if isinstance(rate, int | float) else None
 
 
 def longest_answer(provider: str, name: str, *, prompt_tokens: int = 0) -> int | None:

@@ -233,7 +233,7 @@ class KnownModel(NamedTuple):
     def price(self, question: int) -> Price | None:
         """For a question of so many tokens; None where it is unknown."""
         if self.said is not None:
-            return self.said
+            return self.said.dearest()
         return listed_price(self.provider, self.name, prompt_tokens=question, extra=self.options)
 
     def answer(self, *, is_bounded: bool) -> int | None:

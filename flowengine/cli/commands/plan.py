@@ -53,6 +53,9 @@ def lines_of(
     yield ""
     yield f"longest path: {' → '.join(bound.longest)}"
     yield f"at most: {_format_bound(bound.most)}"
+    best = bound.most.cost_at_best
+    if best is not None and best < (bound.most.cost_usd or 0.0):
+        yield f"at best, with what the caches of vendors can serve: {format_dollars(best)}"
     limits = [f"{name} {value}" for name in _LIMITS if (value := getattr(spec.limits, name)) is not None]
     if limits:
         yield f"without the limits of the file ({', '.join(limits)}): {_format_bound(bound.unlimited)}"
@@ -73,6 +76,7 @@ def to_data(
         ],
         "longest_path": list(bound.longest),
         "most": _to_amounts(bound.most),
+        "most_cost_usd_if_cached": bound.most.cost_at_best,
         "without_limits": _to_amounts(bound.unlimited),
         "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},
         "notes": [*_explain_bounds(bound, missing), *_explain_repeats(spec)],

@@ -25,7 +25,7 @@ Tell = Callable[[str, str], None]
 """Takes what is wrong, and the hint that goes with it."""
 
 _NEEDED: Final = ("input", "output")
-_KEYS: Final = (*_NEEDED, "per_call")
+_KEYS: Final = (*_NEEDED, "per_call", "cache_read", "cache_write")
 
 
 def read_prices(table: Mapping[str, Any], tell: Tell) -> dict[str, Price]:

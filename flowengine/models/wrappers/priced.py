@@ -47,8 +47,10 @@ class PricedModel(PassThroughModel):
         return self._price
 
     def _add_cost(self, reply: Reply) -> Reply:
-        prompt, answer = reply.usage[:2]
-        return reply if prompt is None else reply._replace(cost_usd=self._price.of(prompt, answer or 0))
+        prompt, answer, read, written = reply.usage[:4]
+        if prompt is None:
+            return reply
+        return reply._replace(cost_usd=self._price.of(prompt, answer or 0, read=read or 0, written=written or 0))
 
 
 @runtime_checkable
@@ -65,7 +67,7 @@ def has_own_price(kind: type[Model]) -> bool:
 def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
     """What the model says that it costs, else what its vendor's list says; None where nobody knows."""
     if has_own_price(type(model)):
-        return cast(_SaysItsPrice, model).own_price()
+        return cast(_SaysItsPrice, model).own_price().dearest()
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
 
 
