@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, NamedTuple, cast
 from urllib.error import HTTPError, URLError
@@ -18,7 +19,6 @@ from urllib.request import Request as HttpRequest
 import anyio
 from anyio import to_thread
 
-from flowengine.core.secret_values import Secrets
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_meaning, read_said_key
 from flowengine.models.litellm.error_classes import secrets_of
@@ -26,7 +26,7 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.open import address_of, get_llm
 from flowengine.models.outbound import check_outbound
-from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, first_set, key_of
+from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, first_set, key_of, vendor_named
 
 __all__ = ["ProbeAnswer", "ProbePlace", "probe"]
 
@@ -67,7 +67,14 @@ class ProbePlace:
         """Whether a key or an address of it is set."""
         said = self.providers.get(vendor.name)
         is_placed = first_set(vendor.base_variables, self.environ) or (said and said.base_url)
-        return bool(key_of(vendor, self.environ) or is_placed)
+        has_key = key_of(vendor, self.environ) or (said and (said.key_command or self.environ.get(said.key_env or "")))
+        return bool(has_key or is_placed)
+
+    async def key(self, vendor: Vendor, definition: ModelDefinition | None = None) -> str | None:
+        """The key of a vendor, or of a model of it. A command may ask a person for it, so it waits in a thread."""
+        said = self.providers.get(vendor.name)
+        ask = partial(read_said_key, vendor.name, self.environ, definition, said)
+        return await to_thread.run_sync(ask, abandon_on_cancel=True)
 
 
 async def probe(place: ProbePlace, models: Sequence[str]) -> list[ProbeAnswer]:
@@ -104,8 +111,7 @@ async def _model(name: str, place: ProbePlace) -> ProbeAnswer:
         said = place.providers.get(provider)
         base_url = (own and own.base_url) or (said and said.base_url)
         given: dict[str, Any] = {"api_base": base_url} if base_url else {}
-        # In a thread: a command may ask a person for the key.
-        key = await to_thread.run_sync(read_said_key, provider, place.environ, own, said, abandon_on_cancel=True)
+        key = await place.key(vendor_named(provider), own)
         given |= {} if key is None else {"api_key": key}
         model = get_llm(
             meaning.model, environ=place.environ, default_provider=place.default_provider, max_retries=0, **given
@@ -122,23 +128,22 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
     if base is None:
         return ProbeAnswer(vendor.name, "not asked: name one of its models, or set its address", is_fine=True)
     url = f"{base.rstrip('/')}/{'api/tags' if vendor.name == 'ollama' else 'models'}"
+    secrets = secrets_of({"api_base": base})
     try:
         check_outbound(vendor.name, {"api_base": base})
-        names = await to_thread.run_sync(_list_names, url, key_of(vendor, place.environ), abandon_on_cancel=True)
+        key = await place.key(vendor) or key_of(vendor, place.environ)
+        secrets = secrets_of({"api_key": key, "api_base": base})
+        names = await to_thread.run_sync(_list_names, url, key, abandon_on_cancel=True)
     except HTTPError as error:
         error.close()
-        said = _secrets(vendor, place).hide(f"{base} answers {error.code} {error.reason}")
+        said = secrets.hide(f"{base} answers {error.code} {error.reason}")
         return ProbeAnswer(vendor.name, said[:_LONGEST], is_fine=False)
     except URLError as error:
         return ProbeAnswer(vendor.name, f"no connection to {base}: {error.reason}"[:_LONGEST], is_fine=False)
     except (OSError, ValueError, FlowEngineError) as error:
         return ProbeAnswer(vendor.name, f"{base}: {error}"[:_LONGEST], is_fine=False)
-    shown = _secrets(vendor, place).hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))
+    shown = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))
     return ProbeAnswer(vendor.name, f"{base} has {len(names)} model(s){': ' if names else ''}{shown}", is_fine=True)
-
-
-def _secrets(vendor: Vendor, place: ProbePlace) -> Secrets:
-    return secrets_of({"api_key": key_of(vendor, place.environ), "api_base": place.address(vendor)})
 
 
 class _StayingHere(HTTPRedirectHandler):

@@ -21,7 +21,7 @@ from flowengine.agents.prompt import schema_text
 from flowengine.agents.settings import CallSettings, ModelChoice
 from flowengine.errors import ModelConfigError, PermanentModelError
 from flowengine.flow import Flow
-from flowengine.models.definitions import find_meaning
+from flowengine.models.definitions import ModelDefinition, find_meaning
 from flowengine.models.model import Model, Reply, Request, supports_schema
 from flowengine.models.open import default_model
 from flowengine.models.outbound import meant
@@ -159,6 +159,14 @@ class _CassetteModel:
         if model is None:
             return next((call.reply.provider for call in self._cassette.calls), self._detected()[0])
         return self._detected(model)[0] if isinstance(model, str) else model.provider
+
+    @property
+    def definition(self) -> ModelDefinition | None:
+        """What the project says of the model under a name of its own: its options are part of what is asked."""
+        around, model = self._settings.surroundings, self._settings.model
+        if model is not None and not isinstance(model, str):
+            return None
+        return around.models.get(model or default_model(around.environ).name)
 
     async def supports_schema(self) -> bool:
         """As it was when the calls were recorded: what the prompts say depends on it."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.model_server import ModelServer
+
 Command = Callable[..., Any]
 
 SECRET = "sk-of-the-project-0123456789"
@@ -59,7 +61,7 @@ def test_the_table_says_what_is_known_of_each_name(
     assert "FAST_KEY is set" in said.out
     assert f"command '{Path(sys.executable).name}'" in rows["slow"]
     assert "200,000" in rows["slow"]
-    assert "none needed" in rows["local"] or "local: at" in rows["local"]
+    assert "none needed" in rows["local"]
     assert "litellm" in rows["cloud"]
     assert "nobody" in rows["nobody"]
     assert SECRET not in said.out
@@ -124,3 +126,22 @@ def test_the_default_model_may_be_a_name_of_the_project(
 ) -> None:
     monkeypatch.setenv("FLOWENGINE_DEFAULT_MODEL", "local")
     assert "local (goes to hosted_vllm, since the project names hosted_vllm/qwen so)" in flowengine("doctor").out
+
+
+def test_doctor_asks_a_name_at_its_address_with_its_key(
+    flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FLOWENGINE_DEFAULT_MODEL", "fast")
+    command = json.dumps([sys.executable, "-c", f"print({SECRET!r})"])
+    with ModelServer() as server:
+        (folder / "flowengine.toml").write_text(
+            f"[models.fast]\nmodel = 'openai/gpt-4o-mini'\nbase_url = '{server.url}'\nkey_command = {command}\n"
+        )
+        said = flowengine("doctor", "--probe").out
+        assert [each.headers["authorization"] for each in server.requests] == [f"Bearer {SECRET}"]
+    (line,) = [line for line in said.splitlines() if "probe fast" in line]
+    assert line.startswith("ok")
+    assert "openai answered within" in line
+    assert SECRET not in said

@@ -28,6 +28,7 @@ from flowengine.models.model import Request, TokenUsage
 from flowengine.models.pricing import Price
 from flowengine.models.worst_case import ModelFacts, worst_cases
 from flowengine.runners.run import Run
+from flowengine.testing.cassette import Cassette
 from tests.support.model_answers import Completion, Failure
 from tests.support.model_server import ModelServer
 
@@ -195,6 +196,21 @@ def test_an_embedder_has_a_name_of_the_projects_own(tmp_path: Path, server: Mode
     model = NamedModels(around(project, FAST_KEY=KEY)).embedding("vectors")
     assert model is not None
     assert (model.provider, model.name) == ("openai", "text-embedding-3-small")
+
+
+def test_a_cassette_of_a_name_records_its_options_and_plays_without_a_key(tmp_path: Path, server: ModelServer) -> None:
+    nodes = "nodes: {a: {model: fast, prompt: x}}"
+    settings = fast_at(server, "options = {seed = 7}\n")
+    flow = flow_in(tmp_path, settings, nodes, FAST_KEY=KEY)
+    Cassette(tmp_path / "a.cassette.yaml", "all").around(flow).run_sync().raise_for_status()
+    assert server.requests[0].body["seed"] == 7
+    played = Cassette(tmp_path / "a.cassette.yaml", "none")
+    assert dict(played.calls[0].request.extra) == {"seed": 7}
+    played.around(flow_in(tmp_path, settings, nodes)).run_sync().raise_for_status()
+    assert len(server.requests) == 1
+    changed = flow_in(tmp_path, fast_at(server, "options = {seed = 8}\n"), nodes)
+    run = Cassette(tmp_path / "a.cassette.yaml", "none").around(changed).run_sync()
+    assert "has no answer for this call" in str(run.error)
 
 
 # --- keys

@@ -85,8 +85,9 @@ def configured(model: Model, definition: ModelDefinition | None, instead_of: Map
 def definition_of(model: Model) -> ModelDefinition | None:
     """What a project says of a model, or of the first of several; None where it has no name for it."""
     while True:
-        if isinstance(model, ConfiguredModel):
-            return model.definition
+        own = getattr(model, "definition", None)
+        if isinstance(own, ModelDefinition):
+            return own
         inside = getattr(model, "inside", None)
         if inside is None:
             return None
