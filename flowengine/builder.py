@@ -144,6 +144,10 @@ class HttpKeywords(_Work, total=False):
     follow: int
 
 
+class CodeKeywords(_Work, total=False):
+    with_: Mapping[str, Any]
+
+
 class SubflowKeywords(_Bounded, total=False):
     with_: Mapping[str, Any]
 
@@ -178,6 +182,7 @@ _GIVEN: Final[Mapping[str, Sequence[str]]] = {
     "function": ("call",),
     "tool": ("tool",),
     "http": ("url",),
+    "code": ("code",),
     "subflow": ("flow",),
     "approval": ("message", "routes"),
     "loop": ("max_iterations", "nodes"),
@@ -225,6 +230,10 @@ class FlowBody:
     def http(self, node: str, url: str, **keys: Unpack[HttpKeywords]) -> None:
         """A request is sent to where the project allows it (`allow_http`)."""
         self._add(node, "http", {"url": url, **keys}, HttpKeywords)
+
+    def code(self, node: str, code: str, **keys: Unpack[CodeKeywords]) -> None:
+        """A few lines of Python run in the sandbox; `return` gives the output."""
+        self._add(node, "code", {"code": code, **keys}, CodeKeywords)
 
     def subflow(self, node: str, flow: str, **keys: Unpack[SubflowKeywords]) -> None:
         """Another file runs as one node."""

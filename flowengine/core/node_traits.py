@@ -40,6 +40,7 @@ TRAITS: Final[Mapping[str, NodeTraits]] = {
     "function": NodeTraits(),
     "tool": NodeTraits(),
     "http": NodeTraits(),
+    "code": NodeTraits(),
     "map": NodeTraits(container=True, shape="stack"),
     "loop": NodeTraits(container=True, shape="stack"),
     "subflow": NodeTraits(container=True, shape="folder"),

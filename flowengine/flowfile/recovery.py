@@ -46,6 +46,7 @@ _STAND_INS: Final[Mapping[str, Any]] = {
     "call": STAND_IN_CODE,
     "tool": STAND_IN_CODE,
     "url": STAND_IN_ADDRESS,
+    "code": "return None",
     "if": "true",
     "over": "[]",
     "max_iterations": 1,

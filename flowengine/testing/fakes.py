@@ -25,6 +25,7 @@ from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.models.messages import Message
 from flowengine.nodes.agent import AgentNode, EvaluationNode
+from flowengine.nodes.code_script import CodeNode
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.container import every_node
 from flowengine.nodes.function import FunctionNode
@@ -101,7 +102,7 @@ def function_names(flow: Flow) -> list[str]:
     for name, node in every_node(flow.plan.definitions):
         function = _find_function(node)
         if function is not None:
-            found += [name, getattr(function, "__name__", name)]
+            found += [name] if isinstance(node, CodeNode) else [name, getattr(function, "__name__", name)]
     return list(dict.fromkeys(found))
 
 
@@ -179,7 +180,7 @@ class Fakes:
         function = _find_function(node)
         if function is None:
             return node
-        called = getattr(function, "__name__", name)
+        called = name if isinstance(node, CodeNode) else getattr(function, "__name__", name)
         fake = self._functions.get(name) or self._functions.get(called)
         if fake is None and node.effect != "none" and not self._real & {name, called}:
             fake = self._refusal(f"node '{name}' has an effect ({node.effect})", f"functions: {{{name}: …}}", name)
@@ -308,13 +309,15 @@ def _find_function(node: FlowNode) -> Callable[..., Any] | None:
     """What a fake may stand for in a node."""
     if isinstance(node, FunctionNode):
         return node.function
+    if isinstance(node, CodeNode):
+        return node.with_function
     if isinstance(node, EvaluationNode):
         return node.scorer
     return node.function if type(node) is ConditionNode else None
 
 
 def _replace_function(node: FlowNode, function: Callable[..., Any]) -> FlowNode:
-    if isinstance(node, FunctionNode):
+    if isinstance(node, FunctionNode | CodeNode):
         return node.with_function(function)
     changed = copy(node)
     setattr(changed, "scorer" if isinstance(node, EvaluationNode) else "function", function)

@@ -20,7 +20,9 @@ from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.journal.memory import MemoryStore
 from flowengine.runners.run import Run
+from flowengine.skills.sandbox.sandbox import verdict
 from tests.support.model_server import Completion, ModelServer, ToolCall
+from tests.support.require import missing
 
 FLOWS = Path(__file__).parents[2] / "flows"
 
@@ -42,6 +44,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
 
 WITHOUT_MODELS: dict[str, dict[str, Any]] = {"call_tools": {}}
 NEEDS_A_SERVER = {"order_status"}
+NEEDS_A_SANDBOX = {"compute_totals"}
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +65,12 @@ def calls_of(run: Run) -> list[ModelCall]:
 
 
 def test_there_is_a_test_for_every_sample():
-    assert {path.stem for path in FLOWS.glob("*.yaml")} >= {*SAMPLES, *WITHOUT_MODELS, *NEEDS_A_SERVER}
+    assert {path.stem for path in FLOWS.glob("*.yaml")} >= {
+        *SAMPLES,
+        *WITHOUT_MODELS,
+        *NEEDS_A_SERVER,
+        *NEEDS_A_SANDBOX,
+    }
 
 
 @pytest.mark.parametrize("path", sorted(FLOWS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -192,6 +200,16 @@ def test_tools_are_called_through_a_real_http_connection(monkeypatch: pytest.Mon
     calls = [call["function"] for each in sent for call in each.get("tool_calls") or ()]
     assert [each["name"] for each in calls] == ["find_order", "refund_for", "refund_for", "find_order"]
     assert calls[1]["arguments"] == "{}"
+
+
+def test_code_of_a_sample_runs_in_the_sandbox():
+    if not verdict(FLOWS).holds:
+        missing(f"there is no sandbox: {verdict(FLOWS).reason}")
+    run = Flow.from_yaml(FLOWS / "compute_totals.yaml").run_sync()
+    assert run.raise_for_status().outputs == {"net": 34.5, "tax": 6.02, "complaint": "none"}
+    free = [{"article": "tea", "euros": 0, "rate": 7}]
+    run = Flow.from_yaml(FLOWS / "compute_totals.yaml").run_sync({"lines": free})
+    assert run.raise_for_status().outputs["complaint"] == "These cost nothing: tea"
 
 
 def test_a_flow_that_names_a_model_without_its_key_is_an_error_and_never_a_stand_in():

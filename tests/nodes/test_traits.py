@@ -17,6 +17,7 @@ from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.schema.node_kinds import BodyKeys, kind_of
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.approval import ApprovalNode
+from flowengine.nodes.code_script import CodeNode
 from flowengine.nodes.condition import CasesNode, ConditionNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
@@ -35,6 +36,7 @@ _CLASSES = [
     FunctionNode,
     ToolNode,
     HttpNode,
+    CodeNode,
     MapNode,
     LoopNode,
     SubflowNode,

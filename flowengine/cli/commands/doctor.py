@@ -35,6 +35,7 @@ from flowengine.models.dotenv import read_environment
 from flowengine.models.open import DefaultModel, default_model, served_natively
 from flowengine.models.probing import ProbePlace, probe
 from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, is_stand_in, packaged_vendors
+from flowengine.skills.sandbox.sandbox import verdict
 from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
 
 __all__ = ["command"]
@@ -70,6 +71,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         *_check_packages(),
         *_check_extras(),
         _check_dot(),
+        _check_sandbox(),
         *_check_models(environ, project),
         *_check_vendors(project.providers),
         *(_probe_models(_probe_place(environ, project), models) if is_probing else ()),
@@ -139,6 +141,12 @@ def _check_dot() -> DoctorFinding:
     except (OSError, subprocess.SubprocessError) as error:
         return DoctorFinding("dot", f"{found} does not run: {error}")
     return DoctorFinding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})")
+
+
+def _check_sandbox() -> DoctorFinding:
+    """Scripts of skills and code of flows run in it."""
+    held = verdict(project_of(None)[0].root)
+    return DoctorFinding("sandbox", "holds" if held.holds else f"none ({held.reason}); flows with code are refused")
 
 
 def _check_models(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:

@@ -45,7 +45,7 @@ _EFFECTS: Final[Mapping[str, frozenset[Effect]]] = {
     **dict.fromkeys(
         ("threshold", "min_confidence", "criteria", "concurrency", "max_iterations", "on_exhausted"), _NONE
     ),
-    **dict.fromkeys(("expires", "on_expire", "call", "tool", "as"), _NONE),
+    **dict.fromkeys(("expires", "on_expire", "call", "tool", "code", "as"), _NONE),
     **dict.fromkeys(("method", "follow", "headers_env"), _NONE),
     **dict.fromkeys(("expect",), frozenset[Effect]({"gives"})),
     **dict.fromkeys(("output", "form", "on_item_error", "flow"), frozenset[Effect]({"gives"})),

@@ -14,6 +14,7 @@ from flowengine.flowfile.analysis.references import reads_of
 from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.checks.agent_sources import check_context, sources_of
 from flowengine.flowfile.checks.attached_files import check_attachments
+from flowengine.flowfile.checks.code_texts import check_code_texts
 from flowengine.flowfile.checks.http_addresses import check_addresses_of
 from flowengine.flowfile.checks.names import check_bodies, check_names
 from flowengine.flowfile.checks.permissions import (
@@ -72,6 +73,7 @@ def check(
     _check_texts(spec, report)
     check_structure(spec, report)
     check_attachments(spec, report)
+    check_code_texts(spec, report)
     problems: list[Diagnostic] = []
     if _needs_project(spec):
         if project is None:

@@ -431,6 +431,12 @@ CODES: Final[Mapping[str, Code]] = {
         "another model, or say with `media_types` of the input what it may be.",
         "triage: {model: openai/gpt-3.5-turbo, attach: ['{{ inputs.photo }}']}",
     ),
+    "FE524": Code(
+        "code that cannot run",
+        "`code` is the body of a Python function: it parses, it returns a value, and it reads only names of `with`, "
+        "its own, and those that Python knows.",
+        "code: return totl",
+    ),
     # --- FE9xx: warnings
     "FE901": Code(
         "a route that its siblings reach too",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.settings import Surroundings
@@ -135,6 +136,10 @@ class _Compiler:
 
     def tool(self, target: str, /) -> ToolTarget:
         return self._builder.tool(target)
+
+    @property
+    def root(self) -> Path:
+        return self._builder.project.root
 
     def http_sender(self) -> Sender:
         return self._builder.http_sender

@@ -10,6 +10,7 @@ from flowengine.flowfile.schema.keys import NodeKeys
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.code_kind import CodeNodeSpec
     from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "is_agent",
     "is_asking",
+    "is_code_node",
     "is_condition",
     "is_evaluation",
     "is_function",
@@ -90,3 +92,7 @@ def is_tool(node: NodeKeys | None) -> TypeIs[ToolNodeSpec]:
 
 def is_http(node: NodeKeys | None) -> TypeIs[HttpNodeSpec]:
     return node is not None and node.type == "http"
+
+
+def is_code_node(node: NodeKeys | None) -> TypeIs[CodeNodeSpec]:
+    return node is not None and node.type == "code"

@@ -23,6 +23,7 @@ from flowengine.flowfile.schema.fields import Identifier, refuse, without_notes
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import TypeAlias
 
     from flowengine.agents.agent import Agent
@@ -50,6 +51,11 @@ class NodeCompiler(Protocol):
 
     def tool(self, target: str, /) -> ToolTarget:
         """The tool of `server.tool` or `module:function`, where the project allows it."""
+        ...
+
+    @property
+    def root(self) -> Path:
+        """The project's folder."""
         ...
 
     def http_sender(self) -> Sender:

@@ -1,0 +1,185 @@
+"""A few lines of Python as a node: they run in the sandbox of skills' scripts, without a network, and never elsewhere.
+
+Values go in and come out as JSON. What stands in `code` is not rendered: no value of a run becomes a part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, ClassVar, Final, Unpack
+
+import anyio.to_thread
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import Notice
+from flowengine.errors import DefinitionError, OutputError, RunError
+from flowengine.nodes.code_digest import digest_handed
+from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.skills.sandbox.sandbox import Sandbox, verdict
+from flowengine.skills.sandbox.script import Outcome, ScriptLimits
+from flowengine.skills.skill_files import RefusedError
+from flowengine.tools.result_text import cut
+
+__all__ = ["CodeNode"]
+
+_SECONDS: Final = 30.0
+"""Where the node has no timeout."""
+_MAX_VALUES: Final = 10_000_000
+"""Bytes of what goes in."""
+_MAX_OUTPUT: Final = 1_000_000
+"""Bytes of what comes out, with what is printed."""
+_PRINTED: Final = 2_000
+
+_RUNNER: Final = """
+import ast, json, os, sys, traceback
+
+here = os.path.dirname(os.path.abspath(__file__))
+given = json.load(sys.stdin)
+answer, sys.stdout = sys.stdout, sys.stderr
+
+
+def fail(error):
+    lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == "code"]
+    line = error.lineno if isinstance(error, SyntaxError) and error.filename == "code" else lines and lines[-1]
+    where = f"line {line}: " if line else ""
+    json.dump({"error": f"{where}{type(error).__name__}: {error}"[:2000]}, answer)
+    answer.flush()
+    os._exit(1)
+
+
+try:
+    with open(os.path.join(here, "code.txt"), encoding="utf-8") as file:
+        body = ast.parse(file.read(), "code").body
+    arguments = ast.arguments(
+        posonlyargs=[], args=[], kwonlyargs=[ast.arg(arg=name) for name in given], kw_defaults=[None] * len(given),
+        defaults=[],
+    )
+    more = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
+    function = ast.FunctionDef(name="code", args=arguments, body=body, decorator_list=[], **more)
+    names = {"__name__": "code"}
+    exec(compile(ast.fix_missing_locations(ast.Module(body=[function], type_ignores=[])), "code", "exec"), names)
+    value = names["code"](**given)
+    try:
+        text = json.dumps({"value": value}, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"what it returns cannot be written as JSON: {error}") from None
+except BaseException as error:
+    fail(error)
+answer.write(text)
+"""
+"""Makes the lines the body of a function, calls it, and writes what it returns; what is printed are messages."""
+
+
+class CodeNode(FlowNode):
+    """Runs `code`, whose names are the arguments; the output is what it returns.
+
+    `sandbox`: where it runs. Where there is none, the node is refused before the run begins.
+    """
+
+    kind: ClassVar[str] = "code"
+    in_thread = True
+
+    def __init__(
+        self,
+        code: str,
+        *,
+        arguments: Mapping[str, Value] | None = None,
+        root: Path | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> None:
+        """`root`: of the project, whose files the code does not see; None: the working folder."""
+        super().__init__(**settings)
+        self.source = code
+        self.arguments = arguments or {}
+        limits = ScriptLimits(seconds=self.timeout or _SECONDS, output=_MAX_OUTPUT)
+        self._sandbox: Sandbox | None = Sandbox(limits, root=root)
+        self._call: Callable[[Context, Mapping[str, Any]], Awaitable[Any]] = self._run_confined
+
+    def with_function(self, function: Callable[..., Any]) -> CodeNode:
+        """This node with a function in the place of its code."""
+
+        async def call(context: Context, handed: Mapping[str, Any]) -> Any:
+            given = function(**handed)
+            return await given if hasattr(given, "__await__") else given
+
+        changed = copy(self)
+        changed._sandbox, changed._call = None, call
+        return changed
+
+    def prepare(self) -> None:
+        if self._sandbox is not None:
+            held = verdict(self._sandbox.root)
+            if not held.holds:
+                raise DefinitionError(f"code of a flow runs in a sandbox only, and here is none: {held.reason}")
+
+    async def run(self, context: Context, /) -> NodeResult:
+        handed = self.handed(context)
+        given = digest_handed(context, handed)
+        return NodeResult(await self._call(context, handed), given=given)
+
+    async def _run_confined(self, context: Context, handed: Mapping[str, Any]) -> Any:
+        assert self._sandbox is not None  # It is what this calls.
+        text = json.dumps(handed, ensure_ascii=False)
+        if len(text) > _MAX_VALUES:
+            raise RunError(f"the values of `with` have {len(text):,} characters, and {_MAX_VALUES:,} are the most")
+        with tempfile.TemporaryDirectory(prefix="flowengine-code-", ignore_cleanup_errors=True) as folder:
+            await anyio.to_thread.run_sync(_write, Path(folder), self.source)
+            try:
+                outcome = await self._sandbox.run(Path(folder), "run.py", stdin=text)
+            except RefusedError as error:
+                raise RunError(f"the code was refused: {error.values.get('reason', error.key)}") from error
+        if outcome.stderr.strip():
+            await context.note(Notice(f"the code printed: {cut(outcome.stderr.strip(), _PRINTED)}"))
+        return _value_of(outcome, self._sandbox.limits)
+
+    def handed(self, context: Context) -> Mapping[str, Any]:
+        values = {name: value(context) for name, value in self.arguments.items()}
+        try:
+            return to_jsonable_python(values)
+        except PydanticSerializationError as error:
+            raise RunError(f"a value of `with` cannot be written as JSON: {error!s:.300}") from error
+
+    @property
+    def sees_all(self) -> bool:
+        return False
+
+    def identity(self) -> Sequence[Any]:
+        return (self.source, sorted(self.arguments))
+
+
+def _write(folder: Path, source: str) -> None:
+    """The files of one execution, for whoever it runs as."""
+    os.chmod(folder, 0o755)
+    for name, text in (("run.py", _RUNNER), ("code.txt", source)):
+        path = folder / name
+        path.write_text(text, "utf-8")
+        os.chmod(path, 0o644)
+
+
+_ENDINGS: Final[Mapping[str, Callable[[ScriptLimits], str]]] = {
+    "time": lambda limits: f"the code took longer than {limits.seconds:g} s",
+    "output": lambda limits: f"the code gave more than {limits.output:,} bytes, with what it printed",
+    "memory": lambda limits: f"the code took more than {limits.memory:,} bytes of memory",
+    "files": lambda limits: f"the code made more than {limits.files:,} files",
+}
+
+
+def _value_of(outcome: Outcome, limits: ScriptLimits) -> Any:
+    if outcome.ending in _ENDINGS:
+        raise RunError(_ENDINGS[outcome.ending](limits))
+    try:
+        answer: Any = json.loads(outcome.stdout)
+    except (ValueError, RecursionError):
+        answer = None
+    if isinstance(answer, dict) and "error" in answer:
+        raise RunError(f"the code failed: {cut(str(answer['error']), _PRINTED)}")  # pyright: ignore[reportUnknownArgumentType] - JSON
+    if not isinstance(answer, dict) or "value" not in answer or outcome.code != 0:
+        said = outcome.stderr.strip().splitlines()[-1:]
+        raise OutputError(f"the code ended with {outcome.code} and gave no value{f': {said[0]:.300}' if said else ''}")
+    return answer["value"]  # pyright: ignore[reportUnknownVariableType] - JSON
