@@ -15,7 +15,7 @@ from typing import Any, Final
 import anyio
 
 from flowengine.core.secret_values import HiddenStream
-from flowengine.errors import PermanentModelError
+from flowengine.errors import ModelConfigError, PermanentModelError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
 from flowengine.models.http.chat_protocol import ChatProtocol, VendorAnswer
 from flowengine.models.http.event_stream import EventReader
@@ -155,6 +155,13 @@ class NativeModel:
         if traits.model_prefix and "/" not in name:
             name = traits.model_prefix + name
         asked = replace(request, model=name, extra={**self._more, **request.extra} if self._more else request.extra)
+        for option in traits.untaken_options:
+            if option in asked.extra:
+                raise ModelConfigError(
+                    f"{endpoint.full_name} is asked in OpenAI's protocol, where {self.provider} does not read "
+                    f"`{option}`: "
+                    f'set it at the server, or `adapter = "litellm"` in [providers.{self.provider}]'
+                )
         body = self._protocol.body(asked, traits, stream=stream)
         path, headers = self._protocol.path(name, endpoint.settings), self._protocol.headers(endpoint.settings)
         return endpoint.post(path, headers, body, stream=stream)

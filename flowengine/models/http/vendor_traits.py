@@ -83,6 +83,8 @@ class VendorTraits:
     """Tokens of the shortest prefix that the vendor's cache keeps; 0: it has none, or does not say."""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     """Our names of options → the vendor's, where they differ; an empty one: it is left out."""
+    untaken_options: tuple[str, ...] = ()
+    """Parameters that the vendor takes elsewhere, and leaves unread here."""
     models: tuple[ModelRule, ...] = ()
     """The first that fits a model's name counts."""
 
@@ -329,6 +331,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
             "https://ollama.com/blog/structured-outputs",
             "https://github.com/ollama/ollama/issues/12362",  # models in its cloud are held to no schema
         ),
+        untaken_options=("keep_alive", "mirostat", "num_ctx", "num_gpu", "num_predict", "num_thread", "repeat_penalty"),
         models=(ModelRule("-cloud$", {"structured_output": "prompt"}),),
     ),
     "lmstudio": VendorTraits(

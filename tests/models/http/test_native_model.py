@@ -17,7 +17,7 @@ from model_server import Completion, Failure, Hang, ModelServer, Raw, ToolCall, 
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
-from flowengine.errors import ModelError, PermanentModelError, TransientModelError
+from flowengine.errors import ModelConfigError, ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Model, Reply, Request, TokenUsage
@@ -106,6 +106,12 @@ async def test_what_a_request_says_of_its_connection_is_no_part_of_it(server: Mo
     (sent,) = server.requests
     assert (sent.body["seed"], sent.body["top_p"], sent.headers["x-team"]) == (3, 0.5, "a")
     assert {"api_base", "extra_headers", "api_key"}.isdisjoint(sent.body)
+
+
+async def test_an_option_that_a_server_would_leave_unread_is_an_error(server: ModelServer) -> None:
+    with pytest.raises(ModelConfigError, match="does not read `num_ctx`: set it at the server, or `adapter"):
+        await model_of(server, "qwen3", "ollama").complete(asking(extra={"num_ctx": 32000}))
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("end", ["", "/", "/chat/completions"])
