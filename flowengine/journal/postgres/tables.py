@@ -15,7 +15,7 @@ from flowengine.core.file_values import FileSource, binding_files
 from flowengine.engine.events import Event, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError
-from flowengine.journal.blob_owners import beside_owner, named_blobs
+from flowengine.journal.blob_owners import named_blobs
 from flowengine.journal.codec import decode, decode_value, encode, encode_value
 from flowengine.journal.postgres.batch import WRITE, BatchEntry, Begin, Hold, columns_of
 from flowengine.journal.postgres.blobs import PostgresBlobs
@@ -185,10 +185,17 @@ class PostgresTables:
 
     def recall(self, kind: str, key: str) -> Any:
         """What is kept beside the runs under a key; None where nothing is."""
-        for (value,) in self._query("SELECT value FROM flowengine.beside WHERE kind = %s AND key = %s", kind, key):
-            with self._binding():
-                return decode_value(value)
-        return None
+        return self._decode_kept(self._text_beside(kind, key))
+
+    def _text_beside(self, kind: str, key: str) -> str | None:
+        rows = self._query("SELECT value FROM flowengine.beside WHERE kind = %s AND key = %s", kind, key)
+        return rows[0][0] if rows else None
+
+    def _decode_kept(self, text: str | None) -> Any:
+        if text is None:
+            return None
+        with self._binding():
+            return decode_value(text)
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
         """One transaction: nobody comes between what is read and what is written."""
@@ -198,18 +205,20 @@ class PostgresTables:
         execute = connection.execute
         with connection.transaction():
             execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"flowengine {kind} {key}",))
-            value = change(self.recall(kind, key))
+            before = self._text_beside(kind, key)
+            value = change(self._decode_kept(before))
+            text = "" if value is None else encode_value(value)
             if value is None:
                 execute("DELETE FROM flowengine.beside WHERE kind = %s AND key = %s", (kind, key))
-                self.blobs.drop(beside_owner(kind, key), connection)
-                return
-            text = encode_value(value)
-            execute(
-                "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
-                "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
-                (kind, key, text),
-            )
-            self.blobs.own_beside(kind, key, named_blobs(text), connection)
+            else:
+                execute(
+                    "INSERT INTO flowengine.beside (kind, key, value) VALUES (%s, %s, %s) "
+                    "ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, at = now()",
+                    (kind, key, text),
+                )
+            files = named_blobs(text)
+            if files or named_blobs(before or ""):
+                self.blobs.own_beside(kind, key, files, connection)
 
     def _begin(
         self,

@@ -21,7 +21,7 @@ from flowengine.core.file_values import FileSource, binding_files
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
-from flowengine.journal.blob_owners import beside_owner, named_blobs
+from flowengine.journal.blob_owners import named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
 from flowengine.journal.run_lookup import decode_labels, encode_labels, labels_of
 from flowengine.journal.sqlite.blob_tables import SqliteBlobs
@@ -202,28 +202,38 @@ class SqliteTables:
         """What is kept beside the runs under a key; None where nothing is."""
         if not self._query("SELECT 1 FROM sqlite_schema WHERE name = 'beside'"):
             return None
+        return self._decode_kept(self._text_beside(kind, key))
+
+    def _text_beside(self, kind: str, key: str) -> str | None:
         query = "SELECT CAST(value AS TEXT), checksum FROM beside WHERE kind = ? AND key = ?"
         for value, checksum in self._query(query, kind, key):
             if checksum is not None and checksum != checksum_of_texts(kind, key, value):
                 raise damage(self.path, f"is damaged, what it keeps as {kind} '{key}' is not what was written")
-            with self._binding():
-                return decode_value(value)
+            return value
         return None
+
+    def _decode_kept(self, text: str | None) -> Any:
+        if text is None:
+            return None
+        with self._binding():
+            return decode_value(text)
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
         """One transaction: nobody comes between what is read and what is written."""
         self._query("BEGIN IMMEDIATE")
         try:
             self._query(BESIDE)
-            value = change(self.recall(kind, key))
+            before = self._text_beside(kind, key)
+            value = change(self._decode_kept(before))
+            text = "" if value is None else encode_value(value)
             if value is None:
                 self._query("DELETE FROM beside WHERE kind = ? AND key = ?", kind, key)
-                self.blobs.drop(beside_owner(kind, key))
             else:
-                text = encode_value(value)
                 statement = "REPLACE INTO beside (kind, key, at, value, checksum) VALUES (?, ?, ?, ?, ?)"
                 self._query(statement, kind, key, time(), text, checksum_of_texts(kind, key, text))
-                self.blobs.own_beside(kind, key, named_blobs(text))
+            files = named_blobs(text)
+            if files or named_blobs(before or ""):
+                self.blobs.own_beside(kind, key, files)
         except BaseException:
             self._query("ROLLBACK")
             raise
@@ -232,12 +242,16 @@ class SqliteTables:
     def remove(self, run_id: str, held: Held, before: str | None, owner: str) -> bool:
         """Delete a run with its events and files, unless another writer was faster."""
         self._query("BEGIN IMMEDIATE")
-        taken = self.take_over(held, before, owner)
-        if taken is not None:
-            first = held.number * SPAN
-            self._query("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
-            self._query("DELETE FROM run WHERE number = ?", held.number)
-            self.blobs.drop(run_id)
+        try:
+            taken = self.take_over(held, before, owner)
+            if taken is not None:
+                first = held.number * SPAN
+                self._query("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
+                self._query("DELETE FROM run WHERE number = ?", held.number)
+                self.blobs.drop(run_id)
+        except BaseException:
+            self._query("ROLLBACK")
+            raise
         self._query("COMMIT")
         return taken is not None
 
