@@ -64,6 +64,35 @@ def test_a_run_goes_on_with_the_keys_of_the_files(
     assert "sk-" not in shown.out + shown.err + said.err
 
 
+def test_the_doctor_lists_what_a_flow_may_start_ask_and_run(
+    flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "flowengine.toml").write_text(
+        'allow_calls = ["shop"]\nallow_http = ["https://api.example.com/ TOKEN"]\n'
+        '[mcp_servers.crm]\nurl = "https://crm.example.com/mcp?key=abc"\n[mcp_servers.clock]\ncommand = "clock"\n'
+    )
+    (folder / "shop.py").write_text("def find(): ...\n")
+    (folder / "reach.yaml").write_text(
+        "flowengine: v1\nname: reach\nnodes:\n"
+        "  a: {type: tool, tool: crm.look}\n"
+        "  b: {type: tool, tool: clock.now}\n"
+        "  c: {type: http, url: https://api.example.com/x, headers_env: {Authorization: TOKEN}}\n"
+        "  d: {type: code, code: return 1}\n"
+        "  e: {type: function, call: 'shop:find'}\n"
+    )
+    (folder / "plain.yaml").write_text("flowengine: v1\nname: plain\nnodes: {a: {prompt: Hi}}\n")
+    said = flowengine("doctor", "reach.yaml", "plain.yaml")
+    told = [" ".join(line.split()) for line in said.out.splitlines() if ".yaml" in line]
+    assert told == [
+        "ok reach.yaml starts clock (server 'clock')",
+        "ok reach.yaml asks https://crm.example.com/mcp (server 'crm')",
+        "ok reach.yaml sends to GET https://api.example.com/x with TOKEN",
+        "ok reach.yaml calls shop:find",
+        "ok reach.yaml runs the code of 'd' in the sandbox",
+        "ok plain.yaml starts nothing, and asks nobody but models",
+    ]
+
+
 def test_a_file_that_is_no_text_is_told_without_its_bytes(flowengine: Command, folder: Path) -> None:
     (folder / ".env").write_bytes(b"KEY=secret\xff")
     said = flowengine("run", "shout.yaml")

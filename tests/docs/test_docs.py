@@ -16,7 +16,9 @@ from flowengine.agents.agent import Agent
 from flowengine.cli.main import main
 from flowengine.context_providers.builtin_names import OURS
 from flowengine.context_providers.registry import provider_class
+from flowengine.flow import Flow
 from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
+from flowengine.flowfile.loader import check_file
 from flowengine.flowfile.project.model_tables import MODEL_KEYS
 from flowengine.flowfile.schema.reference import reference
 from flowengine.models.call_options import OPTIONS
@@ -166,6 +168,20 @@ def test_the_page_of_files_runs_as_it_stands(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     assert _run_blocks("files.md", monkeypatch, capfd) >= 8
+
+
+def test_the_flows_of_the_page_on_steps_are_right_under_its_project_file(tmp_path: Path):
+    blocks = BLOCK.findall((DOCS / "steps.md").read_text("utf-8"))
+    [project] = [text for kind, text in blocks if kind == "toml"]
+    allowed = 'allow_calls = ["tool_agent_tools"]\nallow_mcp = ["python -m mcp_server_time"]\n'
+    (tmp_path / "flowengine.toml").write_text(f"{allowed}{project}")
+    (tmp_path / "tool_agent_tools.py").write_text((ROOT / "flows" / "tool_agent_tools.py").read_text("utf-8"))
+    flows = [text for kind, text in blocks if kind == "yaml"]
+    assert len(flows) == 3
+    for text in flows:
+        (tmp_path / "flow.yaml").write_text(text, "utf-8")
+        assert [str(each) for each in check_file(tmp_path / "flow.yaml")] == []
+        Flow.from_yaml(tmp_path / "flow.yaml")
 
 
 def _run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> int:

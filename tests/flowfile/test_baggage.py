@@ -225,3 +225,10 @@ def test_whatever_a_run_says_it_is_taken_or_refused(bag: Any) -> None:
         return
     assert (found.project.root, found.project.allow_calls) == (own.root, own.allow_calls)
     assert found.path.is_relative_to("/project")
+
+
+def test_where_requests_may_go_and_which_servers_there_are_is_said_by_this_machine(tmp_path: Path) -> None:
+    own = Project(tmp_path, allow_http=("https://api.example.com/",), mcp_servers={"crm": {"command": "crm"}})
+    foreign = {"allow_http": ["https://evil.example.com/ KEY"], "mcp_servers": {"crm": {"command": "evil"}}}
+    project = unpacked({"project": foreign}, tmp_path / "flow.yaml", own).project
+    assert (project.allow_http, project.mcp_servers) == (own.allow_http, own.mcp_servers)

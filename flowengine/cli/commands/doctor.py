@@ -26,8 +26,10 @@ from flowengine.cli.terminal import Results
 from flowengine.core.packages import package_of
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.flowfile.checks.agent_sources import models_of
+from flowengine.flowfile.checks.reach import list_reach
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, project_of
+from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.journal.stores import without_password
 from flowengine.models.choosing import default_vendor
 from flowengine.models.definitions import find_key_source, find_meaning
@@ -59,12 +61,15 @@ class DoctorFinding(NamedTuple):
 def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
     """Say what is installed, which keys are set, whether `dot` is there and the store can be written.
 
+    Of each FLOW file it says what that may start, ask and run: servers, addresses, functions, code.
+
     With --probe the default model, the models of the FLOW files, and every vendor whose key or address is set are
     asked; that costs one token each. Exit code 1 where something is missing that FlowEngine needs, or a vendor that
     was asked does not answer.
     """
     environ, project = _read_environment(), project_of(None)[0]
-    models = list(dict.fromkeys(each.model for flow in flows for each in models_of(load_flow(flow))))
+    specs = [load_flow(flow) for flow in flows]
+    models = list(dict.fromkeys(each.model for spec in specs for each in models_of(spec)))
     findings = [
         DoctorFinding("flowengine", __version__),
         DoctorFinding("python", f"{platform.python_version()} ({sys.executable})"),
@@ -76,6 +81,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         *_check_vendors(project.providers),
         *(_probe_models(_probe_place(environ, project), models) if is_probing else ()),
         _check_project(),
+        *(finding for flow, spec in zip(flows, specs, strict=True) for finding in _list_reach(flow, spec)),
         _check_store(choose_store(store)),
     ]
     results = Results()
@@ -141,6 +147,15 @@ def _check_dot() -> DoctorFinding:
     except (OSError, subprocess.SubprocessError) as error:
         return DoctorFinding("dot", f"{found} does not run: {error}")
     return DoctorFinding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})")
+
+
+def _list_reach(flow: str, spec: FlowSpec) -> Iterator[DoctorFinding]:
+    """What a flow may start, ask and run."""
+    found = list_reach(spec, project_of(Path(flow))[0])
+    for each in found:
+        yield DoctorFinding(flow, f"{each.kind} {each.what}")
+    if not found:
+        yield DoctorFinding(flow, "starts nothing, and asks nobody but models")
 
 
 def _check_sandbox() -> DoctorFinding:

@@ -126,7 +126,7 @@ class StateSpec(Keys):
 
 
 class Defaults(Keys):
-    """For agent, routing, evaluation and function nodes that do not say it themselves."""
+    """For agent, routing, evaluation, function, tool, http and code nodes that do not say it themselves."""
 
     agent: Maybe[AgentRef] = None
     """An entry of `agents`, or an agent in place."""
