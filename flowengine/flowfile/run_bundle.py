@@ -79,7 +79,7 @@ def packed(spec: FlowSpec, project: Project) -> Mapping[str, Any]:
         "allow_env": list(project.allow_env),
         "default_provider": project.default_provider,
         "providers": {name: _plain(each) for name, each in project.providers.items()},
-        "prices": {model: asdict(price) for model, price in project.prices.items()},
+        "prices": {model: _said(asdict(price)) for model, price in project.prices.items()},
         "memory": {name: value for name, value in project.memory.items() if name not in _PLACES},
     }
     bag: dict[str, Any] = {"project": {name: value for name, value in told.items() if value}}
@@ -125,7 +125,12 @@ def _plain(settings: ProviderSettings) -> dict[str, Any]:
     for name in () if limits is None else limits.__dataclass_fields__:
         said[name] = getattr(limits, name)
     said |= {"adapter": settings.adapter, "structured_output": settings.structured_output}
-    return {name: value for name, value in said.items() if value is not None}
+    return _said(said)
+
+
+def _said(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is not said: a project file has no word for it."""
+    return {name: value for name, value in table.items() if value is not None}
 
 
 def _is_open(address: str | None) -> bool:
