@@ -37,6 +37,7 @@ from tests.faults.process_nursery import ROOT, Nursery, command
 __all__ = [
     "MOMENTS",
     "SAMPLES",
+    "UNREACHED",
     "check_commands",
     "check_position",
     "check_relay",
@@ -48,7 +49,11 @@ __all__ = [
 
 MOMENTS: Final = ("appended", "committed")
 
+UNREACHED: Final = {"order_status"}
+"""Flows that ask a service which is not there."""
+
 SAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "call_tools": {"order": "A-17", "reason": "broken"},
     "channel_reply": {
         "text": "Bot, when is the release?",
         "store": "channel.db",

@@ -154,8 +154,9 @@ class Bench(NamedTuple):
     @contextmanager
     def _only_loaded(self, given: Given) -> Generator[None]:
         """Only the code that is run now is loaded: a process that begins after an edit never saw the code before."""
-        others = [each / "lib.py" for each in self.folders if each != self.folders[given.edited_code]]
-        hidden = {name: each for name, each in sys.modules.items() if is_of_project(name) and _file_of(each) in others}
+        own = self.folders[given.edited_code] / "lib.py"
+        libs = {name: each for name, each in sys.modules.items() if is_of_project(name) and name.endswith(".lib")}
+        hidden = {name: each for name, each in libs.items() if Path(each.__file__ or "") != own}
         for name in hidden:
             del sys.modules[name]
         try:
@@ -192,10 +193,6 @@ def _imported(path: Path) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _file_of(module: ModuleType) -> Path:
-    return Path(getattr(module, "__file__", None) or "/")
 
 
 def _seated(flow: Flow) -> Flow:

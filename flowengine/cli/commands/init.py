@@ -37,10 +37,11 @@ _PROJECT_FILE: Final = """\
 allow_calls = {calls}
 allow_env = []
 """
-_SERVERS_COMMENT: Final = """\
-# allow_mcp: commands and addresses of MCP servers that agents may use.
-allow_mcp = {servers}
-"""
+_REACHES: Final = (
+    ("allow_mcp", "mcp_servers:", "commands and addresses of MCP servers that agents and nodes may use."),
+    ("allow_http", "type: http", "where requests may go, each followed by the variables that may be sent there."),
+)
+"""Key of the project file, what a flow says that needs it, and what it is."""
 _GITIGNORE: Final = ".flowengine/runs.db*\n.flowengine/*.locks\n.env\n"
 
 
@@ -94,7 +95,7 @@ def _list_files(name: str, example: Path, root: Path) -> Iterator[tuple[Path, st
     if test.is_file():
         yield Path("tests", test.name), test.read_text("utf-8")
     calls = sorted({*there, *(Path(each).stem for each in beside if each.endswith(".py"))})
-    yield Path("flowengine.toml"), _PROJECT_FILE.format(calls=dumps(calls)) + _allowed_servers(folder, flow)
+    yield Path("flowengine.toml"), _PROJECT_FILE.format(calls=dumps(calls)) + _allowed_reaches(folder, flow)
     yield Path(SCHEMA), dumps(json_schema(), indent=2) + "\n"
     yield Path(".gitignore"), _GITIGNORE
 
@@ -105,12 +106,12 @@ def _modules_of(root: Path) -> set[str]:
     return {each.stem for each in (*root.glob("*.py"), *packages) if each.stem.isidentifier()}
 
 
-def _allowed_servers(folder: Path, flow: str) -> str:
-    """What the examples' own project file allows, for a flow that names servers."""
-    if "mcp_servers:" not in flow:
-        return ""
+def _allowed_reaches(folder: Path, flow: str) -> str:
+    """What the examples' own project file allows, for a flow that reaches servers."""
     project = tomllib.loads((folder / "flowengine.toml").read_text("utf-8"))
-    return _SERVERS_COMMENT.format(servers=dumps(project.get("allow_mcp", [])))
+    return "".join(
+        f"# {key}: {what}\n{key} = {dumps(project.get(key, []))}\n" for key, sign, what in _REACHES if sign in flow
+    )
 
 
 def _write(path: Path, text: str) -> bool:

@@ -341,15 +341,17 @@ CODES: Final[Mapping[str, Code]] = {
     "FE501": Code("the project file cannot be read", "The file is not TOML, or may not be read.", "allow_calls = ["),
     "FE502": Code(
         "the project file is wrong",
-        "A key of `[tool.flowengine]`, or of flowengine.toml, is unknown, or its value has the wrong type. The keys: "
-        "`allow_calls` (modules that `call:` and `tools:` may import), `allow_env` (variables that templates may "
-        "read), `allow_mcp` (beginnings of command lines and addresses of MCP servers), `allow_unconfined_scripts` "
-        "(scripts of skills where there is no sandbox), `pythonpath` (folders of modules), `store` (where runs are "
-        "kept), `default_provider` (where models go whose names no table knows), and the tables `providers` (vendor → "
-        "base_url, requests_per_minute, tokens_per_minute, max_parallel, adapter, structured_output, key_env, "
-        "key_command), `models` (a name of the project's own → model, base_url, key_env, key_command, options, price, "
-        "window, longest_answer, structured_output, images, adapter), `prices` (model → input, output, per_call) and "
-        "`memory`.",
+        "A key of `[tool.flowengine]`, or of flowengine.toml, is unknown, or its value has the wrong type. The "
+        "keys: `allow_calls` (modules that `call:` and `tools:` may import), `allow_env` (variables that templates "
+        "may read), `allow_mcp` (beginnings of command lines and addresses of MCP servers), `allow_http` "
+        "(beginnings of addresses that http nodes may ask, each with the variables that may be sent there), "
+        "`allow_unconfined_scripts` (scripts of skills where there is no sandbox), `pythonpath` (folders of "
+        "modules), `store` (where runs are kept), `default_provider` (where models go whose names no table knows), "
+        "and the tables `providers` (vendor → base_url, requests_per_minute, tokens_per_minute, max_parallel, "
+        "adapter, structured_output, key_env, key_command), `models` (a name of the project's own → model, "
+        "base_url, key_env, key_command, options, price, window, longest_answer, structured_output, images, "
+        "adapter), `mcp_servers` (name → a server, as in a flow file), `files` (max_file, max_run, media_types, "
+        "allow_urls), `prices` (model → input, output, per_call) and `memory`.",
         "[tool.flowengine]\nallow_cals = []",
     ),
     "FE503": Code(

@@ -486,7 +486,8 @@ for _ in range(10):
 print(held() - before)
 """
     done = run_python(server, then)
-    assert done.stderr == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]  # A busy machine is slow.
+    assert said == []
     assert int(done.stdout) <= 1
 
 
@@ -508,7 +509,8 @@ for _ in range(10):
 print(held() - before)
 """
     done = run_python(server, then)
-    assert done.stderr == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]  # A busy machine is slow.
+    assert said == []
     assert int(done.stdout) <= 1
 
 
