@@ -68,6 +68,7 @@ URL = 'url: "https://api.example.com/v1/x"'
         (f"{URL}, json: 1", "FE209 node 'a': a request with 'json' is no GET: give another 'method'"),
         (f"{URL}, method: PUT, json: 1, body: x", "FE209 node 'a': 'json' is the body already; remove 'body'"),
         (f"{URL}, method: POST, retry: {{attempts: 2}}", "FE209 node 'a': what has an external effect is done once"),
+        (f"{URL}, method: POST, cache: true", "'cache'; a POST that may be sent twice says `effect: idempotent`"),
         (f"{URL}, method: POST, follow: 2", "FE209 node 'a': redirects of POST are not followed; remove 'follow'"),
         (f"{URL}, headers: {{Host: x}}", "FE401 node 'a': the header 'Host' is made with the message"),
         (f"{URL}, headers: {{'X Y': x}}", "FE401 node 'a': 'X Y' is no name of a header"),

@@ -98,6 +98,11 @@ class HttpNodeSpec(WorkKeys):
     def known_effect(self) -> Effect | None:
         return self.effect or _EFFECTS.get(self.method, "external")
 
+    def effect_advice(self) -> str:
+        if self.effect is not None:
+            return ""
+        return f"; a {self.method} that may be sent twice says `effect: idempotent`, one that changes nothing `none`"
+
     @model_validator(mode="after")
     def _can_be_sent(self) -> HttpNodeSpec:
         given = [key for name, key in _BODIES.items() if name in self.model_fields_set]

@@ -164,12 +164,17 @@ class BoundedKeys(NodeKeys):
         """What it does outside, as far as the file says; None: what it calls says it."""
         return self.effect
 
+    def effect_advice(self) -> str:
+        """How else the effect could be told, as the end of a message."""
+        return ""
+
     @model_validator(mode="after")
     def _is_done_once(self) -> BoundedKeys:
         if self.known_effect() == "external":
             for key in ("retry", "cache"):
                 if getattr(self, key, None):
-                    raise refuse("FE209", f"what has an external effect is done once, so it takes no '{key}'", at=key)
+                    text = f"what has an external effect is done once, so it takes no '{key}'{self.effect_advice()}"
+                    raise refuse("FE209", text, at=key)
         return self
 
 
