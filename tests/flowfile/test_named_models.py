@@ -6,9 +6,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flowengine.agents.model_environment import NamedModels, open_model
 from flowengine.agents.prompt_parts import find_token_budget
@@ -20,9 +23,11 @@ from flowengine.flow import Flow
 from flowengine.flowfile.checks.agent_sources import check_models
 from flowengine.flowfile.compile.compiler import load_plan
 from flowengine.flowfile.loader import load_flow
+from flowengine.flowfile.project.model_tables import MODEL_KEYS, read_models
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.run_bundle import unpacked
 from flowengine.models import key_command
+from flowengine.models.call_options import OPTIONS
 from flowengine.models.messages import Message
 from flowengine.models.model import Request, TokenUsage
 from flowengine.models.pricing import Price
@@ -353,6 +358,30 @@ def test_what_is_wrong_with_a_name_is_told_with_its_place(text: str, expected: s
         project_with(tmp_path, text)
     assert expected in str(caught.value)
     assert "sk-1" not in str(caught.value)
+
+
+WORDS = st.text(max_size=8) | st.sampled_from(["low", "fast", "op 'x", "openai/gpt-5", "json_schema", "http://x"])
+OPTION_NAMES = st.sampled_from([*OPTIONS, "model_options", "input", "output", "x"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(OPTION_NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+DEFINITIONS = st.fixed_dictionaries({"model": VALUES}, optional=dict.fromkeys([*MODEL_KEYS][1:], VALUES))
+TABLES = st.dictionaries(st.sampled_from(["fast", "openai", "a/b", ""]) | WORDS, VALUES | DEFINITIONS, max_size=3)
+
+
+@given(TABLES)
+def test_whatever_the_table_holds_is_read_or_told(table: dict[str, Any]) -> None:
+    told: list[str] = []
+
+    def tell(message: str, hint: str = "", path: tuple[str, ...] = ()) -> None:
+        assert path[0] == "models"
+        told.append(message)
+
+    found = read_models(table, tell, lambda path: "flowengine.toml")
+    assert told or len(found) == len(table)
+    assert all(each.model and not (each.key_env and each.key_command) for each in found.values())
 
 
 def test_places_are_those_of_a_pyproject_too(tmp_path: Path) -> None:
