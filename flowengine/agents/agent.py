@@ -257,6 +257,7 @@ class Agent:
         kept: Mapping[str, Any] | None = None,
         recorded: Sequence[Any] = (),
         attachments: tuple[FileValue, ...] = (),
+        shared: str = "",
         **options: Any,
     ) -> Response:
         """`run_async` without a context: for a caller that keeps its own state.
@@ -264,9 +265,10 @@ class Agent:
         `scope` holds the servers that the agents of a run share. `admit` is asked about the tools of servers
         before the model is: what it raises ends the run. `kept`: what the node's ancestors keep, in a run, in
         which providers and typed contexts begin with that; `recorded`: what an interrupted attempt of it told.
+        `shared`: how the input begins in other runs of the agent too, for the vendor's cache.
         """
         door = DirectGateway() if gateway is None else gateway
-        opening = TurnRequest(input_text, earlier, door, options, scope, admit, kept, recorded, attachments)
+        opening = TurnRequest(input_text, earlier, door, options, scope, admit, kept, recorded, attachments, shared)
         parts = self._parts()
         with naming(self.name):
             settings = self.settings_for(options)

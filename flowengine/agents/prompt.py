@@ -109,11 +109,12 @@ def generation_messages(
     history: Sequence[str] = (),
     earlier: Sequence[Message] = (),
     stable: str = "",
+    shared: str = "",
 ) -> tuple[Message, ...]:
     """System message, instructions; then what is `earlier` in the chat; then context, history and input.
 
     Parts that are empty are left out; the input never is. `stable`: what of the context, from its beginning, is the
-    same for other inputs.
+    same for other inputs; `shared`: what of the input is.
     """
     asked = _join_parts(
         [
@@ -122,7 +123,9 @@ def generation_messages(
             words("generation.input", text=input_text),
         ]
     )
-    question = Message("user", asked, stable=_end_of(stable.strip(), asked))
+    is_all_stable = stable.strip() == context.strip() and not history
+    end = is_all_stable and input_text.startswith(shared) and _end_of(shared.strip(), asked)
+    question = Message("user", asked, stable=end or _end_of(stable.strip(), asked))
     return (*_system_message(system_message, instructions), *earlier, question)
 
 

@@ -122,6 +122,7 @@ class PromptBuilder:
         self._asked = Message("user", "")
         """As it was asked first; where contexts have changed since, something else is sent in its place."""
         self._attachments: tuple[FileValue, ...] = ()
+        self._shared = ""
         self._parts: list[Part] = []
         """What it is made of now."""
         self._is_stale = self._is_changed = False
@@ -137,8 +138,8 @@ class PromptBuilder:
         loaded = [self._hide_secrets(each) for each in loaded]
         parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
         parts = await self._packing.packed(parts)
-        self._attachments = question.attachments
-        messages = attach_files(assemble_messages(self._words, parts), question.attachments)
+        self._attachments, self._shared = question.attachments, question.shared
+        messages = attach_files(assemble_messages(self._words, parts, self._shared), question.attachments)
         self._asked = messages[-1]
         self._parts = [each for each in parts if each.place not in (PartPlace.SYSTEM, PartPlace.EARLIER)]
         return messages
@@ -153,7 +154,7 @@ class PromptBuilder:
             return messages
         at = messages.index(self._asked)
         parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
-        shown = assemble_messages(self._words, await self._packing.packed(parts))
+        shown = assemble_messages(self._words, await self._packing.packed(parts), self._shared)
         return attach_files(shown, self._attachments, after=len(messages) - at - 1)
 
     async def _gather_entries(self) -> list[PackedEntry]:

@@ -90,6 +90,8 @@ class PromptQuestion:
     """The chat that it goes on from."""
     attachments: tuple[FileValue, ...] = ()
     """Files that go with the input; they are in no budget."""
+    shared: str = ""
+    """How the input begins for other questions too."""
 
     def parts(self, standing: Iterable[Part], context: Iterable[Part]) -> list[Part]:
         """All parts of its prompt, in their order; of history and chat the oldest give way first.
@@ -150,8 +152,11 @@ def _part_of(place: PartPlace, message: Message, number: int, **details: Any) ->
     return Part.of(place, message.content, "messages", label=label, **details)._replace(message=message)
 
 
-def assemble_messages(words: Messages, parts: Iterable[Part]) -> tuple[Message, ...]:
-    """The chat messages. Of what came after the question no message is left out, only its text."""
+def assemble_messages(words: Messages, parts: Iterable[Part], shared: str = "") -> tuple[Message, ...]:
+    """The chat messages. Of what came after the question no message is left out, only its text.
+
+    `shared`: how the input begins for other questions too.
+    """
     at: dict[PartPlace, list[Part]] = {place: [] for place in PartPlace}
     for part in parts:
         at[part.place].append(part)
@@ -167,6 +172,7 @@ def assemble_messages(words: Messages, parts: Iterable[Part]) -> tuple[Message, 
         earlier=[
             each.message._replace(content=text) for each, text in _present_parts(at[PartPlace.EARLIER]) if each.message
         ],
+        shared=shared,
         stable="\n\n".join(_texts_of(takewhile(_is_stable, sorted(at[PartPlace.CONTEXT], key=_order_of)))),
     )
     after = (each.message._replace(content=_text_or_mark(each)) for each in at[PartPlace.AFTER] if each.message)

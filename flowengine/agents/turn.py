@@ -278,6 +278,8 @@ class TurnRequest(NamedTuple):
     """What an interrupted attempt of the agent's node has told."""
     attachments: tuple[FileValue, ...] = ()
     """Files that the model sees with the input."""
+    shared: str = ""
+    """How the input begins in other runs too."""
 
 
 class AgentParts(NamedTuple):
@@ -293,7 +295,7 @@ class AgentParts(NamedTuple):
     """None outside orchestration mode."""
     router: RoutingAgent | None
 
-    def messages(self, input_text: str, earlier: Sequence[Any] = ()) -> tuple[Message, ...]:
+    def messages(self, input_text: str, earlier: Sequence[Any] = (), shared: str = "") -> tuple[Message, ...]:
         """The agent's own part of the prompt for an input: nothing is asked, neither models nor providers."""
         return generation_messages(
             self.words,
@@ -302,6 +304,7 @@ class AgentParts(NamedTuple):
             instructions=self.generation.instructions,
             history=self.generation.recent(),
             earlier=chat_of(earlier),
+            shared=shared,
         )
 
 
@@ -334,7 +337,7 @@ def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
     check_files(caller.model, opening.attachments)
     return Turn(
         input_text=opening.input_text,
-        messages=attach_files(agent.messages(opening.input_text, opening.earlier), opening.attachments),
+        messages=attach_files(agent.messages(opening.input_text, opening.earlier, opening.shared), opening.attachments),
         caller=caller,
         generation=agent.generation,
         evaluator=agent.evaluator,
@@ -372,5 +375,6 @@ async def _make_prompt(
     question = PromptQuestion(
         *(opening.input_text, own.system_message, own.instructions, own.recent(), chat_of(opening.earlier)),
         attachments=opening.attachments,
+        shared=opening.shared,
     )
     return await material.prompt(question, caller)

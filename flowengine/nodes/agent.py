@@ -84,6 +84,7 @@ class AgentNode(FlowNode):
         agent: Agent | Templated[Agent],
         *,
         prompt: Value | None = None,
+        shared_prompt: Value | None = None,
         attach: Value | None = None,
         targets: Mapping[str, str | None] | None = None,
         fallback: str | None = None,
@@ -103,6 +104,7 @@ class AgentNode(FlowNode):
             _refuse_external(tool for each in tooling.sets for tool in each.tools)
         self.agent = agent
         self.prompt = prompt
+        self.shared_prompt = shared_prompt
         self.attach = attach
         self._routes = dict(targets or {})
         self._fallback = fallback
@@ -158,6 +160,7 @@ class AgentNode(FlowNode):
             recorded=() if agent.sources is None else context.recorded,
             admit=partial(_refuse_external, node=context.current_node) if self._repeats else None,
             attachments=() if self.attach is None else files_of(self.attach(context)),
+            shared="" if self.shared_prompt is None else text_of(self.shared_prompt(context)),
         )
         return NodeResult(
             output=result.content,

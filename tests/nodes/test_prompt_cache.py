@@ -93,6 +93,41 @@ def test_items_that_go_one_after_the_other_are_served_without_a_warm_start(
     assert share_of(served_of(server.requests)) >= 0.9
 
 
+IN_THE_PROMPT = """\
+flowengine: v1
+name: questions
+inputs: {handbook: {type: string}, questions: {type: array}}
+nodes:
+  ask:
+    type: map
+    over: inputs.questions
+    prompt_cache: warm
+    nodes:
+      answer:
+        model: %s
+        prompt: "{{ inputs.handbook }}\\n\\nQuestion {{ each.index }}: {{ item }}"
+        prompt_cache: auto
+"""
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_all_items_read_in_their_prompts_is_served_too(model: str, server: ModelServer, tmp_path: Path) -> None:
+    path = tmp_path / "questions.yaml"
+    path.write_text(IN_THE_PROMPT % model, "utf-8")
+    Flow.from_yaml(path).run_sync({"handbook": LONG, "questions": QUESTIONS}).raise_for_status()
+    assert share_of(served_of(server.requests)) >= 0.9
+
+
+def test_what_all_items_read_in_their_prompts_is_a_block_of_its_own(server: ModelServer, tmp_path: Path) -> None:
+    path = tmp_path / "questions.yaml"
+    path.write_text(IN_THE_PROMPT % MODELS[0], "utf-8")
+    Flow.from_yaml(path).run_sync({"handbook": LONG, "questions": QUESTIONS}).raise_for_status()
+    texts = [[block["text"] for block in each.body["messages"][0]["content"]] for each in server.requests]
+    assert len({first for first, _ in texts}) == 1
+    assert texts[0][0].endswith("Question")
+    assert {rest for _, rest in texts} == {f" {number}: {each}" for number, each in enumerate(QUESTIONS)}
+
+
 def test_what_is_marked_is_the_end_of_what_stays(server: ModelServer, tmp_path: Path) -> None:
     run_of(tmp_path, MODELS[0], on_map="concurrency: 1")
     body = server.requests[0].body

@@ -147,6 +147,9 @@ class _Compiler:
     def body(self) -> dict[str, FlowNode]:
         return self._builder.nodes(self._path)
 
+    def is_repeated(self) -> bool:
+        return len(self._path) > 1
+
     def subflow(self, flow: str, /) -> CompiledFlow:
         return self._builder.subflow(flow)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 from urllib.parse import quote
@@ -13,7 +14,17 @@ from flowengine.templating.access import Missing
 from flowengine.templating.compile import compile_boolean, compile_encoded, compile_expression, compile_template
 from flowengine.templating.parse import lone_expression, parse_template
 
-__all__ = ["ContextScope", "Rendering", "address", "boolean", "expression", "is_static", "template", "values"]
+__all__ = [
+    "ContextScope",
+    "Rendering",
+    "address",
+    "boolean",
+    "expression",
+    "is_static",
+    "shared_beginning",
+    "template",
+    "values",
+]
 
 Value = Callable[[Context], Any]
 
@@ -79,6 +90,23 @@ def template(source: str) -> Value:
     """A template as a function of the context."""
     render = compile_template(source)
     return lambda context: copy_mutable(render(ContextScope(context)))
+
+
+def shared_beginning(source: str) -> str:
+    """The beginning of a template that reads nothing but the flow's inputs: the same for all items and rounds. Empty
+    where nothing follows it.
+
+    >>> shared_beginning("{{ inputs.handbook }}\\nQuestion: {{ item }}")
+    '{{ inputs.handbook }}\\nQuestion: '
+    >>> shared_beginning("{{ item }} of {{ inputs.name }}"), shared_beginning("All of {{ inputs.name }}")
+    ('', '')
+    """
+    found = _SHARED.match(source)
+    beginning = "" if found is None else found[0]
+    return beginning if "inputs" in beginning and beginning != source else ""
+
+
+_SHARED: Final = re.compile(r"(?:(?!\{[{%#]).|\{\{\s*inputs(?:\.[A-Za-z_]\w*)+\s*\}\})*+", re.DOTALL)
 
 
 def address(source: str) -> Value:

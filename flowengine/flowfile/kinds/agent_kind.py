@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import template, values
+from flowengine.flowfile.compile.scope import shared_beginning, template, values
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSettings
 from flowengine.flowfile.schema.fields import ListOf, Maybe, Prompt, Template
 from flowengine.flowfile.schema.keys import WorkKeys, targets_of
@@ -36,9 +36,11 @@ def make(node: AgentNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) 
 
     routing = compiler.routing_of(node)
     targets, fallback = ({}, None) if routing is None else targets_of(routing.routes, routing.fallback)
+    shared = shared_beginning(node.prompt) if node.prompt is not None and compiler.is_repeated() else ""
     return AgentNode(
         compiler.agent(node),
         prompt=None if node.prompt is None else template(node.prompt),
+        shared_prompt=template(shared) if shared else None,
         attach=values(node.attach) if node.attach else None,
         targets=targets,
         fallback=fallback,

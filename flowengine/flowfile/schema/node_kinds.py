@@ -70,6 +70,10 @@ class NodeCompiler(Protocol):
         """The plan of another file that the flow names."""
         ...
 
+    def is_repeated(self) -> bool:
+        """Whether the node stands inside a map or a loop."""
+        ...
+
     def agent(self, node: Any, /) -> Agent | Templated[Agent]:
         """The agent of a node that generates."""
         ...
