@@ -1,4 +1,4 @@
-"""Emits spans and metrics through OpenTelemetry's API; the SDK and the OTLP exporter are the extra `otel`."""
+"""Emits spans and metrics through OpenTelemetry's API, which is, with its SDK and the OTLP exporter, the extra `otel`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def emit(spans: Sequence[Span], tracers: TracerProvider | None = None, meters: M
     None: the providers that the program has set. A span that never ended ends where its last child does. With the SDK's
     own tracers the ids are those of the run.
     """
-    from opentelemetry import metrics, trace
-
+    try:
+        from opentelemetry import metrics, trace
+    except ImportError as error:
+        raise DefinitionError(f"OpenTelemetry is not installed: {install_hint('otel')}") from error
     tracer: Any = trace.get_tracer(_NAME, __version__, tracers)
     ids = _Given()
     if hasattr(tracer, "id_generator"):

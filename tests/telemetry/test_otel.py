@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -251,3 +253,9 @@ def test_a_failure_of_ours_while_an_answer_is_read_is_not_passed_over(
     monkeypatch.delattr("flowengine.telemetry.collector.ExportTraceServiceResponse")
     with pytest.raises(NameError):
         send([spans_of(a_run().events)], collector.url)
+
+
+def test_without_its_library_emitting_says_what_to_install() -> None:
+    code = "import sys; sys.modules['opentelemetry'] = None\nfrom flowengine.telemetry.otel import emit\nemit([])\n"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "OpenTelemetry is not installed: pip install 'flowengine-dag[otel]'" in told.stderr
