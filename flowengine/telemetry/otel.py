@@ -1,4 +1,4 @@
-"""Emits spans and metrics through OpenTelemetry's API, which is, with its SDK and the OTLP exporter, the extra `otel`."""
+"""Emits spans and metrics through OpenTelemetry's API, which is the extra `otel` with its SDK and exporter."""
 
 from __future__ import annotations
 

@@ -78,7 +78,8 @@ async def chain_of_1000() -> Row:
 async def conditions_in_code() -> Row:
     nodes = {f"c{i}": ConditionNode(lambda context: True, f"c{i + 1}" if i < 99 else None) for i in range(100)}
     flow = Flow("bench", nodes)
-    return await ratio("100 conditions, callables", 0.65, lambda: done(flow), lambda: run_floor(chain(100), nothing))
+    floor: Callable[[], Awaitable[None]] = lambda: run_floor(chain(100), nothing)  # noqa: E731
+    return await ratio("100 conditions, callables", 0.45, lambda: done(flow), floor, rounds=15)
 
 
 async def conditions_in_yaml() -> Row:
@@ -88,17 +89,17 @@ async def conditions_in_yaml() -> Row:
         lines.append(f"  c{i}: {{type: condition, if: shared_state.counter < {i + 5}{then}}}")
     flow = Flow.from_text("\n".join(lines), "bench.yaml")
     floor: Callable[[], Awaitable[None]] = lambda: run_floor(chain(100), nothing)  # noqa: E731
-    return await ratio("100 conditions, YAML expressions", 1.2, lambda: done(flow), floor)
+    return await ratio("100 conditions, YAML expressions", 0.65, lambda: done(flow), floor, rounds=15)
 
 
 async def fan_out() -> Row:
     flow = flow_of(fan(1000), value)
-    return await ratio("fan-out 1,000 and join", 0.6, lambda: done(flow), lambda: run_floor(fan(1000), nothing))
+    return await ratio("fan-out 1,000 and join", 0.35, lambda: done(flow), lambda: run_floor(fan(1000), nothing))
 
 
 async def layered() -> Row:
     flow, shape = flow_of(layers(10, 100), value), layers(10, 100)
-    return await ratio("10 layers of 100, three parents", 0.7, lambda: done(flow), lambda: run_floor(shape, nothing))
+    return await ratio("10 layers of 100, three parents", 0.55, lambda: done(flow), lambda: run_floor(shape, nothing))
 
 
 async def appending() -> Row:
