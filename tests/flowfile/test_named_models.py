@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.agents.model_environment import NamedModels, open_model
@@ -371,6 +371,7 @@ DEFINITIONS = st.fixed_dictionaries({"model": VALUES}, optional=dict.fromkeys([*
 TABLES = st.dictionaries(st.sampled_from(["fast", "openai", "a/b", ""]) | WORDS, VALUES | DEFINITIONS, max_size=3)
 
 
+@settings(deadline=None)
 @given(TABLES)
 def test_whatever_the_table_holds_is_read_or_told(table: dict[str, Any]) -> None:
     told: list[str] = []

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.flowfile.project.toml_positions import find_key_positions, nearest_position
@@ -64,6 +64,7 @@ def test_every_key_that_the_parser_finds_is_found() -> None:
         assert set(paths_of(tomllib.loads(text))) <= set(find_key_positions(text))
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab.=[]{}\"'#,\n \t\\1", max_size=60))
 def test_the_scan_of_any_text_ends(text: str) -> None:
     for line, column in find_key_positions(text).values():

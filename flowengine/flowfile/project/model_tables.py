@@ -20,7 +20,7 @@ from flowengine.models.definitions import ModelDefinition
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
 from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
 from flowengine.models.option_refusals import find_refusals
-from flowengine.models.vendors import vendor_names
+from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
 
 __all__ = ["MODEL_KEYS", "PlacedTell", "read_models"]
 
@@ -55,10 +55,14 @@ def read_models(
     return found
 
 
+_VENDOR_NAMES: Final = frozenset({*VENDORS, *OTHERS, *ALIASES})
+"""Those of packages are left out: they are looked for when a name is asked for, and end before a slash."""
+
+
 def _problem_of_name(name: str) -> tuple[str, str] | None:
     if not _NAME.fullmatch(name):
         return f"'{name:.80}' in `models` is no name", "; letters, digits, '-', '_' and '.', without a vendor before it"
-    if name in vendor_names():
+    if name in _VENDOR_NAMES:
         return f"'{name}' in `models` is the name of a vendor", "; choose another name"
     if is_known_name(name):
         return f"'{name}' in `models` is the name of a vendor's own model", "; choose another name"
@@ -191,8 +195,11 @@ class _Reader:
 
     def _vendors_model(self) -> tuple[str, str]:
         """Provider and name, where the name itself says whose it is; others depend on the environment."""
+        model = self._given["model"]
+        if "/" not in model and not is_known_name(model):
+            return "", ""  # To be asked for it would take as long as to propose another one.
         try:
-            return choose(VendorQuestion(self._given["model"], None, {}))[:2]
+            return choose(VendorQuestion(model, None, {}))[:2]
         except ModelConfigError:
             return "", ""
 
