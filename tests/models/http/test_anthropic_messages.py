@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from flowengine.core.file_values import FileValue, binding_files, hash_of
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
 from flowengine.models.http.native_model import NativeModel
@@ -125,6 +126,14 @@ def test_one_sides_messages_in_a_row_are_one_turn_and_parallel_results_go_togeth
 def test_texts_that_the_api_refuses_are_not_sent(messages: tuple[Message, ...], turns: list[Any]) -> None:
     made = body(*messages)["messages"]
     assert [(each["role"], [block["text"] for block in each["content"]]) for each in made] == turns
+
+
+def test_files_that_are_attached_are_blocks_before_the_text() -> None:
+    with binding_files(lambda _: b"\x89PNG"):
+        picture = FileValue(hash_of(b"\x89PNG"), "image/png", "x.png", 4)
+        made = body(Message("user", "What is it?", attachments=(picture,)), USER)
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
+    assert made["messages"][0]["content"] == [{"type": "image", "source": source}, text("What is it?"), text("Why?")]
 
 
 # --- tools and schemas

@@ -1,0 +1,75 @@
+"""A map that begins with one item: when the others go, whatever becomes of the first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from flowengine.core.context import Context
+from flowengine.errors import RunError
+from flowengine.flow import Flow
+from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.map import MapNode
+
+
+class Items:
+    """Notes when items are at work; the first one waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.first_is_over = False
+        self.came_early: list[int] = []
+
+    async def work(self, context: Context) -> Any:
+        number = context.variables["item"]
+        self.begun.append(number)
+        if number == 0:
+            await anyio.wait_all_tasks_blocked()
+            self.first_is_over = True
+        elif not self.first_is_over:
+            self.came_early.append(number)
+        return number
+
+    async def failing(self, context: Context) -> Any:
+        if await self.work(context) == 0:
+            raise RunError("no")
+        return context.variables["item"]
+
+
+def flow_of(node: MapNode) -> Flow:
+    return Flow("warm", {"each": node})
+
+
+async def test_without_a_model_the_others_wait_until_the_first_is_over() -> None:
+    items = Items()
+    node = MapNode({"one": FunctionNode(items.work)}, over=lambda _: list(range(5)), is_warm=True)
+    run = (await flow_of(node).run({})).raise_for_status()
+    assert (items.came_early, sorted(items.begun)) == ([], list(range(5)))
+    assert run.nodes["each"].output == list(range(5))
+
+
+async def test_a_map_that_is_not_warm_begins_with_all() -> None:
+    items = Items()
+    node = MapNode({"one": FunctionNode(items.work)}, over=lambda _: list(range(5)))
+    (await flow_of(node).run({})).raise_for_status()
+    assert items.came_early == [1, 2, 3, 4]
+
+
+async def test_a_first_item_that_fails_lets_the_others_go() -> None:
+    items = Items()
+    node = MapNode(
+        {"one": FunctionNode(items.failing)}, over=lambda _: list(range(3)), is_warm=True, on_item_error="skip"
+    )
+    run = (await flow_of(node).run({})).raise_for_status()
+    assert run.nodes["each"].output == [1, 2]
+
+
+@pytest.mark.parametrize("items", [[], [7]])
+async def test_a_warm_map_may_have_no_item_or_one(items: list[int]) -> None:
+    async def work(context: Context) -> Any:
+        return context.variables["item"]
+
+    node = MapNode({"one": FunctionNode(work)}, over=lambda _: items, is_warm=True)
+    assert (await flow_of(node).run({})).raise_for_status().nodes["each"].output == items
