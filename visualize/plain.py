@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
-from math import isfinite
+from collections.abc import Mapping
 from typing import Any, cast
 
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
+from flowengine.engine.events import to_json_value
 
 __all__ = ["brief", "compact", "jsonable", "shown"]
 
@@ -21,25 +18,9 @@ def jsonable(value: Any) -> Any:
     {'a': [1, 'inf']}
     """
     try:
-        return _to_plain(value)
+        return to_json_value(value)
     except (ValueError, RecursionError):  # A value that holds itself, or that is nested too deep.
         return repr(value)[:1000]
-
-
-def _to_plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _to_plain(each) for key, each in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple, Set)):
-        return [_to_plain(each) for each in cast("Sequence[Any]", value)]
-    if isinstance(value, BaseModel):
-        return {name: _to_plain(each) for name, each in value}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
-    return _to_plain(to_jsonable_python(value, bytes_mode="base64", fallback=str))
 
 
 def shown(value: Any) -> str:

@@ -48,6 +48,8 @@ def to_json_value(value: Any) -> Any:
     >>> from flowengine.engine.events import NodeStarted
     >>> to_json_value({"a": (1, float("inf")), "b": NodeStarted("draft", 1.5)})
     {'a': [1, 'inf'], 'b': {'type': 'NodeStarted', 'node': 'draft', 'at': 1.5}}
+    >>> to_json_value([b"text", b"\\xff"])
+    ['text', '_w==']
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -61,7 +63,10 @@ def to_json_value(value: Any) -> Any:
         return {name: to_json_value(each) for name, each in value}
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: to_json_value(getattr(value, each.name)) for each in fields(value)}
-    return to_jsonable_python(value, fallback=str)
+    try:
+        return to_jsonable_python(value, fallback=str)
+    except UnicodeDecodeError:  # Bytes that are no text.
+        return to_jsonable_python(value, bytes_mode="base64", fallback=str)
 
 
 def to_json_fields(value: tuple[Any, ...], names: Sequence[str]) -> dict[str, Any]:
