@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,12 +43,14 @@ for _method in ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD"):
 class OddServer:
     """`with OddServer() as server: …`; `server.url` ends without a slash. `routes`: path → what answers there."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.seen: list[Seen] = []
         self.routes: dict[str, Callable[[BaseHTTPRequestHandler], None]] = {}
         self.stopped = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._server.odd = self  # type: ignore[attr-defined] -- for the handlers
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
