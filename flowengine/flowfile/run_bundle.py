@@ -144,7 +144,7 @@ def _is_open(address: str | None) -> bool:
 def _merged(own: Project, said: Mapping[str, Any]) -> Project:
     problems: list[str] = []
 
-    def tell(message: str, hint: str) -> None:
+    def tell(message: str, hint: str = "", path: tuple[str, ...] = ()) -> None:
         problems.append(message)
 
     # A command or a variable for a key is this machine's own matter.

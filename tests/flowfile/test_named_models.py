@@ -346,6 +346,10 @@ FAST = "[models.fast]\nmodel = 'openai/gpt-4o-mini'\n"
         ),
         (FAST + "options = {reasoning_effort = 'low'}", "3:12: FE502 model 'fast' (openai/gpt-4o-mini) refuses `reas"),
         ("[providers.openai]\nkey_env = 'sk-1-secret'", "'key_env' of provider 'openai' is the name of an environment"),
+        ("[providers.openai]\nmax_parallel = 0", "flowengine.toml:2:1: FE502 'max_parallel' of provider 'openai' is"),
+        ("[providers.opnai]", "flowengine.toml:1:2: FE502 unknown provider 'opnai' in `providers`; did you mean 'op"),
+        ("[prices.'a/b']\ninput = 1\noutptu = 2", "flowengine.toml:3:1: FE502 unknown key 'outptu' of the price"),
+        ("allow_env = []\nstor = 'x'", "flowengine.toml:2:1: FE502 unknown key 'stor'; did you mean 'store'?"),
         ("[providers.openai]\nkey_command = 3", "'key_command' of provider 'openai' is a command"),
         (
             "[providers.openai]\nkey_env = 'A'\nkey_command = 'op'",

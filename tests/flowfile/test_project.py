@@ -54,7 +54,7 @@ def test_without_a_project_file_the_flows_folder_is_the_root(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("allow_cals = []", "FE502 unknown key 'allow_cals'; did you mean 'allow_calls'?"),
+        ("allow_cals = []", ":1:1: FE502 unknown key 'allow_cals'; did you mean 'allow_calls'?"),
         ("allow_calls = 'tools'", "FE502 'allow_calls' is a list of strings"),
         ("allow_env = [1]", "FE502 'allow_env' is a list of strings"),
         ("store = 3", "FE502 'store' is a string"),

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from flowengine.core.values import describe_value
 from flowengine.errors import ModelConfigError, did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.toml_positions import TomlPath
-from flowengine.flowfile.project.vendor_tables import read_prices
+from flowengine.flowfile.project.vendor_tables import TellProblem, read_prices
 from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
 from flowengine.models.choosing import VendorQuestion, check_name, choose, is_known_name
 from flowengine.models.definitions import ModelDefinition
@@ -22,13 +22,7 @@ from flowengine.models.key_command import find_key_command_problem, find_variabl
 from flowengine.models.option_refusals import find_refusals
 from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
 
-__all__ = ["MODEL_KEYS", "PlacedTell", "read_models"]
-
-
-class PlacedTell(Protocol):
-    """Takes what is wrong, the hint that goes with it, and the key that it is about."""
-
-    def __call__(self, message: str, hint: str = "", path: TomlPath = ()) -> None: ...
+__all__ = ["MODEL_KEYS", "read_models"]
 
 
 ADAPTERS: Final = ("native", "litellm")
@@ -38,7 +32,7 @@ _OPTION_NAMES: Final = (*OPTIONS, "model_options")
 
 
 def read_models(
-    table: Mapping[str, Any], tell: PlacedTell, place_of: Callable[[TomlPath], str]
+    table: Mapping[str, Any], tell: TellProblem, place_of: Callable[[TomlPath], str]
 ) -> dict[str, ModelDefinition]:
     """Name → what is said of it, for those without an error."""
     found: dict[str, ModelDefinition] = {}
@@ -124,7 +118,7 @@ _MEANT: Final = {
 class _Reader:
     """Reads one name's table."""
 
-    def __init__(self, name: str, given: Mapping[str, Any], tell: PlacedTell, names: frozenset[str]) -> None:
+    def __init__(self, name: str, given: Mapping[str, Any], tell: TellProblem, names: frozenset[str]) -> None:
         self._name = name
         self._given = given
         self._tell = tell
@@ -156,8 +150,8 @@ class _Reader:
         self._is_sound = False
         self._tell(message, hint, ("models", self._name, *keys))
 
-    def _say_of_price(self, message: str, hint: str) -> None:
-        self._say(message, hint, "price")
+    def _say_of_price(self, message: str, hint: str = "", path: TomlPath = ()) -> None:
+        self._say(message, hint, "price", *path[2:])
 
     def _check_keys(self) -> None:
         for key, value in self._given.items():

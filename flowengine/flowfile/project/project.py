@@ -13,6 +13,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -298,18 +299,12 @@ _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 
 def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]) -> tuple[Project, list[Diagnostic]]:
-    sound: dict[str, Any] = {}
-    for key, value in settings.items():
-        expected = _EXPECTED.get(key)
-        if expected is None:
-            problems.append(Diagnostic("FE502", f"unknown key '{key}'", str(file), hint=did_you_mean(key, _EXPECTED)))
-        elif not _FITS[expected](value):
-            problems.append(Diagnostic("FE502", f"'{key}' is {expected}", str(file)))
-        else:
-            sound[key] = tuple(value) if expected is _LIST else value
+    @cache
+    def positions() -> Mapping[TomlPath, tuple[int, int]]:
+        return _positions(file)
 
     def position_of(path: TomlPath) -> tuple[int, int] | tuple[None, None]:
-        found = nearest_position(_positions(file), path) if path else None
+        found = nearest_position(positions(), path) if path else None
         return (None, None) if found is None else found
 
     def tell(message: str, hint: str = "", path: TomlPath = ()) -> None:
@@ -317,6 +312,16 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
 
     def place_of(path: TomlPath) -> str:
         return ":".join(str(each) for each in (file.name, *position_of(path)) if each is not None)
+
+    sound: dict[str, Any] = {}
+    for key, value in settings.items():
+        expected = _EXPECTED.get(key)
+        if expected is None:
+            tell(f"unknown key '{key}'", did_you_mean(key, _EXPECTED), (key,))
+        elif not _FITS[expected](value):
+            tell(f"'{key}' is {expected}", "", (key,))
+        else:
+            sound[key] = tuple(value) if expected is _LIST else value
 
     sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
     sound["providers"] = read_providers(sound.get("providers", {}), tell)

@@ -5,49 +5,58 @@ Which vendors there are is the model column's to say; nothing is opened or asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.project.toml_positions import TomlPath
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
 from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_stand_in, is_vendor, vendor_names
 
-__all__ = ["read_default_provider", "read_prices", "read_providers"]
+__all__ = ["TellProblem", "read_default_provider", "read_prices", "read_providers"]
 
 # --- The table `prices` of a project file
 
-Tell = Callable[[str, str], None]
-"""Takes what is wrong, and the hint that goes with it."""
+
+class TellProblem(Protocol):
+    """Takes what is wrong, the hint that goes with it, and the key that it is about."""
+
+    def __call__(self, message: str, hint: str = "", path: TomlPath = ()) -> None: ...
+
 
 _NEEDED: Final = ("input", "output")
 _KEYS: Final = (*_NEEDED, "per_call", "cache_read", "cache_write")
 
 
-def read_prices(table: Mapping[str, Any], tell: Tell) -> dict[str, Price]:
+def read_prices(table: Mapping[str, Any], tell: TellProblem) -> dict[str, Price]:
     """Model, as flows write it, → its price."""
     found: dict[str, Price] = {}
     for model, given in table.items():
         if not is_map(given):
-            tell(f"'{model}' in `prices` is a table with 'input' and 'output', in USD for a million tokens", "")
+            tell(
+                f"'{model}' in `prices` is a table with 'input' and 'output', in USD for a million tokens",
+                "",
+                ("prices", model),
+            )
         elif _is_sound(model, given, tell):
             found[model] = Price(**{key: float(value) for key, value in given.items()})
     return found
 
 
-def _is_sound(model: str, given: Mapping[str, Any], tell: Tell) -> bool:
+def _is_sound(model: str, given: Mapping[str, Any], tell: TellProblem) -> bool:
     sound = True
     for key in dict.fromkeys((*_NEEDED, *given)):
         if key not in _KEYS:
-            tell(f"unknown key '{key}' of the price of '{model}'", did_you_mean(key, _KEYS))
+            tell(f"unknown key '{key}' of the price of '{model}'", did_you_mean(key, _KEYS), ("prices", model, key))
         elif key not in given:
-            tell(f"the price of '{model}' lacks '{key}'", "")
+            tell(f"the price of '{model}' lacks '{key}'", "", ("prices", model))
         elif not _is_amount(given[key]):
-            tell(f"'{key}' of the price of '{model}' is a number of at least 0", "")
+            tell(f"'{key}' of the price of '{model}' is a number of at least 0", "", ("prices", model, key))
         else:
             continue
         sound = False
@@ -75,42 +84,58 @@ def _is_known(name: str) -> bool:
     return not is_stand_in(name) and is_vendor(ALIASES.get(name, name))
 
 
-def read_providers(table: Mapping[str, Any], tell: Tell) -> dict[str, ProviderSettings]:
+def read_providers(table: Mapping[str, Any], tell: TellProblem) -> dict[str, ProviderSettings]:
     """Provider → its settings, under its own name where the file has another spelling of it."""
     found: dict[str, ProviderSettings] = {}
     for name, given in table.items():
         provider = ALIASES.get(name, name)
         if not _is_known(name):
-            tell(f"unknown provider '{name}' in `providers`", _nearest(name))
+            tell(f"unknown provider '{name}' in `providers`", _nearest(name), ("providers", name))
         elif not is_map(given):
-            tell(f"'{name}' in `providers` is a table", "")
+            tell(f"'{name}' in `providers` is a table", "", ("providers", name))
         elif provider in found:
-            tell(f"'{name}' in `providers` is '{provider}' in another spelling; keep one of them", "")
+            tell(
+                f"'{name}' in `providers` is '{provider}' in another spelling; keep one of them",
+                "",
+                ("providers", name),
+            )
         else:
             found[provider] = _provider(name, given, tell)
     return found
 
 
-def read_default_provider(name: str | None, tell: Tell) -> str | None:
+def read_default_provider(name: str | None, tell: TellProblem) -> str | None:
     """The provider of that name, under its own; None where there is none."""
     if name is None or _is_known(name):
         return name and ALIASES.get(name, name)
-    tell(f"unknown provider '{name}' in `default_provider`", _nearest(name))
+    tell(f"unknown provider '{name}' in `default_provider`", _nearest(name), ("default_provider",))
     return None
 
 
-def _provider(name: str, given: Mapping[str, Any], tell: Tell) -> ProviderSettings:
+def _provider(name: str, given: Mapping[str, Any], tell: TellProblem) -> ProviderSettings:
     for key in given:
         if key not in _PROVIDER_KEYS:
-            tell(f"unknown key '{key}' of provider '{name}'", did_you_mean(key, _PROVIDER_KEYS) or _HINT)
+            tell(
+                f"unknown key '{key}' of provider '{name}'",
+                did_you_mean(key, _PROVIDER_KEYS) or _HINT,
+                ("providers", name, key),
+            )
     limits = dict(_limits(name, given, tell))
     base = given.get("base_url")
     if base is not None and not _is_address(base):
-        tell(f"'base_url' of provider '{name}' is an address that starts with http:// or https://", "")
+        tell(
+            f"'base_url' of provider '{name}' is an address that starts with http:// or https://",
+            "",
+            ("providers", name, "base_url"),
+        )
         base = None
     chosen = {key: _chosen(name, key, given[key], tell) for key in _CHOICES if key in given}
     if chosen.get("adapter") == "native" and not is_native(ALIASES.get(name, name)):
-        tell(f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only", "")
+        tell(
+            f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only",
+            "",
+            ("providers", name, "adapter"),
+        )
     keys = _read_key_source(name, {key: given[key] for key in _OF_KEYS if key in given}, tell)
     return ProviderSettings(
         base,
@@ -121,24 +146,28 @@ def _provider(name: str, given: Mapping[str, Any], tell: Tell) -> ProviderSettin
     )
 
 
-def _chosen(name: str, key: str, value: object, tell: Tell) -> str | None:
+def _chosen(name: str, key: str, value: object, tell: TellProblem) -> str | None:
     words = _CHOICES[key]
     if isinstance(value, str) and value in words:
         return value
-    tell(f"'{key}' of provider '{name}' is one of {', '.join(words)}, not {value!r}", "")
+    tell(f"'{key}' of provider '{name}' is one of {', '.join(words)}, not {value!r}", "", ("providers", name, key))
     return None
 
 
-def _read_key_source(name: str, given: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+def _read_key_source(name: str, given: Mapping[str, Any], tell: TellProblem) -> dict[str, Any]:
     """Where the key comes from. What is written there is not told: it may be the key itself."""
     sound = True
     for key, value in given.items():
         expected = find_key_command_problem(value) if key == "key_command" else find_variable_problem(value)
         if expected is not None:
-            tell(f"'{key}' of provider '{name}' is {expected}", "")
+            tell(f"'{key}' of provider '{name}' is {expected}", "", ("providers", name, key))
             sound = False
     if len(given) == 2:
-        tell(f"the key of provider '{name}' comes from a variable or from a command, not from both", "")
+        tell(
+            f"the key of provider '{name}' comes from a variable or from a command, not from both",
+            "",
+            ("providers", name, "key_command"),
+        )
         sound = False
     if not sound:
         return {}
@@ -161,13 +190,13 @@ def _nearest(name: str) -> str:
     )
 
 
-def _limits(name: str, given: Mapping[str, Any], tell: Tell) -> Iterator[tuple[str, int]]:
+def _limits(name: str, given: Mapping[str, Any], tell: TellProblem) -> Iterator[tuple[str, int]]:
     for key in _LIMITS:
         value = given.get(key)
         if type(value) is int and value >= 1:
             yield key, value
         elif value is not None:
-            tell(f"'{key}' of provider '{name}' is a whole number of at least 1", "")
+            tell(f"'{key}' of provider '{name}' is a whole number of at least 1", "", ("providers", name, key))
 
 
 def _is_address(value: object) -> bool:
