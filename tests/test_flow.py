@@ -74,7 +74,7 @@ def test_the_public_names_are_those_that_are_promised():
         *("SourceCodeProvider", "ContextCompressorProvider", "ContextFilterProvider", "LongTermMemoryProvider"),
         *("CustomDataProvider", "RetrievalProvider", "Fragment"),
         *("TypedContext", "ContextManager", "ToolCallResult", "SkillStore"),
-        *("Context", "NodeResult", "LLMResult", "RoutingResult", "EvaluationResult"),
+        *("Context", "NodeResult", "FileValue", "LLMResult", "RoutingResult", "EvaluationResult"),
         *("RunStarted", "RunResumed", "RunFinished", "NodeStarted", "NodeRecorded", "NodeFinished", "NodeFailed"),
         *("NodeSkipped", "NodeCancelled", "TokenStreamed", "ErrorInfo", "Event"),
         *("FlowEngineError", "DefinitionError", "FlowError", "RunError"),

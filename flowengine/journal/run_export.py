@@ -68,6 +68,7 @@ def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Ev
     """The events, one by one; `masker`: by default a new one, whose tokens nobody else can make.
 
     >>> from flowengine.engine.events import RunFinished
+    >>> from flowengine.masking.masker import Masker
     >>> [event] = masked([RunFinished(1.0, "succeeded", {"to": "ada@example.jp"})], Masker(key=b"of this run"))
     >>> event.outputs
     {'to': '<MAIL:mpjhklbn>'}

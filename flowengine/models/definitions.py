@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.errors import ModelConfigError, did_you_mean
 from flowengine.models.choosing import VendorChoice, VendorQuestion, choose
-from flowengine.models.key_command import read_key
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings, key_of, needs_key, vendor_named
 
@@ -144,6 +143,8 @@ def read_said_key(
     if not source.said:
         return None
     if source.command is not None:
+        from flowengine.models.key_command import read_key  # Few keys come from a command.
+
         return read_key(source.command, source.said)
     key = environ.get(source.name)
     if key:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from flowengine.models.embedding import get_embedding
 from flowengine.models.model import Model
 from flowengine.models.open import get_llm
 
@@ -28,6 +27,8 @@ class _ProcessModels:
         return get_llm(name)
 
     def embedding(self, name: str) -> Model | None:
+        from flowengine.models.embedding import get_embedding  # Few flows compare by meaning.
+
         return get_embedding(name)
 
 

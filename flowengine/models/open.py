@@ -16,7 +16,6 @@ from flowengine.core.packages import load_entry_point, package_of
 from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
 from flowengine.models.choosing import VendorChoice, VendorQuestion, choose, known_provider
-from flowengine.models.http.vendor_traits import is_native
 from flowengine.models.model import Model
 from flowengine.models.throttle import Brake, brake_for
 from flowengine.models.vendors import (
@@ -139,7 +138,7 @@ def get_llm(
     )
     if is_packaged(vendor.name):
         made = _of_package(vendor.name, name, limits, os.environ if environ is None else environ, settings)
-    elif served_natively(vendor.name, adapter):
+    elif not vendor.is_stand_in and served_natively(vendor.name, adapter):
         made = find_backend(_NATIVE)(vendor, name, settings, structured_output)
     else:
         made = find_backend(vendor.backend)(vendor, name, settings, structured_output)
@@ -152,6 +151,8 @@ def get_llm(
 
 def served_natively(provider: str, adapter: str | None = None) -> bool:
     """Whether a vendor is asked without litellm. `adapter`: what the project says of it."""
+    from flowengine.models.http.vendor_traits import is_native  # The stand-in needs no table of vendors.
+
     return adapter != "litellm" and is_native(provider)
 
 

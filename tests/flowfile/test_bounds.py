@@ -22,6 +22,7 @@ from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import ModelFacts
 from flowengine.runners.run import Run
 from flowengine.testing.model_overrides import with_models
+from tests.support.require import require
 
 HEAD = "flowengine: v1\nname: f\n"
 FACTS = ModelFacts({"OLLAMA_HOST": "127.0.0.1"}, {"ours": Price(1.0, 10.0)})
@@ -260,6 +261,8 @@ def test_no_sample_flow_takes_more_than_its_bound(file: Path, monkeypatch: pytes
     monkeypatch.setenv("FLOWENGINE_DEFAULT_MODEL", "offline")
     told: Any = parse_yaml(file.read_text(), None).data
     path = (file.parent / told["flow"]).resolve()
+    if "type: code" in path.read_text():
+        require("bwrap", "apt-get install bubblewrap")
     for case in told["cases"]:
         inputs = case.get("inputs", {})
         run = Flow.from_yaml(path, model="offline").run_sync(inputs)

@@ -15,7 +15,6 @@ from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.checks.agent_sources import check_context, sources_of
 from flowengine.flowfile.checks.attached_files import check_attachments
 from flowengine.flowfile.checks.code_texts import check_code_texts
-from flowengine.flowfile.checks.http_addresses import check_addresses_of
 from flowengine.flowfile.checks.names import check_bodies, check_names
 from flowengine.flowfile.checks.permissions import (
     check_calls,
@@ -82,7 +81,10 @@ def check(
         check_calls(spec, project, beside)
         check_servers(spec, project, beside)
         check_tools(spec, project, beside)
-        check_addresses_of(spec, project, beside)
+        if any(is_http(node) for _, node in nodes_of(spec)):
+            from flowengine.flowfile.checks.http_addresses import check_addresses_of  # Few flows send requests.
+
+            check_addresses_of(spec, project, beside)
         check_context(spec, project, beside)
         check_subflows(spec, project, subflows, beside, whole=whole)
     check_bodies(spec, report)

@@ -12,8 +12,8 @@ from typing import Any, Final
 from flowengine.core.values import describe_value
 from flowengine.errors import ModelConfigError, did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
-from flowengine.flowfile.project.toml_positions import TomlPath
-from flowengine.flowfile.project.vendor_tables import TellProblem, read_prices
+from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath
+from flowengine.flowfile.project.vendor_tables import read_prices
 from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
 from flowengine.models.choosing import VendorQuestion, check_name, choose, is_known_name
 from flowengine.models.definitions import ModelDefinition

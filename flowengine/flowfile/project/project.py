@@ -19,18 +19,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.address_rules import read_rule
 from flowengine.core.file_rules import FileRules
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
 from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.code_names import CodeName, code_name, home_of, names_in
-from flowengine.flowfile.project.file_table import read_file_rules
 from flowengine.flowfile.project.imports import load_module
-from flowengine.flowfile.project.model_tables import read_models
-from flowengine.flowfile.project.toml_positions import TomlPath, find_key_positions, nearest_position
-from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
+from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath, find_key_positions, nearest_position
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.dotenv import is_planted
 from flowengine.models.pricing import Price
@@ -323,20 +319,36 @@ def _project(file: Path, settings: Mapping[str, Any], problems: list[Diagnostic]
         else:
             sound[key] = tuple(value) if expected is _LIST else value
 
-    sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
-    sound["providers"] = read_providers(sound.get("providers", {}), tell)
-    sound["prices"] = read_prices(sound.get("prices", {}), tell)
-    sound["files"] = read_file_rules(sound.get("files", {}), tell)
-    for each in sound.get("allow_http", ()):
-        if read_rule(each) is None:
-            text = (
-                "is no beginning of an address like https://host/path/, with names of variables or networks behind it"
-            )
-            tell(f"'{each:.100}' in `allow_http` {text}", "")
-    sound["mcp_servers"] = _read_servers(sound.get("mcp_servers", {}), tell)
-    sound["models"] = read_models(sound.get("models", {}), tell, place_of)
+    _read_tables(sound, tell, place_of)
     sound["pythonpath"] = _inside(file, sound.get("pythonpath", ()), problems)
     return Project(file.parent, file, **sound), problems
+
+
+def _read_tables(sound: dict[str, Any], tell: TellProblem, place_of: Callable[[TomlPath], str]) -> None:
+    """Put what the tables of a project file mean in their place; what reads one is imported where there is one."""
+    if sound.keys() & {"default_provider", "providers", "prices"}:
+        from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
+
+        sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
+        sound["providers"] = read_providers(sound.get("providers", {}), tell)
+        sound["prices"] = read_prices(sound.get("prices", {}), tell)
+    if "files" in sound:
+        from flowengine.flowfile.project.file_table import read_file_rules
+
+        sound["files"] = read_file_rules(sound["files"], tell)
+    if "allow_http" in sound:
+        from flowengine.core.address_rules import read_rule
+
+        for each in sound["allow_http"]:
+            if read_rule(each) is None:
+                text = "is no beginning of an address like https://host/path/, with variables or networks behind it"
+                tell(f"'{each:.100}' in `allow_http` {text}", "", ())
+    if "mcp_servers" in sound:
+        sound["mcp_servers"] = _read_servers(sound["mcp_servers"], tell)
+    if "models" in sound:
+        from flowengine.flowfile.project.model_tables import read_models
+
+        sound["models"] = read_models(sound["models"], tell, place_of)
 
 
 def _read_servers(given: Mapping[str, Any], tell: Callable[[str, str], None]) -> dict[str, Mapping[str, Any]]:

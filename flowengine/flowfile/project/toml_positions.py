@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-__all__ = ["TomlPath", "find_key_positions", "nearest_position"]
+__all__ = ["TellProblem", "TomlPath", "find_key_positions", "nearest_position"]
 
 TomlPath: TypeAlias = tuple[str, ...]
 """Keys from the outside in. Items of lists have none of their own."""
+
+
+class TellProblem(Protocol):
+    """Takes what is wrong, the hint that goes with it, and the key that it is about."""
+
+    def __call__(self, message: str, hint: str = "", path: TomlPath = ()) -> None: ...
+
 
 _SPACE: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _KEY: Final = re.compile(r"""(?P<bare>[A-Za-z0-9_-]+)|"(?P<quoted>(?:[^"\\\n]|\\.)*)"|'(?P<literal>[^'\n]*)'""")

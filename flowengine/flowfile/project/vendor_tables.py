@@ -8,25 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
-from flowengine.flowfile.project.toml_positions import TomlPath
+from flowengine.flowfile.project.toml_positions import TellProblem
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
 from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_stand_in, is_vendor, vendor_names
 
-__all__ = ["TellProblem", "read_default_provider", "read_prices", "read_providers"]
+__all__ = ["read_default_provider", "read_prices", "read_providers"]
 
 # --- The table `prices` of a project file
-
-
-class TellProblem(Protocol):
-    """Takes what is wrong, the hint that goes with it, and the key that it is about."""
-
-    def __call__(self, message: str, hint: str = "", path: TomlPath = ()) -> None: ...
 
 
 _NEEDED: Final = ("input", "output")
