@@ -31,7 +31,6 @@ from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.file_texts import DISK, BroughtFiles, FlowFiles, below
 from flowengine.flowfile.loader import is_flow_file
 from flowengine.flowfile.project.project import Project, project_of
-from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.models.vendors import ProviderSettings
 
@@ -142,6 +141,9 @@ def _is_open(address: str | None) -> bool:
 
 
 def _merged(own: Project, said: Mapping[str, Any]) -> Project:
+    # Only a run that comes from elsewhere says anything here.
+    from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
+
     problems: list[str] = []
 
     def tell(message: str, hint: str = "", path: tuple[str, ...] = ()) -> None:
