@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import anyio
@@ -57,8 +58,10 @@ async def test_an_idle_worker_holds_three_connections_and_commits_a_few_times_a_
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: work(store, pace=Pace()))
         await _settled(server)
+        rates: list[float] = []
         with measured_pace() as pace:
-            rates = [await _commits_a_second(server, 4.0) for _ in range(3)]
+            while len(rates) < 3 and min(rates, default=inf) > 3.0:
+                rates.append(await _commits_a_second(server, 4.0))
         connections = server.connections()
         tasks.cancel_scope.cancel()
     assert connections <= 3
