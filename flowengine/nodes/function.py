@@ -70,13 +70,13 @@ class FunctionNode(FlowNode):
     async def run(self, context: Context, /) -> NodeResult:
         if self.arguments is None and self.wants_context:
             value = await self._call(context)
-            if type(value) not in _PLAIN and holds_bytes(value) and context.scope is not None:
+            if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:
                 value = await keep_result_files(value, context.current_node or "", context.scope.files)
             return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
         handed = self.handed(context) or EMPTY
         given = digest_handed(context, handed)  # Before the function can change what it is handed.
         value = await self._call(context, handed)
-        if type(value) not in _PLAIN and holds_bytes(value) and context.scope is not None:
+        if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:
             value = await keep_result_files(value, context.current_node or "", context.scope.files)
         return value._replace(given=given) if type(value) is NodeResult else NodeResult(value, given=given)
 
@@ -110,6 +110,16 @@ class FunctionNode(FlowNode):
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
         return (self.function,)
+
+
+def _gives_bytes(value: Any) -> bool:
+    """Whether there are bytes in what a function gave; this is asked of every node."""
+    if type(value) is not NodeResult:
+        return holds_bytes(value)
+    for each in (value.state or EMPTY).values():
+        if type(each) not in _PLAIN and holds_bytes(each):
+            return True
+    return type(value.output) not in _PLAIN and holds_bytes(value.output)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
