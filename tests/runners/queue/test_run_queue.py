@@ -25,7 +25,20 @@ from flowengine.runners.queue.run_queue import cancel, queue_store, requeue, sub
 from flowengine.runners.queue.tables import make_tables
 from flowengine.runners.queue.worker import work
 from flowengine.version import install_hint
-from tests.support.queue_runs import QUICK, await_node, command, drain, flow, of, status, stop, until, worker
+from tests.support.queue_runs import (
+    QUICK,
+    await_node,
+    command,
+    drain,
+    execute,
+    flow,
+    jobs,
+    of,
+    status,
+    stop,
+    until,
+    worker,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -184,6 +197,23 @@ async def test_a_question_that_expires_is_decided_by_a_worker(store: PostgresSto
     assert status(store, run_id) == "succeeded"
 
 
+async def test_a_question_expires_although_its_worker_died_before_it_said_when(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    plan = flow(tmp_path, ASK.replace("EXPIRES", ", expires: 1s, on_expire: 'yes'")).plan
+    run_id = await submit(store, plan, {}, run_id="r1")
+    columns = "queue_name, task_name, lock, queueing_lock, args"
+    execute(store, f"CREATE TABLE kept AS SELECT {columns} FROM procrastinate_jobs")
+    await drain(store)
+    execute(store, "DELETE FROM procrastinate_jobs")
+    execute(store, f"INSERT INTO procrastinate_jobs ({columns}) SELECT {columns} FROM kept")
+    assert await drain(store) == []
+    assert len(jobs(store)) == 1
+    await anyio.sleep(1.1)
+    await drain(store)
+    assert status(store, run_id) == "succeeded"
+
+
 async def test_a_worker_that_is_told_to_stop_puts_its_run_back(store: PostgresStore, tmp_path: Path) -> None:
     run_id = await submit(store, flow(tmp_path).plan, {"seconds": 3})
     process = worker(store, tmp_path)
@@ -191,6 +221,7 @@ async def test_a_worker_that_is_told_to_stop_puts_its_run_back(store: PostgresSt
     said, complained = stop(process, signal.SIGTERM)
     assert said.splitlines() == [f"run {run_id} begins: sleep", f"run {run_id} is put back"]
     assert process.returncode == 0, complained
+    assert status(store, run_id) == "running"  # Nobody has cancelled it.
     told = await drain(store)
     assert told == [f"run {run_id} goes on: sleep", f"run {run_id} succeeded"]
     assert [event.node for event in of(NodeFinished, store.events(run_id))] == ["first", "sleep"]
