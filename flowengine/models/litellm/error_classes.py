@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
+from flowengine.models.http.status_errors import read_retry_after
 
 __all__ = ["as_model_error", "secrets_of", "tellable"]
 
@@ -44,7 +43,7 @@ def as_model_error(
     status = getattr(error, "status_code", None)
     spent = status == 429 and _SPENT.search(str(error)) is not None
     if (status in _TRANSIENT and not spent) or isinstance(error, OSError):
-        return TransientModelError(message, _retry_after(error), is_rate_limit=status == 429)
+        return TransientModelError(message, read_retry_after(_headers(error)), is_rate_limit=status == 429)
     return PermanentModelError(message)
 
 
@@ -132,30 +131,7 @@ def _is_unreadable(error: BaseException) -> bool:
     return False
 
 
-def _retry_after(error: Exception) -> float | None:
-    """Seconds that the server asked to wait: a number, milliseconds, or a date."""
-    headers = _headers(error)
-    if (milliseconds := _parse_seconds(headers.get("retry-after-ms"))) is not None:
-        return milliseconds / 1000
-    asked = headers.get("retry-after") or ""
-    if (seconds := _parse_seconds(asked)) is not None:
-        return seconds
-    try:
-        date = parsedate_to_datetime(asked)
-    except ValueError:
-        return None
-    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
-
-
 def _headers(error: Exception) -> Mapping[str, str]:
     """litellm keeps the server's headers in one place or in the other."""
     response: Any = getattr(error, "response", None)
     return getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
-
-
-def _parse_seconds(text: str | None) -> float | None:
-    try:
-        number = float(text or "none")
-    except ValueError:
-        return None
-    return number if 0 <= number < float("inf") else None
