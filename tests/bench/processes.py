@@ -128,7 +128,7 @@ def triage() -> Row:
 
 def triage_memory() -> Row:
     peak = "print(*[line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')])"
-    code = f"from flowengine.cli.main import main; main({[*_TRIAGE, '--quiet', '--store', 'memory:']}); {peak}"
+    code = f"from flowengine.cli.main import main; main({[*_TRIAGE, '--quiet']}); {peak}"
     return Row("flowengine run flows/support_triage.yaml", float(printed(code).split()[-1]) / 1024, 52, "MB")
 
 
