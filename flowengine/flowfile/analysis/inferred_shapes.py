@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.core.context import LLMResult
 from flowengine.core.node_traits import traits_of
@@ -30,6 +30,7 @@ from flowengine.flowfile.schema.output_shapes import (
     object_shape,
     shape_of_model,
 )
+from flowengine.templating.parse import lone_expression, parse_template
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 __all__ = [
     "NODE_FIELDS",
     "input_shape",
+    "lone_path",
     "node_shape",
+    "outputs_schema",
     "over_shape",
     "shape_of",
     "unknown_field",
@@ -193,6 +196,45 @@ _ROOTS: Final[Mapping[str, Callable[[FlowSpec, NodePath, tuple[str, ...]], _Know
     "routing_result": lambda spec, level, path: (ROUTING, 0),
     "evaluation_result": lambda spec, level, path: (EVALUATION, 0),
 }
+
+
+def outputs_schema(spec: FlowSpec) -> Shape:
+    """What is known of the outputs of a run that succeeded, as a JSON Schema of the object that they are.
+
+    An output of which nothing is known has an empty schema. A flow that declares no outputs gives those of its last
+    nodes that ran, so none of them is required.
+    """
+    if not spec.outputs:
+        return {"type": "object"}
+    shapes = {name: _value_shape(spec, value) for name, value in spec.outputs.items()}
+    return {"type": "object", "properties": shapes, "required": list(shapes), "additionalProperties": False}
+
+
+def lone_path(value: Any) -> tuple[str, ...] | None:
+    """The path of names that a template is and nothing else, as in `{{ nodes.reply.output }}`; else None."""
+    found = _LONE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return None if found is None else tuple(found[1].split("."))
+
+
+def _value_shape(spec: FlowSpec, value: Any) -> Shape:
+    """What is known of a value of the file, templates in it rendered."""
+    if is_map(value):
+        inner = {name: _value_shape(spec, each) for name, each in value.items()}
+        return {"type": "object", "properties": inner, "required": list(inner), "additionalProperties": False}
+    if not isinstance(value, str):
+        return {"type": "array"} if isinstance(value, list) else {"const": value}
+    path = lone_path(value)
+    if path is not None:
+        shape = shape_of(spec, (), path) or {}
+        return {} if _has_reference(shape) else shape
+    return {} if lone_expression(parse_template(value).tree) is not None else TEXT
+
+
+def _has_reference(schema: Any) -> bool:
+    """Whether a schema refers to parts of itself, from its root: as a part of another it would mean other things."""
+    if isinstance(schema, list):
+        return any(map(_has_reference, cast("list[Any]", schema)))
+    return is_map(schema) and ("$ref" in schema or any(map(_has_reference, schema.values())))
 
 
 def input_shape(declared: InputSpec) -> Shape | None:
