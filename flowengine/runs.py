@@ -15,11 +15,10 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from flowengine.core.context import EMPTY, RunStatus
-from flowengine.core.records import Asked
-from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunStarted
+from flowengine.engine.events import ErrorInfo, Event, RunStarted
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import DefinitionError, StoreCorruptError, did_you_mean
-from flowengine.journal.approvals import answers_left, open_questions
+from flowengine.journal.approvals import answers_left, open_questions, times_asked
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels, labels_of
 from flowengine.journal.stores import open_store
 from flowengine.journal.value_types import only_looking
@@ -39,17 +38,21 @@ class Question(NamedTuple):
     run_id: str
     flow: str
     node: str
-    """Path of the approval."""
+    """Path of the question: that of the node, and of a call of a tool also which one (`help:refund`)."""
     message: str
     choices: Sequence[str]
     form: Mapping[str, Any] | None
-    """JSON Schema of what is filled in beside the choice."""
+    """JSON Schema of what is filled in beside the choice; of a call, of the arguments that it may get instead."""
     asked: float
     """Unix seconds."""
     expires: float | None
     """Unix seconds from which on the answer is `on_expire`."""
     on_expire: str | None
     labels: Mapping[str, str]
+    tool: str = ""
+    """The tool that is to be called; empty where no call is asked about."""
+    arguments: Mapping[str, Any] | None = None
+    """What it is to be called with."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +230,7 @@ def _questions(events: Sequence[Event]) -> Iterator[Question]:
     started = events[0]
     if not isinstance(started, RunStarted):
         raise StoreCorruptError("the run's record does not begin with its start")
-    asked = {each.node: each.at for each in events if isinstance(each, NodeRecorded) and type(each.record) is Asked}
+    asked = times_asked(events)
     for node, question in open_questions(events).items():
         yield Question(
             started.run_id,
@@ -240,6 +243,8 @@ def _questions(events: Sequence[Event]) -> Iterator[Question]:
             question.expires,
             question.on_expire,
             labels_of(started),
+            question.tool,
+            question.arguments,
         )
 
 

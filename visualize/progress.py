@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.core.context import NodeResult, NodeStatus, RunStatus, SkipCause
 from flowengine.core.node_traits import traits_of
-from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Notice, Retry, Reused
+from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Notice, Retry, Reused, question_path
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -117,10 +117,17 @@ class NodeRow:
     """Indices of the items or rounds that began."""
     inside: Counter[NodeStatus] = field(default_factory=Counter[NodeStatus])
     """How many rows of its body have which status."""
+    questions: dict[str, Asked] = field(default_factory=dict[str, Asked])
+    """Path → what it asks people, as far as nobody has answered yet."""
     asked: Asked | None = None
+    """The last question."""
     asked_at: float | None = None
+    """When it last began to wait."""
     answered: Answered | None = None
+    """The last answer, once nothing is open any more."""
     answered_at: float | None = None
+    waited_before: float = 0.0
+    """Seconds that it waited with questions that were all answered before it asked anew."""
     has_waited: bool = False
     """Whether it, or something inside it, has waited for a person since it began."""
     earlier_errors: list[ErrorInfo] = field(default_factory=list[ErrorInfo])
@@ -141,12 +148,30 @@ class NodeRow:
     def waited(self, now: float | None = None) -> float | None:
         """Seconds for which a person was waited for; None where nobody was asked."""
         end = self.answered_at if self.answered_at is not None else now
-        return None if self.asked_at is None or end is None else max(0.0, end - self.asked_at)
+        return None if self.asked_at is None or end is None else self.waited_before + max(0.0, end - self.asked_at)
 
     @property
     def waits(self) -> bool:
         """Whether a person is asked and has not answered."""
-        return self.asked is not None and self.answered is None
+        return bool(self.questions)
+
+    def ask(self, asked: Asked, at: float) -> None:
+        if not self.questions:
+            self.waited_before = self.waited() or 0.0
+            self.asked_at, self.answered, self.answered_at = at, None, None
+        self.asked = asked
+        self.questions[question_path(self.id, asked)] = asked
+
+    def answer(self, answered: Answered, at: float) -> None:
+        self.questions.pop(question_path(self.id, answered), None)
+        if not self.questions:
+            self.answered, self.answered_at = answered, at
+
+    def forget_questions(self) -> None:
+        """It begins anew."""
+        self.questions.clear()
+        self.asked = self.answered = self.asked_at = self.answered_at = None
+        self.waited_before = 0.0
 
 
 class Progress:
@@ -265,7 +290,7 @@ class Progress:
 
     def _start(self, row: NodeRow, at: float) -> None:
         if row.status in SETTLED:
-            row.asked = row.answered = row.asked_at = row.answered_at = None
+            row.forget_questions()
             row.has_waited = False
         if row.error is not None:
             row.earlier_errors.append(row.error)
@@ -313,6 +338,7 @@ class Progress:
                 each.usage.add(record)
         elif isinstance(record, Retry):
             row.retries += 1
+            row.forget_questions()
         elif isinstance(record, Notice):
             self.notices.setdefault(record.text)
         elif isinstance(record, MapBegan):
@@ -320,13 +346,12 @@ class Progress:
         elif isinstance(record, Reused):
             row.reused = record
         elif isinstance(record, Asked):
-            row.asked, row.answered = record, None
-            row.asked_at, row.answered_at = at, None
+            row.ask(record, at)
             if row.status not in SETTLED:
                 self._become(row, "waiting")
         elif isinstance(record, Answered):
-            row.answered, row.answered_at = record, at
-            if row.status == "waiting":
+            row.answer(record, at)
+            if row.status == "waiting" and not row.waits:
                 self._become(row, "running")
 
 

@@ -17,8 +17,10 @@ from flowengine.core.budget import Spending
 from flowengine.core.file_values import FileValue
 
 __all__ = [
+    "ACCEPT",
     "PREPARING",
     "RECORDS",
+    "REFUSE",
     "Answered",
     "Asked",
     "Brought",
@@ -35,6 +37,8 @@ __all__ = [
     "RoundEnded",
     "SkillLoad",
     "ToolCall",
+    "node_of_question",
+    "question_path",
     "tool_key",
     "usage_of",
 ]
@@ -194,7 +198,11 @@ class RoundEnded(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """An approval waits for a person; whatever an answer must satisfy is here."""
+    """An approval, or a call of a tool, waits for a person; whatever an answer must satisfy is here.
+
+    Of a call the choices are `ACCEPT` and `REFUSE`, `form` is the schema of the tool's arguments, and an acceptance
+    may come with other arguments than the model's.
+    """
 
     message: str
     choices: Sequence[str]
@@ -204,16 +212,47 @@ class Asked(NamedTuple):
     """Unix seconds from which on nobody is waited for."""
     on_expire: str | None = None
     """The choice that then counts."""
+    name: str = ""
+    """Tells the questions of one node apart (`question_path`); empty where the node itself is the question."""
+    tool: str = ""
+    """Name of the tool that is to be called; empty where no call is asked about."""
+    arguments: Mapping[str, Any] | None = None
+    """What the tool is to be called with."""
+    key: str = ""
+    """Hash of name and arguments (`tool_key`)."""
+    occurrence: int = 0
+    """How many equal calls this node attempt wanted before."""
 
 
 class Answered(NamedTuple):
-    """A person's answer to an approval, or what counts as one because nobody answered in time."""
+    """A person's answer to a question, or what counts as one because nobody answered in time."""
 
     choice: str
     comment: str = ""
     by: str = ""
     """Who answered; `expired` where nobody did."""
     form: Any = None
+    """What was filled in; of a call that was accepted the arguments, where a person changed them."""
+    name: str = ""
+    """That of the question."""
+
+
+ACCEPT: Final = "accept"
+REFUSE: Final = "refuse"
+
+
+def question_path(node: str, record: Asked | Answered) -> str:
+    """What a person calls a question of a run: the node's path, and which of its questions it is.
+
+    >>> question_path("ship", Asked("Ship it?", ["yes"])), question_path("help", Answered("accept", name="refund:2"))
+    ('ship', 'help:refund:2')
+    """
+    return f"{node}:{record.name}" if record.name else node
+
+
+def node_of_question(path: str, record: Asked | Answered) -> str:
+    """The path of the node that asks."""
+    return path.removesuffix(f":{record.name}") if record.name else path
 
 
 class Reused(NamedTuple):

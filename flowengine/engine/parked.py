@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, Final, Protocol
 
+from flowengine.core.records import node_of_question
 from flowengine.engine.events import NodeRecorded
 from flowengine.engine.ports import Journal, Mailbox
 from flowengine.engine.restoring import History
@@ -83,12 +84,13 @@ class Parked:
         self._go_on()
 
     async def _record(self, found: Mapping[str, Any]) -> None:
-        for node, record in found.items():
+        answered = [(node_of_question(path, record), record) for path, record in found.items()]
+        for node, record in answered:
             self._journal.append(NodeRecorded(node, self._clock(), record))
         waiting = self._journal.commit(False)
         if waiting is not None:
             await waiting
-        self._answered.update(found)
+        self._answered.update(node for node, _ in answered)
 
     async def _listen(self) -> None:
         while True:

@@ -114,7 +114,8 @@ class Mailbox(Protocol):
     """What people leave for nodes of a run that wait, while somebody else writes the run."""
 
     def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Any]:
-        """Node path → the record that its journal is to have. Each is given out once; `read` gets the journal."""
+        """Path of a question → the answer that the run's journal is to have. Each is given out once; `read` gets the
+        journal."""
         ...
 
     async def wait(self) -> None:

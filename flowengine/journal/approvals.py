@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from time import time
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import Answered, Asked
+from flowengine.core.records import ACCEPT, Answered, Asked, node_of_question, question_path, tool_key
 from flowengine.core.threads import Post, event_of_this_loop
-from flowengine.core.values import find_label, thaw
+from flowengine.core.values import describe_value, find_label, thaw
 from flowengine.engine.events import Event, NodeRecorded, RunFinished
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.engine.restoring import History
@@ -46,26 +46,32 @@ _lock: Final = threading.Lock()
 
 
 def times_asked(events: Sequence[Event]) -> Mapping[str, float]:
-    """Node path → when it last asked its question."""
-    return {each.node: each.at for each in events if isinstance(each, NodeRecorded) and type(each.record) is Asked}
+    """Path of a question → when it was last asked."""
+    return {path: event.at for path, event in _questions_among(events)}
 
 
-def keep_answer(store: JournalStore, run_id: str, node: str, asked: float, answered: Answered) -> None:
+def _questions_among(events: Sequence[Event]) -> Iterator[tuple[str, NodeRecorded]]:
+    for event in events:
+        if isinstance(event, NodeRecorded) and type(event.record) is Asked:
+            yield question_path(event.node, event.record), event
+
+
+def keep_answer(store: JournalStore, run_id: str, path: str, asked: float, answered: Answered) -> None:
     """Keep an answer for the run's owner; `ApprovalError` where there is one already."""
 
     def change(known: Any) -> Any:
         kept: dict[str, Any] = {} if known is None else thaw(known)
-        found = kept.get(node)
+        found = kept.get(path)
         if found is not None and found["asked"] == asked:
             who = f" by {found['by']}" if found["by"] else ""
-            raise ApprovalError(f"node '{node}' of run {run_id} was answered already: '{found['choice']}'{who}")
-        return {**kept, node: {"asked": asked, **answered._asdict()}}
+            raise ApprovalError(f"node '{path}' of run {run_id} was answered already: '{found['choice']}'{who}")
+        return {**kept, path: {"asked": asked, **answered._asdict()}}
 
     store.revise(_KIND, run_id, change)
 
 
 def answers_left(store: JournalStore, run_id: str, events: Sequence[Event]) -> Mapping[str, Answered]:
-    """Node path → the answer that is kept for it and that the journal does not have yet."""
+    """Path of a question → the answer that is kept for it and that the journal does not have yet."""
     if not times_asked(events):
         return {}
     kept: Mapping[str, Any] = store.recall(_KIND, run_id) or {}
@@ -96,7 +102,7 @@ class Mail:
         self._store = store
         self._run_id = run_id
         self._given: set[tuple[str, float]] = set()
-        """Node and moment of its question, of all that was ever collected."""
+        """Path and moment of the question, of all that was ever collected."""
         self._post: Post | None = None
         self._rung: Any
 
@@ -123,10 +129,10 @@ class Mail:
     def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Answered]:
         self._listen()  # First: what is kept after the look is told by a ring.
         kept: Mapping[str, Any] = self._store.recall(_KIND, self._run_id) or {}
-        fresh = {node: each for node, each in kept.items() if (node, each["asked"]) not in self._given}
+        fresh = {path: each for path, each in kept.items() if (path, each["asked"]) not in self._given}
         if not fresh:
             return {}
-        self._given.update((node, each["asked"]) for node, each in fresh.items())
+        self._given.update((path, each["asked"]) for path, each in fresh.items())
         return _find_unanswered(fresh, read())
 
     async def wait(self) -> None:
@@ -153,25 +159,28 @@ def _find_unanswered(kept: Mapping[str, Any], events: Sequence[Event]) -> Mappin
     asked: dict[str, float] = {}
     for event in events:
         if isinstance(event, NodeRecorded) and type(event.record) is Asked:
-            asked[event.node] = event.at
+            asked[question_path(event.node, event.record)] = event.at
         elif isinstance(event, NodeRecorded) and type(event.record) is Answered:
-            asked.pop(event.node, None)
+            asked.pop(question_path(event.node, event.record), None)
     return {
-        node: Answered(each["choice"], each["comment"], each["by"], each["form"])
-        for node, each in kept.items()
-        if asked.get(node) == each["asked"]
+        path: Answered(**{name: value for name, value in each.items() if name in Answered._fields})
+        for path, each in kept.items()
+        if asked.get(path) == each["asked"]
     }
 
 
 def open_questions(events: Sequence[Event]) -> Mapping[str, Asked]:
-    """Node path → the question that it waits with."""
+    """Path of a question → the question that the run waits with.
+
+    The path is that of the node, and for a call of a tool also says which one: `help:refund`, `help:refund:2`.
+    """
     attempts = History(events).attempts
     found: dict[str, Asked] = {}
     for node in attempts:
         records = attempts.of(node)
-        asked = next((each for each in records if type(each) is Asked), None)
-        if asked is not None and not any(type(each) is Answered for each in records):
-            found[node] = asked
+        answered = {each.name for each in records if type(each) is Answered}
+        asked = [each for each in records if type(each) is Asked and each.name not in answered]
+        found |= {question_path(node, each): each for each in asked}
     return found
 
 
@@ -179,7 +188,7 @@ class Given(NamedTuple):
     """An answer that was taken."""
 
     node: str
-    """Path of the approval."""
+    """Path of the question."""
     writer: str | None = None
     """Who writes the run, and takes the answer in; None where the journal has it, and the run is to be resumed."""
 
@@ -197,8 +206,9 @@ async def answer(
 ) -> Given:
     """Write a person's answer down. The run is to be resumed after it, unless somebody writes the run now.
 
-    `node` may be left out where the run waits with one question. Raises `ApprovalError` where there is no
-    such question, where it was answered or has expired, where the run was cancelled, and where choice or form do not
+    `node` is the path of the question; it may be left out where the run waits with one. `form`: what the question
+    asks to be filled in; with the acceptance of a tool's call the arguments that it is to be made with instead.
+    Raises `ApprovalError` where there is no such question, where it was answered or has expired, where the run was cancelled, and where choice or form do not
     fit; then nothing is written. An answer to a run that is at work is kept beside it until its owner takes it in.
     """
     at = time() if now is None else now
@@ -234,7 +244,8 @@ async def _record_kept(store: JournalStore, run_id: str, path: str, given: Answe
         await _append_answers(journal, at, left)
         if path in left:
             return Given(path)
-        if not any(isinstance(each, NodeRecorded) and each[::2] == (path, given) for each in journal.read()):
+        taken = (node_of_question(path, given), given)
+        if not any(isinstance(each, NodeRecorded) and each[::2] == taken for each in journal.read()):
             forget_answers(store, run_id)
             _find_question(run_id, journal.read(), path)  # It is open no more, which this says.
     return None
@@ -252,8 +263,8 @@ async def _own_run(store: JournalStore, run_id: str) -> AsyncGenerator[Journal]:
 
 
 async def _append_answers(journal: Journal, at: float, answers: Mapping[str, Answered]) -> None:
-    for node, given in answers.items():
-        journal.append(NodeRecorded(node, at, given))
+    for path, given in answers.items():
+        journal.append(NodeRecorded(node_of_question(path, given), at, given))
     waiting = journal.commit(True)
     if waiting is not None:
         await waiting
@@ -270,8 +281,8 @@ def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tu
         raise ApprovalError(f"run {run_id} {several if waiting else 'waits for nobody'}")
     if node in waiting:
         return node, waiting[node]
-    given = [each.record for each in events if isinstance(each, NodeRecorded) and each.node == node]
-    told = next((each for each in reversed(given) if type(each) is Answered), None)
+    given = [each for each in events if isinstance(each, NodeRecorded) and type(each.record) is Answered]
+    told = next((each.record for each in reversed(given) if question_path(each.node, each.record) == node), None)
     if told is not None:
         who = f" by {told.by}" if told.by else ""
         raise ApprovalError(f"node '{node}' of run {run_id} was answered already: '{told.choice}'{who}")
@@ -296,11 +307,30 @@ def _check_answer(
             f"node '{path}' has no choice '{given.choice}'; choose from: {allowed}"
             f"{did_you_mean(given.choice, asked.choices)}"
         )
-    if asked.form is not None:
+    if asked.tool:
+        given = given._replace(form=_check_arguments(path, asked, label, given.form))
+    elif asked.form is not None:
         _check_form(path, asked.form, given.form)
     elif given.form is not None:
         raise ApprovalError(f"node '{path}' asks for no form")
-    return path, given._replace(choice=label)
+    return path, given._replace(choice=label, name=asked.name)
+
+
+def _check_arguments(path: str, asked: Asked, choice: str, form: Any) -> Any:
+    """The arguments that a person gives a call; None where they are the model's."""
+    if form is None:
+        return None
+    if choice != ACCEPT:
+        raise ApprovalError(f"the call of '{path}' is not made, so it takes no arguments: say why in the comment")
+    if not isinstance(form, Mapping):
+        raise ApprovalError(f"'{path}' takes the arguments of '{asked.tool}' as an object, not {describe_value(form)}")
+    from flowengine.tools.argument_check import ArgumentCheck  # Slow to load, and few answers change a call.
+
+    arguments = cast("Mapping[str, Any]", form)
+    check = ArgumentCheck(asked.form or {})
+    if problems := check.problems(arguments):
+        raise ApprovalError(check.explain(asked.tool, problems))
+    return None if tool_key(asked.tool, arguments) == asked.key else arguments
 
 
 def fields_of(schema: Mapping[str, Any]) -> str:

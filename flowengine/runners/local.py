@@ -18,6 +18,7 @@ from flowengine.core.budget import Ledger
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileValue, find_files
+from flowengine.core.records import node_of_question
 from flowengine.core.run_scope import Fence, RunScope
 from flowengine.core.user_code import is_interrupt
 from flowengine.core.values import freeze
@@ -215,7 +216,8 @@ async def resume(
     except BaseException:
         await journal.close()
         raise
-    records = [*decided, *answers_left(store, run_id, events).items()]
+    answers = answers_left(store, run_id, events)
+    records = [*decided, *((node_of_question(path, given), given) for path, given in answers.items())]
     for node, record in records:
         walk.attempts.add(node, record)
     code = EMPTY if plan.code == _last_code(events) else plan.code

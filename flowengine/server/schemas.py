@@ -135,6 +135,14 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "form": {"type": ["object", "null"], "description": "JSON Schema of what is filled in beside the choice."},
             "expires": _MAYBE_NUMBER,
             "on_expire": _MAYBE_TEXT,
+            "name": {"type": "string", "description": "Which of the node's questions; empty where it has but one."},
+            "tool": {"type": "string", "description": "The tool that is to be called; empty where none is."},
+            "arguments": {
+                "type": ["object", "null"],
+                "description": "What it is to be called with; `form` of an acceptance may give others.",
+            },
+            "key": _TEXT,
+            "occurrence": _COUNT,
         }
     ),
     "Run": _object_schema(
@@ -144,7 +152,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "outputs": {"type": ["object", "null"]},
             "error": {"anyOf": [ref("Error"), {"type": "null"}]},
             "nodes": {"type": "object", "additionalProperties": ref("Node"), "description": "By their paths."},
-            "questions": {"type": "object", "additionalProperties": ref("Question"), "description": "By node."},
+            "questions": {"type": "object", "additionalProperties": ref("Question"), "description": "By their paths."},
             "seconds": _MAYBE_NUMBER,
             "idle_seconds": {"type": "number", "description": "In which it was not going on until it was resumed."},
             "model_calls": _COUNT,

@@ -177,7 +177,8 @@ def _describe_loop_round(ended: RoundEnded) -> Line:
 
 
 def _describe_question(asked: Asked) -> Line:
-    return {"message": preview(asked.message), "choices": list(asked.choices), "expires": asked.expires}
+    line: Line = {"message": preview(asked.message), "choices": list(asked.choices), "expires": asked.expires}
+    return {**line, "tool": asked.tool, "arguments": preview(asked.arguments)} if asked.tool else line
 
 
 def _describe_answer(answered: Answered) -> Line:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import Asked
+from flowengine.core.records import REFUSE, Asked
 from visualize.viewer.html import Child, Markup, approve_url, element
-from visualize.viewer.parts import clock, note, section
+from visualize.viewer.parts import clock, fold, note, section
 
 __all__ = ["Acting", "FormAnswer", "answer_of", "approval_form", "fields_for", "form", "said_in"]
 
@@ -151,7 +151,13 @@ class FormAnswer(NamedTuple):
 
 
 def approval_form(run_id: str, node: str, asked: Asked, acting: Acting) -> Markup:
-    """The form, which posts to the run's approve address: a button for each choice."""
+    """The form, which posts to the run's approve address: a button for each choice.
+
+    That of a tool's call begins with the model's arguments; what is changed in it is accepted as it then is.
+    """
+    fields = (
+        _argument_fields(asked) if asked.tool else fields_for(asked.form, "FormAnswer, as JSON") if asked.form else None
+    )
     buttons = [element("button", choice, type="submit", name="choice", value=choice) for choice in asked.choices]
     return section(
         "Your answer is waited for",
@@ -160,7 +166,7 @@ def approval_form(run_id: str, node: str, asked: Asked, acting: Acting) -> Marku
         form(
             approve_url(run_id, node),
             acting,
-            fields_for(asked.form, "FormAnswer, as JSON") if asked.form else None,
+            fields,
             labelled("Comment", element("textarea", name="comment", rows=2)),
             element("div", buttons, class_="choices"),
             class_="asks",
@@ -180,4 +186,14 @@ def answer_of(asked: Asked, fields: Mapping[str, str]) -> FormAnswer:
     if choice not in asked.choices:
         raise ValueError(f"choose one of {', '.join(asked.choices)}")
     comment = fields.get("comment", "").strip()
+    if asked.tool:
+        said = "" if choice == REFUSE else fields.get("form", "").strip()
+        return FormAnswer(choice, comment, _parse_json(said) if said else None)
     return FormAnswer(choice, comment, said_in(asked.form, fields) if asked.form else None)
+
+
+def _argument_fields(asked: Asked) -> list[Markup]:
+    text = json.dumps(asked.arguments, ensure_ascii=False, indent=2, default=str)
+    hint = element("small", json.dumps(asked.form, ensure_ascii=False, default=str))
+    area = element("textarea", text, name="form", rows=min(text.count("\n") + 2, 20))
+    return [labelled(f"Arguments of {asked.tool}", area, fold("What it takes", hint))]

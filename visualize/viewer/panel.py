@@ -62,8 +62,9 @@ def _describe_row(
 ) -> Iterator[Markup | None]:
     part = run.part(row.id)
     yield _make_head(row)
-    if row.waits and row.status == "waiting" and row.asked is not None and acting is not None:
-        yield approval_form(run.run_id, row.id, row.asked, acting)
+    if row.status == "waiting" and acting is not None:
+        for path, asked in row.questions.items():
+            yield approval_form(run.run_id, path, asked, acting)
     finished = [(seq, event) for seq, event in part if isinstance(event, NodeFinished)]
     failed = [(seq, event.error) for seq, event in part if isinstance(event, NodeFailed)]
     if row.error is not None:

@@ -210,7 +210,8 @@ def _make_question(asked: Asked, seq: int) -> Markup:
         ("Expires", None if asked.expires is None else clock(asked.expires)),
         ("Then counts", asked.on_expire),
     ]
-    return section("Asked", value(asked.message), facts(told), seq=seq)
+    arguments = fold("Arguments", value(asked.arguments), is_open=True) if asked.tool else None
+    return section("Asked", value(asked.message), arguments, facts(told), seq=seq)
 
 
 def _make_answer(answered: Answered, seq: int) -> Markup:
