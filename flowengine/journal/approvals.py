@@ -208,8 +208,9 @@ async def answer(
 
     `node` is the path of the question; it may be left out where the run waits with one. `form`: what the question
     asks to be filled in; with the acceptance of a tool's call the arguments that it is to be made with instead.
-    Raises `ApprovalError` where there is no such question, where it was answered or has expired, where the run was cancelled, and where choice or form do not
-    fit; then nothing is written. An answer to a run that is at work is kept beside it until its owner takes it in.
+    Raises `ApprovalError` where there is no such question, where it was answered or has expired, where the run was
+    cancelled, and where choice or form do not fit; then nothing is written. An answer to a run that is at work is kept
+    beside it until its owner takes it in.
     """
     at = time() if now is None else now
     given = Answered(choice, comment, by, form)
