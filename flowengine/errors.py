@@ -44,7 +44,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
@@ -87,6 +86,7 @@ __all__ = [
     "TemplateSyntaxError",
     "TransientModelError",
     "did_you_mean",
+    "find_nearest",
     "unknown_argument",
 ]
 
@@ -99,8 +99,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zebra", ["publish", "improve"])
     ''
     """
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    nearest = find_nearest(name, known)
+    return "" if nearest is None else f"; did you mean '{nearest}'?"
+
+
+def find_nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The known name that is most like this one, as far as one is like enough (0.0 to 1.0)."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 
 
 def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
 from math import isfinite
@@ -18,7 +17,7 @@ from typing import Any, Final, TypeAlias, get_args
 from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.values import label_key
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, find_nearest
 from flowengine.models.call_options import DECIDING, OPTIONS, PromptCaching, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Model
@@ -273,8 +272,7 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
         if option in _NO_OPTIONS:
             raise DefinitionError(f"'{option}' is neither an argument here nor an option of a model call")
         # Vendors' own options resemble ours (`max_completion_tokens`), so only a near miss counts.
-        close = get_close_matches(option, known, n=1, cutoff=0.85)
-        meant = close[0] if close else _ELSEWHERE.get(option)
+        meant = find_nearest(option, known, 0.85) or _ELSEWHERE.get(option)
         if meant in known:
             raise DefinitionError(f"unknown argument '{option}'; did you mean '{meant}'?")
 

@@ -22,7 +22,7 @@ from flowengine.engine.ports import Durability, JournalStore
 from flowengine.journal.approvals import open_questions
 from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runners.forking import failed_items
+from flowengine.nodes.container import every_node
 from flowengine.runners.run import Run
 from visualize.progress import Progress
 
@@ -112,6 +112,10 @@ class Execution:
         """How to repeat the items that a run went on without, where it was kept."""
         if self.plan is None or self.reporting.quiet or not keeps(choose_store(self.store)):
             return
+        if not any(node.kind == "map" for _, node in every_node(self.plan.definitions)):
+            return
+        from flowengine.runners.forking import failed_items
+
         failed = sum(len(items) for items in failed_items(self.plan, run.events).values())
         if failed:
             items = "1 item" if failed == 1 else f"{failed:,} items"

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Final, NamedTuple, TypeAlias
 
-from flowengine.errors import ModelConfigError, did_you_mean
+from flowengine.errors import ModelConfigError, did_you_mean, find_nearest
 from flowengine.models.pricing import is_listed, listed_names, listed_vendor
 from flowengine.models.vendors import (
     ALIASES,
@@ -217,7 +216,7 @@ def _split(model: str) -> tuple[str | None, str]:
         if is_vendor(canonical):
             return canonical, name
         # `opnai/gpt-4o` is meant for somebody; `meta-llama/llama-3` may be a name with a slash.
-        if get_close_matches(prefix, vendor_names(), n=1, cutoff=0.85):
+        if find_nearest(prefix, vendor_names(), 0.85):
             raise ModelConfigError(f"unknown provider '{prefix}' in model '{model}'{_nearest(prefix)}")
     prefix, colon, name = model.partition(":")
     canonical = ALIASES.get(prefix, prefix)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
-from flowengine.errors import ModelConfigError, did_you_mean
+from flowengine.errors import ModelConfigError, did_you_mean, find_nearest
 from flowengine.models.choosing import VendorChoice, VendorQuestion, choose
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings, key_of, needs_key, vendor_named
@@ -79,8 +78,7 @@ def find_meaning(
         try:
             choice = choose(VendorQuestion(written.strip(), None, environ, default_provider))
         except ModelConfigError as error:
-            close = get_close_matches(written, definitions, n=1, cutoff=0.6)
-            if not close:
+            if find_nearest(written, definitions) is None:
                 raise
             hint = did_you_mean(written, definitions)
             raise ModelConfigError(f"no model '{written:.80}' is in `models` of the project file{hint}") from error

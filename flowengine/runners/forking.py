@@ -23,7 +23,6 @@ from flowengine.engine.restoring import History, enclosing_containers
 from flowengine.errors import InputError, RunError, did_you_mean
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import ContainerNode, every_node, file_path
-from flowengine.nodes.map import MapNode
 from flowengine.nodes.reuse_rules import Definitions, Past
 from flowengine.runners.run import settings_of
 
@@ -36,6 +35,8 @@ _ITEM: Final = re.compile(r"(.*)\[(\d+)\]\.")
 
 def failed_items(plan: CompiledFlow, events: Sequence[Event]) -> Mapping[str, Collection[int]]:
     """Path of a map that went on without its failed items → their indices."""
+    from flowengine.nodes.map import MapNode
+
     history, nodes = History(events), dict(every_node(plan.definitions))
     found: dict[str, list[int]] = {}
     for prefix in history.prefixes():

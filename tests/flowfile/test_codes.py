@@ -108,6 +108,7 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "did you mean 'my_node'?",
         ),
         ("shared_state: {_last_prompt: {}}\nnodes: {a: {prompt: x}}", "3:16: FE206 '_last_prompt' is not a valid name"),
+        ('shared_state: {"key\\n": {}}\nnodes: {a: {prompt: x}}', "3:16: FE206 'key\\n' is not a valid name"),
     ],
     "FE208": [("nodes: {}", "3:1: FE208 a flow needs at least one node")],
     "FE209": [

@@ -16,6 +16,22 @@ def test_digits_of_all_scripts_are_digits() -> None:
     assert fold("".join(digits)) == "".join(str(unicodedata.digit(each)) for each in digits)
 
 
+def test_full_width_forms_and_spaces_are_those_of_ascii() -> None:
+    wide = "".join(chr(code) for code in range(0xFF01, 0xFF5F))
+    assert fold(wide) == "".join(map(chr, range(0x21, 0x7F)))
+    assert fold("a\u3000b\u00a0c") == "a b c"
+
+
+def test_dashes_of_all_lengths_are_one() -> None:
+    assert fold("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63") == "-" * 8
+    assert fold("\u200f\u2016") == "\u200f\u2016"
+
+
+@pytest.mark.parametrize("text", ["ab", "caf\u00e9", "100% of it", "a\\b", "a &# b"])
+def test_where_nothing_is_left_out_each_letter_keeps_its_place(text: str) -> None:
+    assert folded(text).places is None
+
+
 def test_numbers_that_are_no_digits_stay() -> None:
     assert fold("\u4e09\u2162\u00bd\u00b2") == "\u4e09\u2162\u00bd\u00b2"
 

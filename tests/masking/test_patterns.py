@@ -51,6 +51,7 @@ def test_a_value_is_found_whatever_letters_touch_it(text: str, kind: str, value:
         "10.0.19045.3570.1",
         "12:34:56",
         "x[1::2] and a::b",
+        "ab::cd and fe::ed",
         "00:1A:2B:3C:4D:5E",
         "node@18.11.9",
         "2024-11-02-2024-12-02",

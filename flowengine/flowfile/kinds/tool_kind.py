@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KIND", "ToolNodeSpec"]
 
-_TOOL: Final = r"^(?:[a-z][a-z0-9_]*\.\S+|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$"
+_TOOL: Final = r"^(?:[a-z][a-z0-9_]*\.\S+|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$(?!\n)"
 
 
 class ToolNodeSpec(WorkKeys):

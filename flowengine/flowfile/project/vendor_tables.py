@@ -6,11 +6,10 @@ Which vendors there are is the model column's to say; nothing is opened or asked
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any, Final
 
-from flowengine.errors import did_you_mean
+from flowengine.errors import did_you_mean, find_nearest
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.project.toml_positions import TellProblem
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
@@ -175,9 +174,8 @@ def _nearest(name: str) -> str:
     "; did you mean 'openai'?"
     """
     known = [each for each in vendor_names() if not is_stand_in(each)]
-    close = get_close_matches(name, known, n=1, cutoff=0.75)
-    if close:
-        return f"; did you mean '{close[0]}'?"
+    if nearest := find_nearest(name, known, 0.75):
+        return f"; did you mean '{nearest}'?"
     return (
         f"; it names a vendor, one of {', '.join(known)}. A server of your own that speaks as OpenAI does is "
         f"hosted_vllm, with its address as `base_url`"

@@ -82,7 +82,7 @@ def found(value: Any) -> str:
         return "a list"
     if isinstance(value, dict):
         return "a map"
-    shown = f"'{value}'" if isinstance(value, str) else str(value)
+    shown = "'{}'".format(value.replace("\n", "\\n")) if isinstance(value, str) else str(value)
     return shown if len(shown) <= 60 else f"{shown[:56]}…'"
 
 
@@ -94,7 +94,10 @@ def shortened(text: str, most: int = 400) -> str:
 class Keys(BaseModel):
     """A map whose keys are known. Keys that begin with `x-` are the author's notes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
+    # The pattern of a name costs 1.4 MB in pydantic's own engine, whose classes know all of Unicode.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True, regex_engine="python-re"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -145,12 +148,13 @@ ListOf = Annotated[tuple[T, ...], Strict(False)]
 
 # --- names -------------------------------------------------------------------------------------------
 
-ID_PATTERN: Final = r"^[a-z][a-z0-9_]*$"
+ID_PATTERN: Final = r"^[a-z][a-z0-9_]*$(?!\n)"
+"""Python's `$` also matches before a line break at the end, and JavaScript, whose editors read it, has no `\\Z`."""
 Identifier = Annotated[str, Field(pattern=ID_PATTERN)]
 """A name that the author gives."""
 NodeId = Annotated[str, Field()]
 """A name of a node, given elsewhere; the checks say whether it exists."""
-_CODE_PATH: Final = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+_CODE_PATH: Final = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$(?!\n)"
 CodePath = Annotated[str, Field(pattern=_CODE_PATH)]
 """`module:function` or `module:Class`."""
 
