@@ -114,6 +114,12 @@ def test_a_run_without_a_break_is_cut_in_the_end() -> None:
     assert len(stream.feed("A")) == HELD + 1
 
 
+def test_a_private_key_without_an_end_is_waited_for_no_longer_than_one_can_be() -> None:
+    begins, line = "-----BEGIN PRIVATE KEY-----\n", "!" * 99 + "\n"
+    assert MaskedStream(MASKER).feed(begins + line * 399) == ""
+    assert MaskedStream(MASKER).feed(begins + line * 400) != ""
+
+
 def test_a_masker_with_foreign_recognizers_cuts_at_the_ends_of_lines() -> None:
     stream = MaskedStream(Masker([*DEFAULT, Pattern("NAME", re.compile("ada lovelace"))]))
     assert stream.feed("hello, I am ada ") == ""
