@@ -23,7 +23,8 @@ from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import RetryPolicy
-from tests.support.model_server import Completion, Failure, ModelServer, Truncated
+from tests.support.model_answers import Completion, Failure, Truncated
+from tests.support.model_server import ModelServer
 
 SCORE: dict[str, Any] = {"score": 0.9, "criteria_scores": {"a": 0.9}, "feedback": "", "suggestions": []}
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.file_rules import FileRules, RefusedFileError
-from flowengine.core.file_values import FileValue
+from flowengine.core.file_values import FileRules, FileValue, RefusedFileError
 from flowengine.core.values import describe_value
 from flowengine.errors import ModelConfigError, RunError
 from flowengine.models.attachments import attachment_kind

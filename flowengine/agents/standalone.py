@@ -16,8 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import anyio
 
 from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.file_rules import RefusedFileError
-from flowengine.core.file_values import FileValue
+from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.threads import short_lived
 from flowengine.errors import ModelError, NotJournalableError, PermanentModelError

@@ -1,6 +1,7 @@
 """Reads the environment of a command: the real one, and under it the `.env` file of the working folder.
 
-A flow's project adds the file of its root under both. `os.environ` is never written to.
+A flow's project adds the file of its root under both, and its names of models are looked up in that. `os.environ` is
+never written to.
 """
 
 from __future__ import annotations
@@ -9,10 +10,30 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from flowengine.agents.settings import Surroundings
+from flowengine.flowfile.project.project import Project
 from flowengine.models.dotenv import read_environment
+from flowengine.models.worst_case import ModelFacts
 
-__all__ = ["load_environment"]
+__all__ = ["load_environment", "read_model_facts", "surroundings_of"]
 
 
 def load_environment() -> Mapping[str, str]:
     return read_environment(Path.cwd(), os.environ)
+
+
+# --- Models, in a project's environment and under its names
+
+
+def read_model_facts(project: Project) -> ModelFacts:
+    """What is known of models where a project is."""
+    environ = read_environment(project.root, load_environment())
+    return ModelFacts(environ, project.prices, project.default_provider, project.models)
+
+
+def surroundings_of(project: Project) -> Surroundings:
+    """Where models of a project are opened from."""
+    environ = read_environment(project.root, load_environment())
+    return Surroundings(
+        environ, project.providers, project.prices, default_provider=project.default_provider, models=project.models
+    )

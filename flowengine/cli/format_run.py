@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_tokens
+from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_table, format_tokens
 from flowengine.journal.approvals import fields_of
 from flowengine.journal.run_export import shown
 from flowengine.journal.run_lookup import labels_of

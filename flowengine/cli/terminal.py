@@ -23,6 +23,7 @@ __all__ = [
     "format_clock",
     "format_dollars",
     "format_span",
+    "format_table",
     "format_tokens",
     "has_live_stderr",
     "put_lines",
@@ -184,3 +185,26 @@ def format_dollars(cost: float | None, *, is_whole: bool = True) -> str:
 def format_clock(at: float) -> str:
     """A moment in local time."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+# --- Tables
+
+
+def format_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+    """One line a row; `right` are the columns that end flush. Cells are one line each.
+
+    >>> format_table([["a", "1"], ["bcd", "10"]], right=[1])
+    ['a     1', 'bcd  10']
+    """
+    from rich.cells import cell_len  # `--help` needs no rich.
+
+    def pad(cell: str, width: int, is_right: bool) -> str:
+        space = " " * (width - cell_len(cell))
+        return space + cell if is_right else cell + space
+
+    cells = [[escape_controls(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in rows]
+    widths = [max(cell_len(row[column]) for row in cells) for column in range(len(cells[0]))] if cells else []
+    return [
+        "  ".join(pad(cell, widths[column], column in right) for column, cell in enumerate(row)).rstrip()
+        for row in cells
+    ]

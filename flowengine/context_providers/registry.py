@@ -10,13 +10,33 @@ from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any, Final, cast
 
-from flowengine.context_providers.builtin_names import ALIASES, GROUP, OURS
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.packages import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 
-__all__ = ["known_names", "object_of", "provider_class", "register"]
+__all__ = ["GROUP", "OURS", "known_names", "object_of", "provider_class", "register"]
+
+# --- Our own, by name
+
+GROUP: Final = "flowengine.context_providers"
+"""Entry points under which installed packages bring theirs."""
+
+OURS: Final = {
+    "conversation": "flowengine.context_providers.conversation:ConversationHistoryProvider",
+    "fixed_file": "flowengine.context_providers.fixed_file:FixedFileProvider",
+    "source_code": "flowengine.context_providers.source_code.source_code:SourceCodeProvider",
+    "compressor": "flowengine.context_providers.compressor.compressor:ContextCompressorProvider",
+    "cut": "flowengine.context_providers.cut:CutProvider",
+    "filter": "flowengine.context_providers.filter:ContextFilterProvider",
+    "long_term_memory": "flowengine.context_providers.long_term_memory:LongTermMemoryProvider",
+    "retrieval": "flowengine.context_providers.retrieval:RetrievalProvider",
+    "custom_data": "flowengine.context_providers.custom_data:CustomDataProvider",
+}
+"""Name → `module:Class`."""
+
+ALIASES: Final = {"conversation_history": "conversation"}
+
 
 _registered: Final[dict[str, type[ContextProvider]]] = {}
 

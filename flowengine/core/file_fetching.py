@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from flowengine.core.address_rules import AddressRule, RefusedAddressError, allowed_url, check_addresses
-from flowengine.core.file_rules import FileRules, RefusedFileError
+from flowengine.core.file_values import FileRules, RefusedFileError
 
 __all__ = ["fetch_file"]
 

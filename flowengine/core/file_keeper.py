@@ -14,8 +14,7 @@ from typing import Any, Final, Protocol, cast
 
 import anyio.to_thread
 
-from flowengine.core.file_rules import FileRules, RefusedFileError
-from flowengine.core.file_values import FileValue, clean_name, hash_of
+from flowengine.core.file_values import FileRules, FileValue, RefusedFileError, clean_name, hash_of
 from flowengine.core.flow_paths import RefusedPathError, open_regular, resolve_path
 from flowengine.core.media_types import allows_media_type, extension_of, media_type_of
 

@@ -1,5 +1,6 @@
 """Defines the value that stands for a file: the hash of its content, its media type, name and size.
 
+What a project allows of files is defined beside it.
 The content is kept once in the store of runs, under its hash. A value is bound to the store that it comes from, and
 reads there. It knows neither stores nor files of a disk.
 """
@@ -13,11 +14,44 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from flowengine.errors import JournalError
 
-__all__ = ["FileSource", "FileValue", "binding_files", "clean_name", "find_files", "hash_of"]
+__all__ = [
+    "FileRules",
+    "FileSource",
+    "FileValue",
+    "RefusedFileError",
+    "binding_files",
+    "clean_name",
+    "find_files",
+    "hash_of",
+]
+
+# --- What a project allows of files
+
+
+class RefusedFileError(ValueError):
+    """A file that is not taken; the message says why. Whoever asked for it says where."""
+
+
+@dataclass(frozen=True)
+class FileRules:
+    """The table `[files]` of a project file."""
+
+    root: Path | None = None
+    """The folder below which the paths lie that texts name; None: the working folder."""
+    max_file: int = 20 * 2**20
+    """Bytes of one file."""
+    max_run: int = 200 * 2**20
+    """Bytes of all files of a run, equal ones counted once."""
+    media_types: tuple[str, ...] = ("*/*",)
+    """What files may be, by their contents."""
+    allow_urls: tuple[str, ...] = ()
+    """Beginnings of the addresses that files may be fetched from (`address_rules`)."""
+
 
 FileSource: TypeAlias = Callable[[str], bytes]
 """Hash → the content, checked; a `JournalError` where it cannot be read."""

@@ -30,8 +30,7 @@ from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.schema.agent_settings import AgentSpec, Evaluate, Improve
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.models.attachment_tokens import image_tokens, most_file_tokens
-from flowengine.models.attachments import IMAGES
+from flowengine.models.attachments import IMAGES, image_tokens, most_file_tokens
 from flowengine.models.call_options import normalize_options
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import is_stand_in

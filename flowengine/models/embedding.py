@@ -29,7 +29,7 @@ _LONGEST: Final = 20_000
 """Characters of a text that count; no model takes more than some thousand tokens."""
 _TIMEOUT: Final = 60.0
 """Seconds that one request may take."""
-_NATIVE: Final = "flowengine.models.http.native_embedding:make_native_embedding"
+_NATIVE: Final = "flowengine.models.http.native_model:make_native_embedding"
 _THROUGH_LITELLM: Final = "flowengine.models.litellm.litellm_embedding:make_embedding"
 _REFUSED: Final = "the offline stand-in makes no embeddings: name a model that does, or leave it out"
 

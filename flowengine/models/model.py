@@ -19,6 +19,7 @@ from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
 __all__ = [
     "LoadsLibrary",
     "Model",
+    "PassThroughModel",
     "PromptCache",
     "Reply",
     "Request",
@@ -252,3 +253,29 @@ def as_json(value: Any) -> Any:
 
 def _to_json_type(value: Any) -> Any:
     return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else repr(value)
+
+
+# --- What every wrapper of a model shares
+
+
+class PassThroughModel:
+    """Round one model. What a wrapper is for, it adds to `complete` and `stream`."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    def inside(self) -> Sequence[Model]:
+        """The model that is asked."""
+        return (self._model,)
+
+    async def supports_schema(self) -> bool:
+        """Whether the model inside is held to a JSON Schema."""
+        return await supports_schema(self._model)

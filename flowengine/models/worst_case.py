@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
-from flowengine.models.attachment_tokens import most_file_tokens
+from flowengine.models.attachments import most_file_tokens
 from flowengine.models.definitions import ModelDefinition, find_meaning
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, Request

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from flowengine.core.context import Context
-from flowengine.core.file_rules import FileRules
+from flowengine.core.file_values import FileRules
 from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import describe_value, freeze, is_json_type
 from flowengine.engine.graph import Graph

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.file_rules import RefusedFileError
-from flowengine.core.file_values import FileValue
+from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.errors import InputError, OutputError
 from flowengine.nodes.compiled_flow import REQUIRED, InputField
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, ClassVar, Final, Unpack
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.file_rules import RefusedFileError
+from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_schema import find_misfits
 from flowengine.core.records import ToolCall, tool_key
 from flowengine.engine.view import NodeContext

@@ -17,7 +17,7 @@ from flowengine.engine.events import NodeRecorded
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
-from visualize.viewer.file_parts import SHOWN_IMAGES, files_of_record
+from visualize.viewer.parts import SHOWN_IMAGES, files_of_record
 
 __all__ = ["FILE_CSP", "disposition", "make_file_response"]
 

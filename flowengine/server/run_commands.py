@@ -19,7 +19,7 @@ from flowengine.journal.approvals import answer
 from flowengine.journal.stores import TeeStore
 from flowengine.runners import local
 from flowengine.runners.local import Live
-from flowengine.runners.queue.submitted import queue_of
+from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runners.run import Run
 from flowengine.server.flow_catalog import CatalogEntry, Library
 from flowengine.server.problems import ProblemError, problem_of

@@ -23,9 +23,9 @@ from flowengine.flow import Flow
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.open import get_llm
-from tests.bench.agents import ROOT, model_server, with_server
+from tests.bench.agents import model_server, with_server
 from tests.bench.measure import Row
-from tests.bench.processes import cpu_of
+from tests.bench.processes import ROOT, cpu_of
 
 __all__ = ["ROWS"]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.model_server import Failure, ModelServer
+from tests.support.model_answers import Failure
+from tests.support.model_server import ModelServer
 
 Command = Callable[..., Any]
 

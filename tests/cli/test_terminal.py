@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from flowengine.cli.execute import exit_code_of, format_outputs
 from flowengine.cli.options import gather_inputs
-from flowengine.cli.outcome import exit_code_of, format_outputs
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, escape_controls
+from flowengine.cli.terminal import Results, escape_controls, format_table
 from flowengine.core.context import LLMResult
 from flowengine.engine.events import ErrorInfo, NodeFailed, to_json_value
 from flowengine.journal.run_export import dumps

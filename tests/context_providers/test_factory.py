@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from flowengine.context_providers import registry
-from flowengine.context_providers.builtin_names import GROUP, OURS
 from flowengine.context_providers.conversation import ConversationHistoryProvider
 from flowengine.context_providers.custom_data import CustomDataProvider
 from flowengine.context_providers.factory import ContextProviderFactory
 from flowengine.context_providers.parameters import MissingFileError, OutsideError, ParameterError
 from flowengine.context_providers.provider import ContextProvider
+from flowengine.context_providers.registry import GROUP, OURS
 from flowengine.errors import DefinitionError
 from tests.support.packages import installed_package
 

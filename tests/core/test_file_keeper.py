@@ -12,8 +12,7 @@ import pytest
 
 from flowengine.core import file_fetching
 from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.file_rules import FileRules, RefusedFileError
-from flowengine.core.file_values import FileValue, hash_of
+from flowengine.core.file_values import FileRules, FileValue, RefusedFileError, hash_of
 from flowengine.journal.memory import MemoryStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]

@@ -14,8 +14,7 @@ import pytest
 import flowengine
 from flowengine.agents.agent import Agent
 from flowengine.cli.main import main
-from flowengine.context_providers.builtin_names import OURS
-from flowengine.context_providers.registry import provider_class
+from flowengine.context_providers.registry import OURS, provider_class
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.texts import DESCRIBED, RESERVED, WORDS
 from flowengine.flowfile.loader import check_file

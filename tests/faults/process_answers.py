@@ -22,7 +22,8 @@ from typing import Any, Final
 import anyio
 
 from flowengine.flow import Flow
-from tests.support.model_server import Answer, Completion, Hang, ModelServer
+from tests.support.model_answers import Answer, Completion, Hang
+from tests.support.model_server import ModelServer
 
 __all__ = ["DELIVERED", "NODES", "check_killed", "flow_at", "rows"]
 

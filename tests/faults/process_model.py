@@ -28,7 +28,8 @@ from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter
 from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.runners.run import Run
-from tests.support.model_server import Answer, Failure, Hang, ModelServer, Raw, Received, Truncated
+from tests.support.model_answers import Answer, Failure, Hang, Raw, Truncated
+from tests.support.model_server import ModelServer, Received
 
 __all__ = ["BROKEN", "check_broken", "check_busy", "check_down", "check_half_broken", "check_limited", "rows"]
 

@@ -24,7 +24,7 @@ from tests.faults import story
 from tests.faults.account import Cut, repeats, seconds, takeovers, unexcused
 from tests.faults.queue_killed import inf_if_none, orphans
 from tests.faults.world import Worker, World, until
-from tests.support.model_server import Answer, Completion, Failure
+from tests.support.model_answers import Answer, Completion, Failure
 
 __all__ = ["soak"]
 

@@ -13,7 +13,8 @@ from typing import Any
 from flowengine.engine.events import RunFinished
 from tests.faults import story
 from tests.faults.world import World, until
-from tests.support.model_server import Answer, Completion, Failure, Received
+from tests.support.model_answers import Answer, Completion, Failure
+from tests.support.model_server import Received
 
 __all__ = ["STORMS", "storms"]
 

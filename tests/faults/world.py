@@ -28,7 +28,8 @@ from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue.run_queue import submit_many
 from tests.faults import story
 from tests.faults.account import Record, Recorded, owner_of, recorded_answers
-from tests.support.model_server import ModelServer, Received, Responder
+from tests.support.model_answers import Responder
+from tests.support.model_server import ModelServer, Received
 from tests.support.postgres import Server
 
 __all__ = ["Worker", "World", "until"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.core.file_rules import FileRules
+from flowengine.core.file_values import FileRules
 from flowengine.errors import FlowError, InputError
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import project_of

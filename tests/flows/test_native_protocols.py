@@ -20,7 +20,8 @@ from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.nodes.container import every_node
 from flowengine.runners.run import Run
 from tests.flows.test_samples import FLOWS, SAMPLES
-from tests.support.model_server import Completion, ModelServer, Thinking, ToolCall
+from tests.support.model_answers import Completion, Thinking, ToolCall
+from tests.support.model_server import ModelServer
 from tests.support.small_png import small_png
 
 INPUTS: dict[str, dict[str, Any]] = {**SAMPLES, "release_approval": {"version": "1.4", "changes": "Faster start"}}

@@ -21,7 +21,8 @@ from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.journal.memory import MemoryStore
 from flowengine.runners.run import Run
 from flowengine.skills.sandbox.sandbox import verdict
-from tests.support.model_server import Completion, ModelServer, ToolCall
+from tests.support.model_answers import Completion, ToolCall
+from tests.support.model_server import ModelServer
 from tests.support.require import missing
 
 FLOWS = Path(__file__).parents[2] / "flows"

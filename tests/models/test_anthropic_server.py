@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.model_server import (
-    Completion,
-    Failure,
-    ModelServer,
-    StreamFailure,
-    Thinking,
-    ToolCall,
-    Truncated,
-)
+from tests.support.model_answers import Completion, Failure, StreamFailure, Thinking, ToolCall, Truncated
+from tests.support.model_server import ModelServer
 
 
 def ask(server: ModelServer, **more: Any) -> tuple[http.client.HTTPResponse, bytes]:

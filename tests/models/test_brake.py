@@ -14,7 +14,8 @@ from flowengine.models.open import get_llm
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.throttle import Brake
 from flowengine.models.wrappers.retrying import RetryingModel
-from tests.support.model_server import Failure, ModelServer
+from tests.support.model_answers import Failure
+from tests.support.model_server import ModelServer
 
 REQUEST = Request("m", (Message("user", "hi"),))
 FIRST = 0.02

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.models.litellm.import_thread import ImportThread
+from flowengine.models.litellm.loading import ImportThread
 
 
 def test_it_imports_and_leaves_no_trace_in_the_import_system() -> None:

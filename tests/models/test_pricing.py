@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from flowengine.models import model_table, pricing
+from flowengine.models import pricing
+from flowengine.models import pricing as model_table
 from flowengine.models.pricing import Price, listed_price, longest_answer
 
 LISTED: dict[str, dict[str, Any]] = {

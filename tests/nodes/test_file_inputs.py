@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from flowengine import Context, Flow, FunctionNode, InputField, NodeResult
-from flowengine.core.file_rules import FileRules
-from flowengine.core.file_values import FileValue
+from flowengine.core.file_values import FileRules, FileValue
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.codec import encode

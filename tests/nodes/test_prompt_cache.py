@@ -12,7 +12,8 @@ from flowengine.core.records import ModelCall, Notice
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.runners.run import Run
-from tests.support.model_server import Completion, ModelServer
+from tests.support.model_answers import Completion
+from tests.support.model_server import ModelServer
 from tests.support.prompt_cache import Served, served_of
 
 LONG = "\n".join(f"Paragraph {number}: the shop takes back what was bought {number} days ago." for number in range(400))

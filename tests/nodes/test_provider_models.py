@@ -18,7 +18,8 @@ from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.run import Run
-from tests.support.model_server import Hang, ModelServer
+from tests.support.model_answers import Hang
+from tests.support.model_server import ModelServer
 from visualize.progress import NodeRow
 
 SUMMARY = "## Goal\nTea.\n## Instructions\nNone.\n## Progress\nRead.\n## Decisions\nNone.\n## Facts\nNone."

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.core.file_rules import FileRules
-from flowengine.core.file_values import FileValue
+from flowengine.core.file_values import FileRules, FileValue
 from flowengine.core.records import ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow

@@ -21,7 +21,8 @@ from flowengine.models.litellm.error_classes import as_model_error, tellable
 from flowengine.models.open import detect, get_llm
 from flowengine.nodes.function import FunctionNode
 from flowengine.retrieval.fts import FtsRetriever
-from tests.support.model_server import Failure, ModelServer
+from tests.support.model_answers import Failure
+from tests.support.model_server import ModelServer
 
 KEY = "sk-attempt-0123456789abcdef"
 FLOW = """flowengine: v1

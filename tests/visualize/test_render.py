@@ -18,11 +18,10 @@ from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.errors import PictureError
 from tests.support.require import require
 from tests.support.sample_run import research_run
-from visualize.dot import to_dot
 from visualize.layout import arrange, layered
 from visualize.mermaid import to_mermaid
 from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run
-from visualize.render import render
+from visualize.render import render, to_dot
 from visualize.style import cut
 from visualize.svg import to_svg
 

@@ -16,15 +16,17 @@ from flowengine.engine.events import ErrorInfo, NodeFailed, NodeFinished, NodeRe
 from visualize.progress import NodeRow
 from visualize.states import Change
 from visualize.viewer.feed import preview
-from visualize.viewer.file_parts import Embedded, files_of_record, files_section
 from visualize.viewer.forms import Acting, approval_form
 from visualize.viewer.html import Child, Markup, element, join, place, whole
 from visualize.viewer.panel_records import meter, record_section, rounds_section
 from visualize.viewer.parts import (
+    Embedded,
     badge,
     clock,
     difference,
     facts,
+    files_of_record,
+    files_section,
     fold,
     note,
     section,

@@ -14,7 +14,6 @@ from flowengine.journal.run_lookup import labels_of
 from visualize.plain import jsonable
 from visualize.states import declared
 from visualize.viewer.feed import feed
-from visualize.viewer.file_parts import Embedded, files_section
 from visualize.viewer.forms import Acting, form
 from visualize.viewer.graph import COMPACT, graph_markup
 from visualize.viewer.html import (
@@ -30,7 +29,7 @@ from visualize.viewer.html import (
 )
 from visualize.viewer.page import file_page, page
 from visualize.viewer.panel import node_panel
-from visualize.viewer.parts import badge, clock, facts, fold, note, took, usage_facts, value
+from visualize.viewer.parts import Embedded, badge, clock, facts, files_section, fold, note, took, usage_facts, value
 from visualize.viewer.reading import Reading
 
 __all__ = ["export_page", "head_of", "run_page"]

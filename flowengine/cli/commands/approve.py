@@ -21,7 +21,7 @@ from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
 from flowengine.journal.approvals import answer, open_questions
-from flowengine.runners.queue.submitted import queue_of
+from flowengine.runners.queue.run_positions import queue_of
 
 __all__ = ["command"]
 

@@ -10,8 +10,7 @@ import click
 
 from flowengine.cli.format_run import format_usage, indent_lines
 from flowengine.cli.run_access import ReadingCommand, choose_store, fold_events, open_journal, read, store_option
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, format_span
+from flowengine.cli.terminal import Results, format_span, format_table
 from flowengine.journal.run_export import shown
 from visualize.progress import NodeRow, Progress
 from visualize.states import States

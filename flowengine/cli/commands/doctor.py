@@ -21,12 +21,11 @@ import click
 
 from flowengine.cli.environment import load_environment
 from flowengine.cli.run_access import choose_store, keeps, open_journal, store_option
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results
+from flowengine.cli.terminal import Results, format_table
 from flowengine.core.packages import package_of
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.flowfile.checks.agent_sources import models_of
-from flowengine.flowfile.checks.reach import list_reach
+from flowengine.flowfile.checks.permissions import list_reach
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec

@@ -7,9 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from flowengine.cli.model_facts import read_model_facts
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, complain
+from flowengine.cli.environment import read_model_facts
+from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.errors import ModelConfigError
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.journal.run_export import dumps

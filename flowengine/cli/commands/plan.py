@@ -10,10 +10,9 @@ import anyio
 import click
 
 from flowengine.agents.settings import CallSettings
-from flowengine.cli.model_facts import read_model_facts
+from flowengine.cli.environment import read_model_facts
 from flowengine.cli.options import gather_inputs
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, complain, format_dollars
+from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.node_traits import traits_of

@@ -6,8 +6,7 @@ import click
 
 from flowengine.cli.options import duration
 from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, complain, format_span
+from flowengine.cli.terminal import Results, complain, format_span, format_table
 from flowengine.journal.run_export import dumps
 from flowengine.runners.queue.status import QueueStatus, problems_of, queues_of, workers_of
 

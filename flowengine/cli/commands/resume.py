@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from flowengine.cli.environment import load_environment
-from flowengine.cli.execute import Execution
+from flowengine.cli.execute import Execution, format_outputs, to_run_json
 from flowengine.cli.options import add_running_options, collect_settings, reporting_of
-from flowengine.cli.outcome import format_outputs, to_run_json
 from flowengine.cli.run_access import beginning, choose_store, open_journal, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting

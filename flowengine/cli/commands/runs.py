@@ -8,8 +8,7 @@ from flowengine.cli.commands.runs_files import export_run, import_run, repair
 from flowengine.cli.commands.runs_many import add_filter_options, cancel_runs, remove, resume_runs
 from flowengine.cli.commands.runs_show import show
 from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, complain, format_clock, format_span
+from flowengine.cli.terminal import Results, complain, format_clock, format_span, format_table
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.run_export import dumps
 from flowengine.journal.run_lookup import RunQuery

@@ -19,8 +19,7 @@ from flowengine.cli.run_access import (
     read,
     store_option,
 )
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, complain, put_lines
+from flowengine.cli.terminal import Results, complain, format_table, put_lines
 from flowengine.core.file_values import find_files
 from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import StoreUnavailableError

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
+from flowengine.cli.execute import exit_code_of, to_node_object, to_run_json
 from flowengine.cli.format_run import format_run, format_usage, indent_lines, shorten
 from flowengine.cli.interrupt import INTERRUPTED
-from flowengine.cli.outcome import exit_code_of, to_node_object, to_run_json
 from flowengine.cli.run_access import (
     ReadingCommand,
     choose_store,
@@ -20,8 +20,7 @@ from flowengine.cli.run_access import (
     records_of,
     store_option,
 )
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_tokens
+from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_table, format_tokens
 from flowengine.cli.watch import Reporting, follow, format_run_standing
 from flowengine.core.records import (
     Brought,

@@ -12,9 +12,8 @@ import click
 
 from flowengine.agents.model_environment import open_model
 from flowengine.agents.settings import CallSettings
-from flowengine.cli.model_facts import surroundings_of
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, complain
+from flowengine.cli.environment import surroundings_of
+from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.project.project import find_project, project_of
 from flowengine.journal.run_export import dumps

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import click
 
+from flowengine.cli.environment import read_model_facts
 from flowengine.cli.failure import format_excerpt
-from flowengine.cli.model_facts import read_model_facts
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.flowfile.checks.agent_sources import vendors_of

@@ -21,7 +21,7 @@ from flowengine.cli.options import duration
 from flowengine.cli.run_access import choose_store, open_journal, store_option
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
-from flowengine.runners.queue.notices import WorkerNotice
+from flowengine.runners.queue.vitals import WorkerNotice
 from flowengine.version import install_hint
 
 __all__ = ["log_notice", "worker_log"]

@@ -7,8 +7,7 @@ from time import time
 import click
 
 from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
-from flowengine.cli.table import format_table
-from flowengine.cli.terminal import Results, complain, format_span
+from flowengine.cli.terminal import Results, complain, format_span, format_table
 from flowengine.journal.run_export import dumps
 from flowengine.runners.queue.status import WorkerStatus, workers_of
 

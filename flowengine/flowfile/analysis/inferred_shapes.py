@@ -18,9 +18,7 @@ from flowengine.flowfile.analysis.references import last_of
 from flowengine.flowfile.analysis.shapes import fields_of, is_map, item_of
 from flowengine.flowfile.analysis.texts import EACH, LOOP_OUTPUT, ROUND, holders_of
 from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_loop, is_map_node, is_subflow
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.flowfile.schema.output_shapes import (
+from flowengine.flowfile.schema.keys import (
     BOOLEAN,
     EVALUATION,
     NUMBER,
@@ -30,6 +28,8 @@ from flowengine.flowfile.schema.output_shapes import (
     object_shape,
     shape_of_model,
 )
+from flowengine.flowfile.schema.node_guards import is_agent, is_loop, is_map_node, is_subflow
+from flowengine.flowfile.schema.node_kinds import NodeSpec
 from flowengine.templating.parse import lone_expression, parse_template
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The order of the checks on a spec: names, structure, code, and then the runs that the graph allows.
+"""Runs the checks on a spec in their order: names, structure, code, and then the runs that the graph allows.
 
 All of them look at every flow. What they would say because of another mistake (an edge that a wrong name hides, a key
 of a node that was left out) they keep to themselves: that is known from `Gaps`.
@@ -6,15 +6,19 @@ of a node that was left out) they keep to themselves: that is known from `Gaps`.
 
 from __future__ import annotations
 
+import ast
+import builtins
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from flowengine.errors import Diagnostic
-from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of
+from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, nodes_of
 from flowengine.flowfile.analysis.gaps import gaps_of, note_adrift
 from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import reads_of
 from flowengine.flowfile.analysis.texts import Text, texts_of
 from flowengine.flowfile.checks.agent_sources import check_context, sources_of
 from flowengine.flowfile.checks.attached_files import check_attachments
-from flowengine.flowfile.checks.code_texts import check_code_texts
 from flowengine.flowfile.checks.names import check_bodies, check_names
 from flowengine.flowfile.checks.permissions import (
     check_calls,
@@ -37,9 +41,78 @@ from flowengine.flowfile.checks.warnings import (
 from flowengine.flowfile.file_texts import Subflows
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_http, is_tool
+from flowengine.flowfile.schema.node_guards import is_code_node, is_http, is_tool
+
+if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.code_kind import CodeNodeSpec
 
 __all__ = ["check"]
+
+# --- The code of nodes, as far as it is seen without running it
+
+
+def check_code_texts(spec: FlowSpec, report: Report) -> None:
+    """Each text of a node's code that cannot run, or reads a name that nothing gives."""
+    for path, node in nodes_of(spec):
+        if is_code_node(node):
+            _check(node, path, report, names_are_known=path not in gaps_of(spec).arguments)
+
+
+def _check(node: CodeNodeSpec, path: NodePath, report: Report, *, names_are_known: bool) -> None:
+    text = Text((*key_path(path), "code"), node.code, "plain", path, "node")
+
+    def tell(message: str, at: ast.AST, hint: str = "") -> None:
+        report.in_text("FE524", message, text, getattr(at, "lineno", 1), getattr(at, "col_offset", 0) + 1, hint)
+
+    try:
+        tree = ast.parse(node.code)
+    except SyntaxError as error:
+        lines = node.code.splitlines() or [""]
+        line = min(max(error.lineno or 1, 1), len(lines))
+        column = min(max(error.offset or 1, 1), max(len(lines[line - 1]), 1))  # It may stand behind the line's end.
+        report.in_text("FE524", f"this is no Python: {error.msg:.200}", text, line, column)
+        return
+    except (ValueError, RecursionError, MemoryError) as error:
+        report.in_text("FE524", f"this is no Python: {type(error).__name__}", text, 1, 1)
+        return
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Set) and len(each.elts) == 1 and isinstance(each.elts[0], ast.Set | ast.Dict):
+            tell("'code' is not rendered: give the value a name in 'with'", each)
+            return
+    if not any(True for each in _own(tree) if isinstance(each, ast.Return)):
+        report.in_text("FE524", "nothing is returned: end with `return …`", text, 1, 1)
+    bound = {*node.with_, *_bound(tree), *vars(builtins), "__name__"}
+    for each in ast.walk(tree) if names_are_known else ():
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and each.id not in bound:
+            known = [name for name in bound if not name.startswith("_")]
+            hint = report.nearest(each.id, known) or "; give it in 'with'"
+            tell(f"the code reads '{each.id}', which nothing gives it", each, hint)
+
+
+def _own(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements of the code itself, and not of functions and classes in it."""
+    for each in ast.iter_child_nodes(tree):
+        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield each
+            yield from _own(each)
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    """Every name that is given a value anywhere."""
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):
+            yield each.id
+        elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield each.name
+        elif isinstance(each, ast.arg):
+            yield each.arg
+        elif isinstance(each, ast.alias):
+            yield each.asname or each.name.partition(".")[0]
+        elif isinstance(each, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and each.name:
+            yield each.name
+        elif isinstance(each, ast.MatchMapping) and each.rest:
+            yield each.rest
+
 
 # --- Checks of what can happen in a run, level by level
 

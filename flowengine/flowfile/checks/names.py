@@ -27,8 +27,8 @@ from flowengine.flowfile.analysis.references import Use, last_of, reads_of
 from flowengine.flowfile.analysis.texts import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND, Scope, holders_of, visible
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema.keys import Shape
 from flowengine.flowfile.schema.node_guards import is_loop, is_map_node
-from flowengine.flowfile.schema.output_shapes import Shape
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec

@@ -1,4 +1,6 @@
-"""Permission of MCP servers: a flow file names them, only the project file lets them be started or asked.
+"""Checks that a project permits what a flow file starts, asks and runs, and lists it.
+
+A flow file names MCP servers; only the project file lets them be started or asked.
 
 A command is matched word by word, with its arguments and the environment that it gets, since these can make any
 program run anything; an address by scheme, host and the beginning of its path. Nothing is started or asked.
@@ -9,13 +11,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of, settings_in
 from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.named_servers import UnknownServerError, server_named
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in
 from flowengine.flowfile.project.project import Project
@@ -23,15 +24,71 @@ from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
 from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_function, is_tool, may_call
+from flowengine.flowfile.schema.node_guards import is_code_node, is_function, is_http, is_tool, may_call
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
     from flowengine.flowfile.kinds.tool_kind import ToolNodeSpec
+    from flowengine.tools.mcp.server_settings import McpServer
 
-__all__ = ["check_calls", "check_code", "check_servers", "check_tools", "code_of", "is_allowed", "servers_of"]
+__all__ = [
+    "check_calls",
+    "check_code",
+    "check_servers",
+    "check_tools",
+    "code_of",
+    "is_allowed",
+    "list_reach",
+    "server_named",
+    "servers_of",
+]
+
+# --- The server that a node names
+#
+# A server of the file stands under `mcp_servers`, its own or an agent's. Two of one name must be the same server: only
+# what they offer may differ. The file's go before the project's.
+
+
+class UnknownServerError(DefinitionError):
+    """Nobody names such a server; `known`: those that are named."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no MCP server '{name}' in the file or its project")
+        self.known = known
+
+
+def server_named(spec: FlowSpec, project: Project, name: str) -> McpServer:
+    """The server of a name; `UnknownServerError` where there is none."""
+    of_file = [each for each in _servers_of(spec) if each.name == name]
+    if not of_file:
+        if name not in project.mcp_servers:
+            known = [*(each.name for each in _servers_of(spec)), *project.mcp_servers]
+            raise UnknownServerError(name, list(dict.fromkeys(known)))
+        from flowengine.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
+
+        return server_of({"name": name, **project.mcp_servers[name]})
+    first, *others = of_file
+    if any(_told_apart(first) != _told_apart(each) for each in others):
+        raise DefinitionError(f"the file has different MCP servers named '{name}'; rename one of them")
+    offers = [each.allow for each in of_file]
+    allow: Any = None
+    if None not in offers:
+        allow = tuple(dict.fromkeys(tool for each in offers for tool in each or ()))
+    return first.model_copy(update={"allow": allow}).server() if len(of_file) > 1 else first.server()
+
+
+def _told_apart(server: McpServerSpec) -> dict[str, Any]:
+    return server.model_dump(exclude={"allow", "timeout", "start_timeout"})
+
+
+def _servers_of(spec: FlowSpec) -> Iterator[McpServerSpec]:
+    yield from spec.mcp_servers or ()
+    for _, each in settings_in(spec):
+        if isinstance(each, AgentSettings):
+            yield from each.mcp_servers or ()
+
 
 # --- Checks of `with` against the function that `call` names, whose parameters are read from its file and never run
 
@@ -229,3 +286,49 @@ def _address(url: str) -> str | None:
 def _begins(address: str, allowed: str | None) -> bool:
     """Whether an address is the allowed one or lies below it."""
     return allowed is not None and (address == allowed or address.startswith(allowed.rstrip("/") + "/"))
+
+
+# --- What a flow file may start, ask and run, with the flows that it runs as nodes
+
+_SHOWN: Final = 200
+
+
+class Reach(NamedTuple):
+    """One thing that lies outside of the file."""
+
+    kind: str
+    """`starts`, `asks`, `sends to`, `calls` or `runs`."""
+    what: str
+
+
+def list_reach(spec: FlowSpec, project: Project) -> list[Reach]:
+    """Each once, in the order of their kinds."""
+    order = {"starts": 0, "asks": 1, "sends to": 2, "calls": 3, "runs": 4}
+    return sorted(dict.fromkeys(_find(spec, project)), key=lambda each: order[each.kind])
+
+
+def _find(spec: FlowSpec, project: Project) -> Iterator[Reach]:
+    for _, server in servers_of(spec):
+        yield _of_server(server.name, server.command, tuple(server.args), server.url)
+    for _, target in code_of(spec):
+        yield Reach("calls", target)
+    for path, node in nodes_of(spec):
+        if is_tool(node) and not is_code(node.tool):
+            try:
+                named = server_named(spec, project, node.tool.partition(".")[0])
+            except DefinitionError:
+                continue
+            yield _of_server(named.name, named.command, tuple(named.args), named.url)
+        elif is_http(node):
+            secrets = ", ".join(node.headers_env.values())
+            yield Reach("sends to", f"{node.method} {node.url[:_SHOWN]}{secrets and f' with {secrets}'}")
+        elif is_code_node(node):
+            yield Reach("runs", f"the code of '{'.'.join(path)}' in the sandbox")
+    for each in spec.subflows.values():
+        yield from _find(each, project)
+
+
+def _of_server(name: str, command: str | None, args: tuple[str, ...], url: str | None) -> Reach:
+    if url is not None:  # A query may hold a key.
+        return Reach("asks", f"{url.partition('?')[0][:_SHOWN]} (server '{name}')")
+    return Reach("starts", f"{shlex.join([command or '', *args])[:_SHOWN]} (server '{name}')")

@@ -16,9 +16,9 @@ from flowengine.core.budget import Budget
 from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, MisplacedKeyError, ProjectError
 from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, level_of
-from flowengine.flowfile.analysis.named_servers import server_named
 from flowengine.flowfile.analysis.node_settings import retry_of, settings_of, timeout_of
 from flowengine.flowfile.analysis.references import edges_of
+from flowengine.flowfile.checks.permissions import server_named
 from flowengine.flowfile.compile.agent_factory import AgentMaker
 from flowengine.flowfile.compile.scope import boolean, values
 from flowengine.flowfile.file_texts import DISK, FlowFiles

@@ -10,9 +10,8 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import template
 from flowengine.flowfile.schema.agent_settings import JsonSchema
 from flowengine.flowfile.schema.fields import Duration, Maybe, Routes, Template, refuse
-from flowengine.flowfile.schema.keys import NodeKeys, OwnRoute, routes_to
+from flowengine.flowfile.schema.keys import TEXT, NodeKeys, OwnRoute, Shape, object_shape, routes_to
 from flowengine.flowfile.schema.node_kinds import NodeKind
-from flowengine.flowfile.schema.output_shapes import TEXT, Shape, object_shape
 
 if TYPE_CHECKING:
     from flowengine.flowfile.schema.node_kinds import NodeCompiler

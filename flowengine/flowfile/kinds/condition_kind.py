@@ -9,9 +9,8 @@ from pydantic import Field, model_validator
 from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import boolean
 from flowengine.flowfile.schema.fields import CodePath, Expression, Keys, ListOf, Maybe, Routes, Target, refuse
-from flowengine.flowfile.schema.keys import OwnRoute, WorkKeys, routes_to
+from flowengine.flowfile.schema.keys import TEXT, OwnRoute, Shape, WorkKeys, routes_to
 from flowengine.flowfile.schema.node_kinds import NodeKind
-from flowengine.flowfile.schema.output_shapes import TEXT, Shape
 
 if TYPE_CHECKING:
     from flowengine.flowfile.schema.node_kinds import NodeCompiler

@@ -10,9 +10,8 @@ from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import template, values
 from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
 from flowengine.flowfile.schema.fields import CodePath, ListOf, Maybe, Plain, Prompt, Routes, Score, Template, refuse
-from flowengine.flowfile.schema.keys import OwnRoute, WorkKeys, routes_to
+from flowengine.flowfile.schema.keys import EVALUATION, OwnRoute, Shape, WorkKeys, routes_to
 from flowengine.flowfile.schema.node_kinds import NodeKind
-from flowengine.flowfile.schema.output_shapes import EVALUATION, Shape
 
 if TYPE_CHECKING:
     from flowengine.flowfile.schema.node_kinds import NodeCompiler

@@ -12,9 +12,8 @@ from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.compile.scope import address, template, values
 from flowengine.flowfile.schema.agent_settings import JsonSchema
 from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Rendered, Template, found, refuse
-from flowengine.flowfile.schema.keys import Effect, WorkKeys
+from flowengine.flowfile.schema.keys import NUMBER, Effect, Shape, WorkKeys, object_shape
 from flowengine.flowfile.schema.node_kinds import NodeKind
-from flowengine.flowfile.schema.output_shapes import NUMBER, Shape, object_shape
 
 if TYPE_CHECKING:
     from flowengine.flowfile.schema.node_kinds import NodeCompiler

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from flowengine.core.address_rules import read_rule
-from flowengine.core.file_rules import FileRules
+from flowengine.core.file_values import FileRules
 from flowengine.core.media_types import is_media_pattern
 from flowengine.errors import did_you_mean
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.file_rules import FileRules
+from flowengine.core.file_values import FileRules
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
 from flowengine.core.user_code import describe_error, unprefixed_name
 from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean

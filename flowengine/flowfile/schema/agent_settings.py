@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from flowengine.context_providers.builtin_names import OURS
+from flowengine.context_providers.registry import OURS
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import check_json_schema, is_map
 from flowengine.flowfile.schema.fields import (

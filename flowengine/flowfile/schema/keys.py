@@ -6,11 +6,12 @@ and money has `BoundedKeys`; and what can simply be done again has `WorkKeys`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
+from flowengine.core.context import EvaluationResult, RoutingResult
 from flowengine.engine.graph import FALLBACK
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import (
@@ -26,9 +27,13 @@ from flowengine.flowfile.schema.fields import (
     found,
     refuse,
 )
-from flowengine.flowfile.schema.output_shapes import Shape
 
 __all__ = [
+    "BOOLEAN",
+    "EVALUATION",
+    "NUMBER",
+    "ROUTING",
+    "TEXT",
     "BoundedKeys",
     "Effect",
     "NodeKeys",
@@ -36,10 +41,36 @@ __all__ = [
     "OnErrorSpec",
     "OwnRoute",
     "RetrySpec",
+    "Shape",
     "WorkKeys",
+    "object_shape",
     "routes_to",
+    "shape_of_model",
     "targets_of",
 ]
+
+# --- The shapes of outputs that are the same in every flow, as JSON Schemas
+
+Shape = dict[str, Any]
+
+TEXT: Final[Shape] = {"type": "string"}
+NUMBER: Final[Shape] = {"type": "number"}
+BOOLEAN: Final[Shape] = {"type": "boolean"}
+
+
+def object_shape(names: Iterable[str], **known: Shape) -> Shape:
+    """An object with these fields; of those in `known` more is known than the name."""
+    return {"type": "object", "properties": {name: known.get(name, {}) for name in names}}
+
+
+def shape_of_model(model: type[BaseModel], **known: Shape) -> Shape:
+    """An object with the fields of a class."""
+    return object_shape(model.model_fields, **known)
+
+
+ROUTING: Final = shape_of_model(RoutingResult, next_route=TEXT, confidence=NUMBER, reasoning=TEXT)
+EVALUATION: Final = shape_of_model(EvaluationResult, score=NUMBER, passed=BOOLEAN, feedback=TEXT)
+
 
 Effect = Literal["none", "idempotent", "external"]
 

@@ -16,7 +16,9 @@ import anyio
 from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamFailureError
-from flowengine.models.http.loop_client import BrokenExchangeError, HttpPost, NoConnectionError, send_post
+from flowengine.models.http.connection_pool import NoConnectionError
+from flowengine.models.http.http_connection import BrokenExchangeError
+from flowengine.models.http.loop_client import HttpPost, send_post
 from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, show_address, status_of_body
 from flowengine.models.http.vendor_traits import VendorTraits
 

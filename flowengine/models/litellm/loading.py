@@ -10,30 +10,66 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import sys
 import threading
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from flowengine.errors import ModelConfigError
 from flowengine.models.litellm.event_loop import AsyncioHome
-from flowengine.models.litellm.import_thread import ImportThread
 
 __all__ = [
     "LITELLM_LOOP",
+    "ImportThread",
     "litellm_loaded",
-    "litellm_ready",
     "mute_background_logging",
-    "preload",
     "silence_warnings",
     "wait_for_litellm",
     "wait_for_started_import",
 ]
+
+# --- The thread that imports
+#
+# A thread that the end of the process stops in the middle of an import keeps Python's import lock, and whatever imports
+# something during finalization (a `__del__` of a library, say) waits for that lock for ever. So the import is not left
+# to that: `stop` ends it before the next module it loads.
+
+
+class ImportThread:
+    """Runs a function that imports. As a finder it finds nothing; it is asked before each module."""
+
+    def __init__(self, name: str, run: Callable[[], None]) -> None:
+        self._run = run
+        self._stopping = False
+        self._thread = threading.Thread(target=self._import, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give the import up where it is under way, and wait until it has ended."""
+        self._stopping = True
+        self._thread.join(timeout=60)
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if self._stopping and threading.current_thread() is self._thread:
+            raise SystemExit  # no Exception: imported code that tries alternatives must not go on with one
+        return None
+
+    def _import(self) -> None:
+        sys.meta_path.insert(0, self)
+        try:
+            with suppress(SystemExit):
+                self._run()
+        finally:
+            sys.meta_path.remove(self)
+
 
 _lock: Final = threading.Lock()
 _import: Future[Any] | None = None

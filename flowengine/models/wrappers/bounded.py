@@ -17,10 +17,9 @@ import anyio
 from flowengine.core.budget import Ledger, Reservation, Spending
 from flowengine.errors import DefinitionError, LimitError, ModelError
 from flowengine.models.messages import as_dict
-from flowengine.models.model import Model, Reply, Request
+from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import WorstCase, worst_cases
-from flowengine.models.wrappers.pass_through import PassThroughModel
 
 __all__ = ["BoundedModel", "usage_of_reply"]
 

@@ -19,11 +19,10 @@ import anyio
 
 from flowengine.models.attachments import attachment_kind
 from flowengine.models.messages import Message
-from flowengine.models.model import Model, Reply, Request
+from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.throttle import CallSlots
 from flowengine.models.tokens import estimate_tokens
 from flowengine.models.vendors import RateLimits
-from flowengine.models.wrappers.pass_through import PassThroughModel
 
 __all__ = ["Limiter", "Limiters", "RateLimitedModel", "RateLimiter", "RateTurn", "limiter_for"]
 

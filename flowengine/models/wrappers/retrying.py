@@ -21,7 +21,7 @@ from flowengine.models.throttle import Brake
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
-from flowengine.models.wrappers.pass_through import PassThroughModel
+from flowengine.models.model import PassThroughModel
 
 __all__ = ["FallbackModel", "RetryingModel"]
 

@@ -10,8 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from flowengine.core.context import Tell
 from flowengine.errors import TransientModelError
-from flowengine.models.model import Model, Reply, Request
-from flowengine.models.wrappers.pass_through import PassThroughModel
+from flowengine.models.model import Model, PassThroughModel, Reply, Request
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 
 __all__ = ["heard"]

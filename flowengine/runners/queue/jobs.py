@@ -15,7 +15,7 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job
 from procrastinate.manager import JobManager
 
-from flowengine.runners.queue.submitted import SCHEMA, TASK
+from flowengine.runners.queue.run_positions import SCHEMA, TASK
 
 __all__ = ["MOST_PRIORITY", "before_new", "expiry_lock", "job_of", "look_into_queue", "put_jobs"]
 

@@ -27,7 +27,7 @@ from flowengine.errors import DefinitionError, JournalError, StoreUnavailableErr
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import beginning, inputs_with_files, new_run_id
-from flowengine.runners.queue.submitted import TASK, refuse_another
+from flowengine.runners.queue.run_positions import TASK, refuse_another
 from flowengine.version import install_hint
 
 try:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from flowengine.engine.ports import JournalStore
-from flowengine.runners.queue.run_positions import Queryable, ask_queue
-from flowengine.runners.queue.submitted import SCHEMA, TASK
+from flowengine.runners.queue.run_positions import SCHEMA, TASK, Queryable, ask_queue
 
 __all__ = ["LIVE", "QueueProblem", "QueueStatus", "WorkerStatus", "problems_of", "queues_of", "workers_of"]
 

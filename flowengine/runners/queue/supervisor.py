@@ -19,10 +19,9 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker
 
 from flowengine.errors import FlowEngineError, StoreVersionError
-from flowengine.runners.queue.notices import Tell, WorkerNotice
 from flowengine.runners.queue.rescue import Orphans, Rescue
 from flowengine.runners.queue.suspicion import Sharing
-from flowengine.runners.queue.vitals import Presence, Vitals
+from flowengine.runners.queue.vitals import Presence, Tell, Vitals, WorkerNotice
 
 __all__ = ["Ending", "Staying"]
 

@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.submitted import SCHEMA
+from flowengine.runners.queue.run_positions import SCHEMA
 
 __all__ = ["SCHEMA", "address_of", "make_tables"]
 

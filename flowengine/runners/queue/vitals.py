@@ -1,4 +1,4 @@
-"""Publishes what a worker says of itself, beside the sign of life in the tables of the queue's library.
+"""Publishes what a worker says of itself: lines for people, and a row beside its sign of life in the queue's tables.
 
 The row is written once for each id that the library gives a worker, and means something only as long as the library
 has that id: what a dead worker has left is deleted by the next one that begins.
@@ -9,16 +9,39 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Final
 
 from procrastinate import App
 
-from flowengine.runners.queue.notices import Tell, WorkerNotice
 from flowengine.version import __version__
 
-__all__ = ["Presence", "Vitals"]
+__all__ = ["Presence", "Tell", "Vitals", "WorkerNotice"]
+
+# --- Notices: lines for people, with what happened and to which run
+
+
+class WorkerNotice(str):
+    """A line; `event` is the word for what happened.
+
+    >>> notice = WorkerNotice("run a1 begins: greet", "begins", "a1")
+    >>> notice, notice.event, notice.run_id
+    ('run a1 begins: greet', 'begins', 'a1')
+    """
+
+    event: str
+    run_id: str | None
+    """The run that it is of, None where it is of the worker."""
+
+    def __new__(cls, text: str, event: str, run_id: str | None = None) -> WorkerNotice:
+        made = super().__new__(cls, text)
+        made.event, made.run_id = event, run_id
+        return made
+
+
+Tell = Callable[[WorkerNotice], None]
+
 
 # --- What a worker knows of itself
 

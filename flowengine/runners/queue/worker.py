@@ -28,14 +28,13 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from flowengine.journal.postgres.rates import PostgresRates
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.notices import Tell
 from flowengine.runners.queue.plans import Plans
 from flowengine.runners.queue.rescue import WORKER, Orphans, Rescue
 from flowengine.runners.queue.run_queue import opened
 from flowengine.runners.queue.supervisor import Ending, Staying
 from flowengine.runners.queue.suspicion import Sharing
 from flowengine.runners.queue.task import RunTask
-from flowengine.runners.queue.vitals import Presence, Vitals
+from flowengine.runners.queue.vitals import Presence, Tell, Vitals
 
 __all__ = ["Pace", "PatientConnector", "work"]
 

@@ -15,16 +15,8 @@ from flowengine.models.http.native_model import NativeModel
 from flowengine.models.http.vendor_traits import traits_of
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request, TokenUsage
-from tests.support.model_server import (
-    Completion,
-    Failure,
-    ModelServer,
-    Raw,
-    StreamFailure,
-    Thinking,
-    ToolCall,
-    Truncated,
-)
+from tests.support.model_answers import Completion, Failure, Raw, StreamFailure, Thinking, ToolCall, Truncated
+from tests.support.model_server import ModelServer
 
 SCHEMA = {
     "type": "object",

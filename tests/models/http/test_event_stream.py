@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamedEvent
-from flowengine.models.http.event_stream import EventReader
+from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError, StreamedEvent
 
 STREAM = (
     "\ufeffdata: first\n\n: a comment\n\n"

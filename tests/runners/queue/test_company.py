@@ -17,9 +17,9 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue import crash_count as queue_loading
 from flowengine.runners.queue.crash_count import Company, LeftError
-from flowengine.runners.queue.deaths import companies_of, forget_companies, note_companies
 from flowengine.runners.queue.run_positions import standing_of
 from flowengine.runners.queue.run_queue import cancel, submit
+from flowengine.runners.queue.suspicion import companies_of, forget_companies, note_companies
 from flowengine.runners.queue.worker import work
 from tests.support.queue_runs import QUICK, SLEEP, drain, flow, status, until, worker
 

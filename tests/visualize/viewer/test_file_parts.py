@@ -9,7 +9,7 @@ from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.function import FunctionNode
 from tests.support.small_png import small_png
-from visualize.viewer.file_parts import Embedded
+from visualize.viewer.parts import Embedded
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page, run_page
 

@@ -9,15 +9,7 @@ from typing import Any, Final
 
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Request
-from tests.support.model_server import (
-    Completion,
-    Failure,
-    Raw,
-    StreamFailure,
-    Thinking,
-    ToolCall,
-    Truncated,
-)
+from tests.support.model_answers import Completion, Failure, Raw, StreamFailure, Thinking, ToolCall, Truncated
 
 __all__ = ["CASES", "Case"]
 
