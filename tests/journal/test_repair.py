@@ -116,6 +116,7 @@ def test_a_run_is_cut_at_a_flipped_bit_and_resumed_from_there(
     assert repair_store(done.path).path is None
 
 
+@pytest.mark.long
 def test_each_page_may_be_zeroed_and_the_others_are_kept(
     path: Path, whole: tuple[bytes, dict[str, Sequence[Event]]]
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.masking.masker import DEFAULT, HELD, MaskedStream, Masker
-from flowengine.masking.patterns import Pattern
+from flowengine.masking.patterns import MAX_PRIVATE_KEY, Pattern
 from tests.bench.masking import lines
 
 MASKER = Masker(key=b"tests")
@@ -115,9 +115,9 @@ def test_a_run_without_a_break_is_cut_in_the_end() -> None:
 
 
 def test_a_private_key_without_an_end_is_waited_for_no_longer_than_one_can_be() -> None:
-    begins, line = "-----BEGIN PRIVATE KEY-----\n", "!" * 99 + "\n"
-    assert MaskedStream(MASKER).feed(begins + line * 399) == ""
-    assert MaskedStream(MASKER).feed(begins + line * 400) != ""
+    begun = "-----BEGIN PRIVATE KEY-----\n".ljust(2 * MAX_PRIVATE_KEY - 1, "!") + "\n"
+    assert MaskedStream(MASKER).feed(begun) == ""
+    assert MaskedStream(MASKER).feed(begun + "\n") != ""
 
 
 def test_a_masker_with_foreign_recognizers_cuts_at_the_ends_of_lines() -> None:

@@ -376,6 +376,7 @@ def test_calls_of_synchronous_code_and_of_trio_share_a_connection(server: ModelS
     assert {each.connection for each in server.requests} == {1}
 
 
+@pytest.mark.long
 def test_many_loops_one_after_the_other_leave_no_connection_and_no_word(server: ModelServer) -> None:
     then = """
 import asyncio, os
@@ -437,6 +438,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_program_with_warnings_as_errors_says_nothing_but_its_own_words(server: ModelServer) -> None:
     server.respond_with(["hello", Failure(500)])
     then = """

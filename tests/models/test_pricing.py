@@ -206,6 +206,7 @@ def test_the_default_models_of_the_vendors_are_on_the_list(provider: str, name: 
     assert (longest_answer(provider, name) or 0) >= 4096
 
 
+@pytest.mark.long
 def test_what_litellm_reckons_for_an_answer_is_never_above_the_listed_price() -> None:
     """In a process of its own: the import takes seconds."""
     models = ["gpt-4o-mini", "claude-haiku-4-5", "gemini/gemini-2.5-pro", "groq/openai/gpt-oss-20b"]

@@ -16,6 +16,9 @@ from tests.properties.ways import Bench, Mismatch
 
 BLOCKS, FLOWS = 10, 25
 """Blocks of flows, a test each, and the flows of a block."""
+LONG = pytest.mark.long
+SHORT = 4
+"""Blocks that are tried each time; the others among the long tests."""
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +26,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench.make(tmp_path_factory.mktemp("properties"))
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", [*range(SHORT), *(pytest.param(each, marks=LONG) for each in range(SHORT, BLOCKS))])
 def test_every_way_of_running_a_flow_gives_what_the_flow_means(bench: Bench, block: int):
     kinds: list[str] = []
     for number in range(block * FLOWS, (block + 1) * FLOWS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from retrieval_data import SHORT_WORDS, code_queries, short_word_texts
 
 from flowengine.context_providers.source_code.index import CodeIndex
@@ -22,6 +23,7 @@ async def test_every_short_word_of_three_languages_finds_its_text() -> None:
     assert [word for word, id in wanted if id not in {hit.id for hit in await retriever.search(word)}] == []
 
 
+@pytest.mark.long
 def test_code_is_found_by_what_its_docstring_said(tmp_path: Path) -> None:
     queries = code_queries(tmp_path, PACKAGES)
     index = CodeIndex(CodeTree(tmp_path), seconds=120)

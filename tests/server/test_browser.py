@@ -268,6 +268,7 @@ def test_two_thousand_live_events_are_applied_within_five_seconds(browser: Brows
     store.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "run_id"),
     [(partial(layered_run, 10_000, 100), "run10000"), (partial(mapped_run, 10_000), "mapped")],

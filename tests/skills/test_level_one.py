@@ -81,6 +81,7 @@ async def test_the_index_follows_the_skills() -> None:
     assert [each.name for each in await index.ranked([skill("a", "Sings.")], "sing")] == ["a"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.anyio
 async def test_of_175_skills_the_right_one_is_found_and_the_list_stays_in_its_budget(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ async def test_the_stand_in_knows_nothing_but_the_prompt() -> None:
     assert await choose_by_words()("a poem of three lines", "Skills:\n", ["haiku", "tea"]) == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_ten_skills_of_a_library_cost_as_little_as_promised(tmp_path: Path) -> None:
     skills = library(tmp_path)

@@ -202,6 +202,7 @@ def test_our_own_svg_is_well_formed_and_escapes_hostile_labels():
     assert "8日本語のラベル" in texts
 
 
+@pytest.mark.long
 def test_a_graph_of_1600_nodes_is_drawn_without_asking_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fake_dot(tmp_path, f'echo asked > "{tmp_path}/asked"')
     monkeypatch.setenv("PATH", str(tmp_path))

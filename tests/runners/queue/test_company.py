@@ -153,6 +153,7 @@ async def test_a_suspect_holds_up_another_only_until_it_is_above_suspicion() -> 
             await visits.leave(name)
 
 
+@pytest.mark.long
 async def test_of_runs_whose_worker_dies_only_the_one_at_fault_is_given_up(
     store: PostgresStore, tmp_path: Path
 ) -> None:

@@ -186,6 +186,7 @@ one_event: st.SearchStrategy[Event] = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=st.lists(one_event, max_size=40))
 def test_both_folds_agree_on_any_events_in_any_order(script: Tab, events: list[Event]):

@@ -350,6 +350,7 @@ def test_an_approval_is_answered_in_the_page(served: tuple[PageServer, Tab]):
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_two_thousand_events_are_applied_within_five_seconds(browser: Browser):
     events = layered_run(1000)
     with page_server(events[:1002]) as server, browser.tab() as tab:

@@ -13,6 +13,9 @@ from tests.models.http.against_litellm.grid import CASES, Case
 from tests.support.model_server import ModelServer
 
 
+pytestmark = pytest.mark.long  # litellm is slow to load, and is asked a hundred times.
+
+
 @pytest.fixture(scope="module")
 def divergences() -> Mapping[str, Sequence[Divergence]]:
     """Case → where the two ways differ. All of them at once: litellm is slow to load."""
