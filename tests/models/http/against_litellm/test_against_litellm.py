@@ -12,7 +12,6 @@ from tests.models.http.against_litellm.exchange import Divergence, diverge
 from tests.models.http.against_litellm.grid import CASES, Case
 from tests.support.model_server import ModelServer
 
-
 pytestmark = pytest.mark.long  # litellm is slow to load, and is asked a hundred times.
 
 
