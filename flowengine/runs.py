@@ -53,6 +53,8 @@ class Question(NamedTuple):
     """The tool that is to be called; empty where no call is asked about."""
     arguments: Mapping[str, Any] | None = None
     """What it is to be called with."""
+    approvers: Sequence[str] = ()
+    """Who may answer; empty: anybody who may answer at all."""
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,7 @@ def _questions(events: Sequence[Event]) -> Iterator[Question]:
             labels_of(started),
             question.tool,
             question.arguments,
+            question.approvers,
         )
 
 

@@ -7,13 +7,23 @@ the body of a loop has rows for each round; what a body costs counts for its con
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from flowengine.core.context import NodeResult, NodeStatus, RunStatus, SkipCause
 from flowengine.core.node_traits import traits_of
-from flowengine.core.records import Answered, Asked, MapBegan, ModelCall, Notice, Retry, Reused, question_path
+from flowengine.core.records import (
+    Answered,
+    Asked,
+    MapBegan,
+    ModelCall,
+    Notice,
+    Notified,
+    Retry,
+    Reused,
+    question_path,
+)
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -123,6 +133,8 @@ class NodeRow:
     """The last question."""
     asked_at: float | None = None
     """When it last began to wait."""
+    notified: Sequence[Notified] = ()
+    """What became of telling people of the question."""
     answered: Answered | None = None
     """The last answer, once nothing is open any more."""
     answered_at: float | None = None
@@ -169,9 +181,20 @@ class NodeRow:
 
     def forget_questions(self) -> None:
         """It begins anew."""
+        self.notified = ()
         self.questions.clear()
         self.asked = self.answered = self.asked_at = self.answered_at = None
         self.waited_before = 0.0
+
+    @property
+    def untold(self) -> Sequence[Notified]:
+        """Whom open questions did not reach, the last try of each."""
+        last = {
+            (each.name, each.channel, each.to): each
+            for each in self.notified
+            if question_path(self.id, each) in self.questions
+        }
+        return [each for each in last.values() if each.error is not None]
 
 
 class Progress:
@@ -349,6 +372,8 @@ class Progress:
             row.ask(record, at)
             if row.status not in SETTLED:
                 self._become(row, "waiting")
+        elif isinstance(record, Notified):
+            row.notified = (*row.notified, record)
         elif isinstance(record, Answered):
             row.answer(record, at)
             if row.status == "waiting" and not row.waits:

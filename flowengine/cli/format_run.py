@@ -35,6 +35,9 @@ def format_run(progress: Progress, status: str = "") -> Iterator[str]:
             form = f", and a form with: {fields_of(row.asked.form)}" if row.asked.form is not None else ""
             yield f"{row.id} asks for one of: {', '.join(row.asked.choices)}{form}"
             yield from indent_lines(shorten(row.asked.message))
+            if row.asked.approvers:
+                yield f"  to be answered by {' or '.join(row.asked.approvers)}"
+            yield from (f"  {told.to} could not be told: {told.error}" for told in row.untold)
     finished = progress.finished
     if finished is not None and finished.error is not None and finished.node is None:
         yield ""

@@ -29,6 +29,7 @@ __all__ = [
     "MapBegan",
     "ModelCall",
     "Notice",
+    "Notified",
     "ProviderFailed",
     "Receipt",
     "Retry",
@@ -222,6 +223,27 @@ class Asked(NamedTuple):
     """Hash of name and arguments (`tool_key`)."""
     occurrence: int = 0
     """How many equal calls this node attempt wanted before."""
+    approvers: Sequence[str] = ()
+    """Who may answer (`Answered.by`); empty: anybody who may answer at all."""
+    notify: Sequence[Any] | None = None
+    """Who is told of it: names of the project's channels, and channels of its own; None: the project says."""
+
+
+class Notified(NamedTuple):
+    """Somebody was told of a question, or could not be."""
+
+    channel: str
+    """The channel's name in the project, else its type."""
+    to: str
+    """A mail address, or the host that it was posted to."""
+    asked: float
+    """When the question was asked."""
+    name: str = ""
+    """That of the question."""
+    error: str | None = None
+    """Why it did not arrive; None: it did."""
+    attempts: int = 1
+    """How often it was tried this time."""
 
 
 class Answered(NamedTuple):
@@ -241,7 +263,7 @@ ACCEPT: Final = "accept"
 REFUSE: Final = "refuse"
 
 
-def question_path(node: str, record: Asked | Answered) -> str:
+def question_path(node: str, record: Asked | Notified | Answered) -> str:
     """What a person calls a question of a run: the node's path, and which of its questions it is.
 
     >>> question_path("ship", Asked("Ship it?", ["yes"])), question_path("help", Answered("accept", name="refund:2"))
@@ -282,6 +304,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
         MapBegan,
         RoundEnded,
         Asked,
+        Notified,
         Answered,
         Reused,
     )

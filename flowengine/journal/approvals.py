@@ -32,6 +32,7 @@ __all__ = [
     "fields_of",
     "forget_answers",
     "keep_answer",
+    "may_answer",
     "open_questions",
     "times_asked",
 ]
@@ -202,25 +203,28 @@ async def answer(
     comment: str = "",
     by: str = "",
     form: Any = None,
+    asked: float | None = None,
     now: float | None = None,
 ) -> Given:
     """Write a person's answer down. The run is to be resumed after it, unless somebody writes the run now.
 
-    `node` is the path of the question; it may be left out where the run waits with one. `form`: what the question
-    asks to be filled in; with the acceptance of a tool's call the arguments that it is to be made with instead.
-    Raises `ApprovalError` where there is no such question, where it was answered or has expired, where the run was
-    cancelled, and where choice or form do not fit; then nothing is written. An answer to a run that is at work is kept
-    beside it until its owner takes it in.
+    `node` is the path of the question; it may be left out where the run waits with one. `by` is who answers, as the
+    caller knows it (from a link, a key, the user of the machine). `form`: what the question asks to be filled in; with
+    the acceptance of a tool's call the arguments that it is to be made with instead. `asked`: the answer is to the
+    question of that moment and to no later one. Raises `ApprovalError` where there is no such question, where it was
+    answered or has expired, where the run was cancelled, where `by` is none of its approvers, and where choice or form
+    do not fit; then nothing is written. An answer to a run that is at work is kept beside it until its owner takes it
+    in.
     """
     at = time() if now is None else now
     given = Answered(choice, comment, by, form)
     try:
-        return await _record_answer(store, run_id, node, given, at)
+        return await _record_answer(store, run_id, node, given, at, asked)
     except RunBusyError as error:
         writer = error.writer
     with only_looking():
         events = store.events(run_id)
-    path, given = _check_answer(run_id, events, node, given, at)
+    path, given = _check_answer(run_id, events, node, given, at, asked)
     keep_answer(store, run_id, path, times_asked(events)[path], given)
     ring_owner(run_id)
     try:
@@ -229,11 +233,13 @@ async def answer(
         return Given(path, writer)
 
 
-async def _record_answer(store: JournalStore, run_id: str, node: str | None, given: Answered, at: float) -> Given:
+async def _record_answer(
+    store: JournalStore, run_id: str, node: str | None, given: Answered, at: float, asked: float | None
+) -> Given:
     """Journal an answer to a run that nobody writes."""
     async with _own_run(store, run_id) as journal:
         await _append_answers(journal, at, answers_left(store, run_id, journal.read()))
-        path, given = _check_answer(run_id, journal.read(), node, given, at)
+        path, given = _check_answer(run_id, journal.read(), node, given, at, asked)
         await _append_answers(journal, at, {path: given})
     return Given(path)
 
@@ -292,10 +298,15 @@ def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tu
 
 
 def _check_answer(
-    run_id: str, events: Sequence[Event], node: str | None, given: Answered, at: float
+    run_id: str, events: Sequence[Event], node: str | None, given: Answered, at: float, meant: float | None = None
 ) -> tuple[str, Answered]:
     """The path of the question, and the answer with the choice as the question has it."""
     path, asked = _find_question(run_id, events, node)
+    if meant is not None and times_asked(events)[path] != meant:
+        raise ApprovalError(f"node '{path}' of run {run_id} has asked anew since")
+    if not may_answer(given.by, asked.approvers):
+        who = f"this is '{given.by}'" if given.by else "it is not known who answers here"
+        raise ApprovalError(f"node '{path}' is to be answered by {' or '.join(asked.approvers)}, and {who}")
     if asked.expires is not None and asked.expires <= at:
         raise ApprovalError(
             f"node '{path}' waits no longer: its time was up {_format_age(at - asked.expires)} ago, and "
@@ -332,6 +343,17 @@ def _check_arguments(path: str, asked: Asked, choice: str, form: Any) -> Any:
     if problems := check.problems(arguments):
         raise ApprovalError(check.explain(asked.tool, problems))
     return None if tool_key(asked.tool, arguments) == asked.key else arguments
+
+
+def may_answer(by: str, approvers: Sequence[str]) -> bool:
+    """Whether somebody is among those who may answer; mail addresses are compared without regard to case.
+
+    >>> may_answer("CFO@example.com", ["cfo@example.com"]), may_answer("Finance", ["finance"]), may_answer("", [])
+    (True, False, True)
+    """
+    return not approvers or any(
+        by == each or ("@" in each and by.casefold() == each.casefold()) for each in approvers if by
+    )
 
 
 def fields_of(schema: Mapping[str, Any]) -> str:

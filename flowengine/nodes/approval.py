@@ -19,8 +19,8 @@ class ApprovalNode(FlowNode):
     """Asks `message`, and takes the route that somebody chooses (`targets`: choice → node, None: nowhere).
 
     `form`: a JSON Schema of what is filled in beside the choice. `expires`: seconds after which
-    `on_expire` counts as chosen, once somebody opens the run. The output is
-    `{choice, comment, by, form}`.
+    `on_expire` counts as chosen, once somebody opens the run. `approvers`: who alone may answer. `notify`: who is
+    told, as the question has it (`Asked.notify`). The output is `{choice, comment, by, form}`.
     """
 
     kind: ClassVar[str] = "approval"
@@ -33,6 +33,8 @@ class ApprovalNode(FlowNode):
         form: Mapping[str, Any] | None = None,
         expires: float | None = None,
         on_expire: str | None = None,
+        approvers: Sequence[str] = (),
+        notify: Value | None = None,
         clock: Callable[[], float] = time,
         **settings: Unpack[NodeSettings],
     ) -> None:
@@ -41,6 +43,8 @@ class ApprovalNode(FlowNode):
         self.form = form
         self.expires = expires
         self.on_expire = on_expire
+        self.approvers = tuple(approvers)
+        self.notify = notify
         self._routes = dict(targets)
         self._clock = clock
 
@@ -69,7 +73,11 @@ class ApprovalNode(FlowNode):
 
     def _question(self, context: Context) -> Asked:
         expires = None if self.expires is None else self._clock() + self.expires
-        return Asked(self.handed(context)["message"], list(self._routes), self.form, expires, self.on_expire)
+        notify = None if self.notify is None else self.notify(context)
+        message = self.handed(context)["message"]
+        asked = Asked(message, list(self._routes), self.form, expires, self.on_expire)
+        return asked._replace(approvers=self.approvers, notify=notify)
 
     def identity(self) -> Sequence[Any]:
-        return (self.form, self.expires, self.on_expire)
+        who = (self.approvers,) if self.approvers else ()
+        return (self.form, self.expires, self.on_expire, *who)

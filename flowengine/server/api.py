@@ -130,7 +130,8 @@ async def _approve_run(request: Request) -> Response:
     body = await read_json(request, ANSWER)
     node: str | None = body.pop("node", None)
     run_id: str = request.path_params["run_id"]
-    path, resumed = await get_parts(request).acts.approve(run_id, node, ApprovalDecision(**body))
+    parts = get_parts(request)
+    path, resumed = await parts.acts.approve(run_id, node, ApprovalDecision(**body, by=parts.by))
     return _json_response({"run_id": run_id, "node": path, "resumed": resumed})
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from flowengine.core.context import NodeStatus, RunStatus
+from flowengine.core.records import Asked
 from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted, to_json_value
 from flowengine.engine.ports import RunInfo
 from flowengine.journal.approvals import open_questions
@@ -62,7 +63,6 @@ ANSWER: Final = _object_schema(
         "node": {"type": "string", "description": "Left out where the run waits with one question."},
         "comment": _TEXT,
         "form": {"description": "What fits the question's form."},
-        "by": {"type": "string", "description": "Who answers."},
     },
 )
 _LIMITS: Final = _object_schema(
@@ -143,6 +143,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             },
             "key": _TEXT,
             "occurrence": _COUNT,
+            "approvers": {**_TEXTS, "description": "Who alone may answer; empty: anybody who may answer at all."},
         }
     ),
     "Run": _object_schema(
@@ -217,7 +218,7 @@ def to_run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
         "outputs": None if finished is None else to_json_value(finished.outputs),
         "error": None if finished is None else _to_error_object(finished.error, finished.node),
         "nodes": {row.id: _to_node_object(row) for row in run.rows},
-        "questions": {node: to_json_value(asked._asdict()) for node, asked in _to_questions(run).items()},
+        "questions": {node: _to_question(asked) for node, asked in _to_questions(run).items()},
         "seconds": progress.seconds(progress.last_at),
         "idle_seconds": progress.idle,
         "model_calls": usage.calls,
@@ -248,7 +249,11 @@ def to_flow_object(name: str, about: About) -> Mapping[str, Any]:
     }
 
 
-def _to_questions(run: Reading) -> Mapping[str, Any]:
+def _to_question(asked: Asked) -> Mapping[str, Any]:
+    return {name: to_json_value(each) for name, each in asked._asdict().items() if name != "notify"}
+
+
+def _to_questions(run: Reading) -> Mapping[str, Asked]:
     """Only a run that is parked waits with them; while it goes on, they may just have been answered."""
     is_parked = run.progress.finished is not None and not isinstance(run.events[-1], RunResumed)
     return open_questions(run.events) if is_parked else {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,3 +73,21 @@ def test_without_a_choice_the_choices_are_told(flowengine: Command, waiting: Pat
     said = flowengine("approve", "r1")
     assert said.code == 2
     assert "Missing option '--choice'.\n  'sign_off' asks: Release it?\n  --choice ship|hold" in said.err
+
+
+def test_a_question_with_approvers_is_answered_by_the_user_of_the_machine_or_not_here(
+    flowengine: Command, folder: Path
+) -> None:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    for name, approvers in (("mine", [user]), ("others", ["cfo@example.com"])):
+        asking = FLOW.replace("    message:", f"    approvers: {json.dumps(approvers)}\n    message:")
+        (folder / f"{name}.yaml").write_text(asking)
+        assert flowengine("run", f"{name}.yaml", "--run-id", name).code == 3
+    (folder / "form.json").write_text('{"ticket": "T-17"}')
+    give = ("--choice", "ship", "--form", "form.json")
+    assert "to be answered by cfo@example.com" in flowengine("runs", "show", "others").out
+    pretended = flowengine("approve", "others", *give, "--by", "cfo@example.com")
+    assert (pretended.code, "not by --by" in pretended.err) == (2, True)
+    refused = flowengine("approve", "others", *give)
+    assert (refused.code, f"and this is '{user}'" in refused.err) == (2, True)
+    assert flowengine("approve", "mine", *give).code == 0

@@ -10,7 +10,7 @@ from flowengine.core.context import Context
 from flowengine.engine.events import RunFinished
 from flowengine.errors import ApprovalError
 from flowengine.flow import Flow
-from flowengine.journal.approvals import answer, open_questions
+from flowengine.journal.approvals import answer, open_questions, times_asked
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
@@ -191,3 +191,21 @@ async def test_a_choice_may_be_composed_or_decomposed():
     await answer(store, "r", "sign_off", "cafe\u0301")
     run = await Flow("release", {"sign_off": node, "publish": FunctionNode(name)}).resume("r", store=store)
     assert (run.nodes["sign_off"].output["choice"], run.nodes["publish"].status) == ("caf\u00e9", "succeeded")
+
+
+async def test_only_an_approver_answers_and_the_question_says_who_that_is():
+    store, _ = await parked(release(approvers=["cfo@example.com", "finance"]))
+    assert "to be answered by cfo@example.com or finance, and this is 'eve'" in await refused(
+        store, "sign_off", "ship", by="eve"
+    )
+    assert "it is not known who answers here" in await refused(store, "sign_off", "ship")
+    await answer(store, "r", "sign_off", "ship", by="CFO@example.com")
+    run = await release(approvers=["cfo@example.com", "finance"]).resume("r", store=store)
+    assert run.nodes["sign_off"].output["by"] == "CFO@example.com"
+
+
+async def test_an_answer_to_an_earlier_question_is_not_one_to_the_question_that_is_asked_now():
+    store, _ = await parked(release())
+    assert "has asked anew since" in await refused(store, "sign_off", "ship", asked=1.0)
+    asked = times_asked(store.events("r"))["sign_off"]
+    assert (await answer(store, "r", "sign_off", "ship", asked=asked)).node == "sign_off"

@@ -153,9 +153,8 @@ def test_a_question_is_answered_and_the_run_goes_on(server: Served):
     wrong = {"choice": "yes", "form": {"channel": "radio"}}
     assert "does not fit" in check(server, "POST", path, "answerRun", 409, wrong)["detail"]
     check(server, "POST", path, "answerRun", 422, {"choose": "yes"})
-    answered = check(
-        server, "POST", path, "answerRun", 200, {"choice": "yes", "form": {"channel": "blog"}, "by": "eve"}
-    )
+    check(server, "POST", path, "answerRun", 422, {"choice": "yes", "form": {"channel": "blog"}, "by": "eve"})
+    answered = check(server, "POST", path, "answerRun", 200, {"choice": "yes", "form": {"channel": "blog"}})
     assert answered == {"run_id": run_id, "node": "ask", "resumed": True}
     server.until(run_id, "succeeded")
     assert "waits for nobody" in check(server, "POST", path, "answerRun", 409, {"choice": "yes"})["detail"]

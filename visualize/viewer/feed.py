@@ -41,6 +41,7 @@ from flowengine.core.records import (
     MapBegan,
     ModelCall,
     Notice,
+    Notified,
     ProviderFailed,
     Receipt,
     Retry,
@@ -181,6 +182,11 @@ def _describe_question(asked: Asked) -> Line:
     return {**line, "tool": asked.tool, "arguments": preview(asked.arguments)} if asked.tool else line
 
 
+def _describe_notification(told: Notified) -> Line:
+    what = "was told" if told.error is None else f"could not be told: {told.error}"
+    return {"text": preview(f"{told.to} {what} ({told.channel})")}
+
+
 def _describe_answer(answered: Answered) -> Line:
     return {"choice": answered.choice, "by": answered.by or None}
 
@@ -227,6 +233,7 @@ _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
     "RoundEnded": ("round", _describe_loop_round),
     "MapBegan": ("map", _describe_map),
     "Asked": ("asked", _describe_question),
+    "Notified": ("told", _describe_notification),
     "Answered": ("answered", _describe_answer),
     "Reused": ("reused", _describe_reuse),
     "Notice": ("told", _describe_notice),

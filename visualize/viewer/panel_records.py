@@ -16,6 +16,7 @@ from flowengine.core.records import (
     MapBegan,
     ModelCall,
     Notice,
+    Notified,
     ProviderFailed,
     Receipt,
     Retry,
@@ -209,9 +210,15 @@ def _make_question(asked: Asked, seq: int) -> Markup:
         ("Choices", ", ".join(asked.choices)),
         ("Expires", None if asked.expires is None else clock(asked.expires)),
         ("Then counts", asked.on_expire),
+        ("To be answered by", ", ".join(asked.approvers) or None),
     ]
     arguments = fold("Arguments", value(asked.arguments), is_open=True) if asked.tool else None
     return section("Asked", value(asked.message), arguments, facts(told), seq=seq)
+
+
+def _make_notification(told: Notified, seq: int) -> Markup:
+    what = f"{told.to} was told" if told.error is None else f"{told.to} could not be told: {told.error}"
+    return element("p", f"{what} (channel {told.channel})", data_seq=seq, class_="note")
 
 
 def _make_answer(answered: Answered, seq: int) -> Markup:
@@ -246,6 +253,7 @@ _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
     "MapBegan": _make_map,
     "RoundEnded": _make_loop_round,
     "Asked": _make_question,
+    "Notified": _make_notification,
     "Answered": _make_answer,
     "Reused": _make_reuse,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -35,7 +36,7 @@ _RUN_SETTINGS: Final = ("model", "concurrency", "timeout", "max_cost", "max_call
 @click.option("--choice", help="One of the choices that the node offers.")
 @click.option("--comment", default="", help="Kept with the choice.")
 @click.option("--form", "form", metavar="FILE", help="What is filled in beside the choice: JSON, - for stdin.")
-@click.option("--by", help="Who answers.  [default: the user of this machine]")
+@click.option("--by", help="Who answers, where the question names no approvers.  [default: the user of this machine]")
 @click.option("--no-resume", is_flag=True, help="Only write the answer down; the run is resumed later.")
 @click.option("--here", is_flag=True, help="Go on in this process, also where the run was submitted to a queue.")
 @add_running_options
@@ -67,7 +68,8 @@ def command(
         run_id = kept.find(reference)
         if choice is None:
             raise click.UsageError(_format_choices(read(kept, run_id), node))
-        give = partial(answer, kept, run_id, node, choice, comment=comment, by=_name_of_user(by), form=filled)
+        who = _choose_name(read(kept, run_id), node, by)
+        give = partial(answer, kept, run_id, node, choice, comment=comment, by=who, form=filled)
         given = anyio.run(give)
         if not quiet:
             complain(f"run {run_id}: '{choice}' is the answer of node '{given.node}'")
@@ -112,9 +114,24 @@ def _read_form(file: str) -> Any:
         raise InputError(f"the form '{file}' is no JSON: {error}") from error
 
 
-def _name_of_user(by: str | None) -> str:
+def _choose_name(events: Sequence[Event], node: str | None, by: str | None) -> str:
+    """Who answers: where the question names its approvers, nobody may say who he is."""
+    waiting = open_questions(events)
+    asked = waiting.get(node) if node is not None else next(iter(waiting.values()), None)
+    if asked is None or not asked.approvers:
+        return _name_of_user() if by is None else by
     if by is not None:
-        return by
+        told = f"the question names its approvers ({', '.join(asked.approvers)}), so who answers is known by the user"
+        raise click.UsageError(f"{told} of this machine, not by --by; others answer by the link that was sent to them")
+    try:
+        import pwd  # Not on every system.
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        return ""
+
+
+def _name_of_user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # nobody knows who runs this

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from flowengine.core.node_traits import TRAITS
 from flowengine.flowfile.compile.scope import template
 from flowengine.flowfile.schema.agent_settings import JsonSchema
-from flowengine.flowfile.schema.fields import Duration, Maybe, Routes, Template, refuse
+from flowengine.flowfile.schema.fields import Duration, ListOf, Maybe, Plain, Routes, Template, refuse
 from flowengine.flowfile.schema.keys import TEXT, NodeKeys, OwnRoute, Shape, object_shape, routes_to
 from flowengine.flowfile.schema.node_kinds import NodeKind
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from flowengine.nodes.node import FlowNode
 
 __all__ = ["KIND", "ApprovalNodeSpec"]
+
+
+Name = Annotated[Plain, Field(min_length=1, max_length=200)]
+"""Of a person, or of whoever answers."""
 
 
 class ApprovalNodeSpec(NodeKeys):
@@ -35,6 +39,9 @@ class ApprovalNodeSpec(NodeKeys):
     """How long the person has; goes with `on_expire`."""
     on_expire: Maybe[str] = None
     """The choice that is made when nobody made one in time."""
+    approvers: ListOf[Name] = ()
+    """Who alone may answer: a mail address (of a link that was sent there), a channel of the project, a key of the
+    server, or a user of the machine. Left out: whoever gets a link, or may answer at all."""
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> ApprovalNodeSpec:
@@ -65,6 +72,7 @@ def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompile
         form=node.form,
         expires=node.expires,
         on_expire=node.on_expire,
+        approvers=node.approvers,
         **settings,
     )
 
