@@ -39,26 +39,26 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "graph": ("flowengine.cli.commands.graph", "Draw a flow or a run."),
     "plan": ("flowengine.cli.commands.plan", "Say what a flow can cost at most, before it runs."),
     "models": ("flowengine.cli.commands.models", "List the models that the project names."),
-    "export": ("flowengine.cli.commands.export", "Write a run into one HTML file."),
+    "export": ("flowengine.cli.commands.export:export_command", "Write a run into one HTML file."),
     "runs": ("flowengine.cli.commands.runs", "List the runs of a store, or show one."),
     "resume": ("flowengine.cli.commands.resume", "Go on with a run that was interrupted or failed."),
-    "submit": ("flowengine.cli.commands.submit", "Put a run into a queue, for a worker."),
+    "submit": ("flowengine.cli.commands.queue:submit_command", "Put a run into a queue, for a worker."),
     "worker": ("flowengine.cli.commands.worker", "Work on the runs of a queue."),
-    "queue": ("flowengine.cli.commands.queue", "Say what the queues hold, and what is wrong with them."),
-    "workers": ("flowengine.cli.commands.workers", "List the workers of a store, and what they hold."),
-    "cancel": ("flowengine.cli.commands.cancel", "Stop a run that was submitted."),
+    "queue": ("flowengine.cli.commands.queue:queue_command", "Say what the queues hold, and what is wrong with them."),
+    "workers": ("flowengine.cli.commands.queue:workers_command", "List the workers of a store, and what they hold."),
+    "cancel": ("flowengine.cli.commands.queue:cancel_command", "Stop a run that was submitted."),
     "approve": ("flowengine.cli.commands.approve", "Answer the question that a run waits with."),
     "diff": ("flowengine.cli.commands.diff", "Compare two runs."),
-    "telemetry": ("flowengine.cli.commands.telemetry", "Export the trace of a run."),
+    "telemetry": ("flowengine.cli.commands.export:telemetry_command", "Export the trace of a run."),
     "ui": ("flowengine.cli.commands.ui", "Show runs live in a browser, and flows to start there."),
-    "test": ("flowengine.cli.commands.test", "Run flowtest files."),
-    "record": ("flowengine.cli.commands.record", "Make a cassette for tests from a run."),
+    "test": ("flowengine.cli.commands.test:test_command", "Run flowtest files."),
+    "record": ("flowengine.cli.commands.test:record_command", "Make a cassette for tests from a run."),
     "skills": ("flowengine.cli.commands.skills", "List, check and measure skills."),
-    "explain": ("flowengine.cli.commands.explain", "Explain a code such as FE203."),
-    "schema": ("flowengine.cli.commands.schema", "Print the JSON Schema of flow files, for editors."),
+    "explain": ("flowengine.cli.commands.explain:explain_command", "Explain a code such as FE203."),
+    "schema": ("flowengine.cli.commands.explain:schema_command", "Print the JSON Schema of flow files, for editors."),
     "doctor": ("flowengine.cli.commands.doctor", "Say what is installed and which keys are set."),
 }
-"""Command → its module, where it is the attribute `command`, and its line in the help."""
+"""Command → where it is (`module:attribute`; the attribute `command` where none is said), and its line in the help."""
 
 
 class CommandTable(click.Group):
@@ -70,7 +70,8 @@ class CommandTable(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        found: click.Command = getattr(import_module(module), attribute or "command")
         return found
 
     def resolve_command(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, get_args
 
 import click
 import pytest
 
 from flowengine.cli.failure import exit_code, report
-from flowengine.cli.main import COMMANDS
+from flowengine.cli.main import COMMANDS, cli
 from flowengine.cli.run_access import DURABILITIES
 from flowengine.engine.ports import Durability
 from flowengine.errors import (
@@ -40,7 +39,7 @@ def test_help_lists_every_command(flowengine: Command, option: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_of_its_own(flowengine: Command, name: str) -> None:
-    assert isinstance(import_module(COMMANDS[name][0]).command, click.Command)
+    assert isinstance(cli.get_command(click.Context(cli), name), click.Command)
     said = flowengine(name, "--help")
     assert said.code == 0
     assert said.out.startswith(f"Usage: flowengine {name} ")

@@ -16,6 +16,7 @@ import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.cli.commands.export import lines_of
 from flowengine.core.context import Context
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
@@ -25,7 +26,6 @@ from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.run import Run
 from flowengine.telemetry import conventions as names
-from flowengine.telemetry.jsonl import lines_of
 from flowengine.telemetry.otel import send
 from flowengine.telemetry.spans import spans_of
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.cli.commands.export import lines_of
 from flowengine.core.context import Context
 from flowengine.engine.events import Event
 from flowengine.flow import Flow
@@ -18,7 +19,6 @@ from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.telemetry import conventions as names
-from flowengine.telemetry.jsonl import lines_of
 from flowengine.telemetry.spans import Span, spans_of
 
 pytestmark = pytest.mark.anyio

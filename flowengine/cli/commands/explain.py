@@ -1,19 +1,23 @@
-"""`flowengine explain` prints what the code of a message means, with text that causes it."""
+"""`flowengine explain` prints what the code of a message means, with text that causes it.
+
+`flowengine schema` prints the JSON Schema of flow files, for editors that complete and check them.
+"""
 
 from __future__ import annotations
 
 import click
 
-from flowengine.cli.terminal import Results
+from flowengine.cli.terminal import Results, complain
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.checks.codes import CODES
+from flowengine.journal.run_export import dumps
 
-__all__ = ["command"]
+__all__ = ["explain_command", "schema_command"]
 
 
 @click.command("explain")
 @click.argument("code", required=False)
-def command(code: str | None) -> int:
+def explain_command(code: str | None) -> int:
     """Explain a code such as FE203; without one, list them all."""
     results = Results()
     if code is None:
@@ -30,4 +34,20 @@ def command(code: str | None) -> int:
     results.line("for example:")
     for line in found.example.splitlines():
         results.line(f"    {line}")
+    return 0
+
+
+# --- `flowengine schema`
+
+
+@click.command("schema")
+def schema_command() -> int:
+    """Print the JSON Schema of flow files.
+
+    Write it to a file, and name that file in the first line of a flow:
+    # yaml-language-server: $schema=flow.schema.json
+    """
+    from flowengine.flowfile.schema.editor_schema import json_schema  # It needs every kind of node.
+
+    Results().json(dumps(json_schema(complain), indent=2))
     return 0

@@ -1,19 +1,48 @@
-"""`flowengine export` writes a run with all its details into one HTML file, which opens without a server."""
+"""`flowengine export` writes a run with all its details into one HTML file, which opens without a server.
+
+`flowengine telemetry` exports its trace, to an OpenTelemetry collector or as lines of JSON.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
-from flowengine.cli.terminal import Results, complain
+from flowengine.cli.terminal import Results, complain, put_lines
 from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_export import masked
-from visualize.viewer.reading import Reading
-from visualize.viewer.run import export_page
+from flowengine.telemetry.spans import Span, spans_of
 
-__all__ = ["command"]
+__all__ = ["lines_of"]
+
+# --- Spans as lines of JSON: an exporter that needs no SDK and no collector
+
+
+def lines_of(spans: Sequence[Span]) -> Iterator[str]:
+    """One object a span, parents first, with the ids that collectors get too."""
+    for span in spans:
+        row: dict[str, Any] = {
+            "trace_id": span.trace_id,
+            "span_id": span.id,
+            "parent_id": None if span.parent is None else span.parent.id,
+            "name": span.name,
+            "start": span.start,
+            "end": span.end,
+            "status": "error" if span.error is not None else "ok",
+            "attributes": span.attributes,
+        }
+        if span.error is not None:
+            row["error"] = span.error
+        if span.marks:
+            row["events"] = [{"name": mark.name, "at": mark.at, "attributes": mark.attributes} for mark in span.marks]
+        if span.link is not None:
+            row["links"] = [span.link.id]
+        yield json.dumps(row, ensure_ascii=False, default=str)
 
 
 @click.command("export", cls=ReadingCommand)
@@ -21,7 +50,7 @@ __all__ = ["command"]
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--unmasked", is_flag=True, help="With mail addresses, phone numbers, keys and the like as they are.")
 @store_option
-def command(reference: str, file: str | None, unmasked: bool, store: str | None) -> int:
+def export_command(reference: str, file: str | None, unmasked: bool, store: str | None) -> int:
     """Write RUN (an id, the start of one, or @last) into one HTML file.
 
     Graph, timeline, prompts, answers and errors are all in it; it asks nothing of any server. Personal data and
@@ -30,6 +59,9 @@ def command(reference: str, file: str | None, unmasked: bool, store: str | None)
     results = Results()
     if file is None and results.on_terminal:
         raise click.UsageError("a page is no text for a terminal: write it to a file with -o FILE")
+    from visualize.viewer.reading import Reading  # A trace needs no page.
+    from visualize.viewer.run import export_page
+
     with open_journal(choose_store(store)) as kept:
         events = read(kept, kept.find(reference))
         shown = Reading(events if unmasked else list(masked(events)))
@@ -42,4 +74,40 @@ def command(reference: str, file: str | None, unmasked: bool, store: str | None)
     except OSError as error:
         raise click.UsageError(f"cannot write '{file}': {error.strerror}") from error
     complain(f"{file}: {len(page):,} bytes")
+    return 0
+
+
+# --- `flowengine telemetry`
+
+
+@click.command("telemetry", cls=ReadingCommand)
+@click.argument("references", metavar="RUN...", nargs=-1, required=True)
+@click.option("--otlp", metavar="URL", help="Send to a collector, such as http://localhost:4318.")
+@click.option("-o", "--output", metavar="FILE", help="Write lines of JSON there; left out: to stdout.")
+@click.option("--content", is_flag=True, help="With prompts, answers and arguments; personal data and secrets masked.")
+@store_option
+def telemetry_command(
+    references: tuple[str, ...], otlp: str | None, output: str | None, content: bool, store: str | None
+) -> int:
+    """Export the spans of RUNs: ids, starts of ids, or @last. The journal has all of it, so runs cost nothing more."""
+    with open_journal(choose_store(store)) as kept:
+        traces = [spans_of(read(kept, kept.find(each)), content=content) for each in references]
+    if otlp is not None:
+        return _send(traces, otlp)
+    lines = [line for spans in traces for line in lines_of(spans)]
+    if put_lines(lines, output):
+        complain(f"wrote {output}: {len(lines)} spans")
+    return 0
+
+
+def _send(traces: Sequence[Sequence[Span]], url: str) -> int:
+    from flowengine.telemetry.otel import send  # Only where it is asked for.
+
+    delivery = send(traces, url)
+    if delivery.problem:
+        complain(f"error: {delivery.arrived} of {delivery.spans} spans arrived at {url}: {delivery.problem}")
+        return 1
+    complain(f"sent {delivery.spans} spans to {url}")
+    if delivery.metrics_problem:
+        complain(f"its metrics were not taken: {delivery.metrics_problem}")
     return 0

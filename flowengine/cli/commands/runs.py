@@ -2,19 +2,227 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import wraps
+from time import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import anyio
 import click
 
 from flowengine.cli.commands.runs_files import export_run, import_run, repair
-from flowengine.cli.commands.runs_many import add_filter_options, cancel_runs, remove, resume_runs
 from flowengine.cli.commands.runs_show import show
+from flowengine.cli.options import duration, label_option
 from flowengine.cli.run_access import choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_clock, format_span, format_table
-from flowengine.engine.ports import RunInfo
+from flowengine.core.context import RunStatus
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import FlowEngineError, JournalError, StoreUnavailableError
 from flowengine.journal.run_export import dumps
-from flowengine.journal.run_lookup import RunQuery
-from flowengine.runners.queue.run_positions import words_of
+from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
+from flowengine.runners.queue.run_positions import ENDED, standing_of, words_of
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from procrastinate import App
+
+    from flowengine.journal.postgres.store import PostgresStore
+
+__all__ = ["add_filter_options", "cancel_runs", "command", "remove", "resume_runs"]
+
+# --- The choice of runs
+
+Command = Callable[..., int]
+
+
+class Chosen(NamedTuple):
+    """What a selection comes to in a store."""
+
+    runs: Mapping[str, str]
+    """Run → how it stands, in a word: the named ones first, then the newest."""
+    named: frozenset[str]
+
+
+class Selection(NamedTuple):
+    """Runs by name, by filters, or both."""
+
+    references: tuple[str, ...]
+    query: RunQuery
+
+    @property
+    def has_filters(self) -> bool:
+        return self.query != RunQuery()
+
+    def choose(self, store: JournalStore) -> Chosen:
+        """The runs; a `click.UsageError` where nothing was said of which."""
+        if not self.references and not self.has_filters:
+            raise click.UsageError("name a run, or give --flow, --status, --label or --older-than")
+        named = [store.find(each) for each in self.references]
+        infos = store.list()
+        words = words_of(store, infos)
+        found = self.query.select(infos, words) if self.has_filters else []
+        return Chosen({each: words[each] for each in (*named, *(info.run_id for info in found))}, frozenset(named))
+
+
+def add_filter_options(function: Command) -> Command:
+    """`--flow`, `--status`, `--label` and `--older-than`, as the argument `query`."""
+
+    @click.option("--flow", default="", metavar="NAME", help="Only runs of this flow.")
+    @click.option(
+        "--status",
+        type=click.Choice(STATUS_WORDS),
+        metavar="STATUS",
+        help=f"Only those that are {', '.join(STATUS_WORDS[:-1])} or {STATUS_WORDS[-1]}.",
+    )
+    @label_option("Only runs with this label; given several times, with all of them.")
+    @click.option(
+        "--older-than", callback=duration, metavar="TIME", help="Only runs that began earlier: 30m, 12h, 30d."
+    )
+    @wraps(function)
+    def command(
+        flow: str, status: str | None, labels: Mapping[str, str], older_than: float | None, **others: Any
+    ) -> int:
+        before = None if older_than is None else time() - older_than
+        return function(query=RunQuery(flow, status or "", labels, started_before=before), **others)
+
+    return command
+
+
+def selection(function: Command) -> Command:
+    """RUNs by name and by `add_filter_options`, as the argument `selected`."""
+
+    @click.argument("references", metavar="[RUN]...", nargs=-1)
+    @add_filter_options
+    @wraps(function)
+    def command(references: tuple[str, ...], query: RunQuery, **others: Any) -> int:
+        return function(selected=Selection(references, query), **others)
+
+    return command
+
+
+# --- `flowengine runs rm`
+
+
+@click.command("rm")
+@selection
+@click.option("--force", is_flag=True, help="Also a RUN that has not ended: queued, waiting, paused or interrupted.")
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+@store_option
+def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -> int:
+    """Forget RUNs with all their events: ids, starts of ids, or @last; or all runs that the filters find.
+
+    Runs that have not ended are left: --force removes those that are named. What a process writes is left in any case.
+    """
+    if force and not selected.references:
+        raise click.UsageError("--force goes with a RUN: filters remove only what has ended")
+    with open_journal(choose_store(store)) as kept:
+        chosen = selected.choose(kept)
+        failed = 0
+        for run_id, word in chosen.runs.items():
+            is_named, has_ended = run_id in chosen.named, word in ENDED
+            try:
+                if not has_ended and not (force and is_named):
+                    raise StoreUnavailableError(f"run '{run_id}' has not ended, it is {word}")
+                if not dry_run:
+                    kept.remove(run_id)
+            except StoreUnavailableError as error:
+                failed += is_named or has_ended
+                complain(f"left: {error}")
+                continue
+            complain(f"{'would remove' if dry_run else 'removed'} {run_id}")
+    if not chosen.runs:
+        complain("there is nothing to remove")
+    return 1 if failed else 0
+
+
+_RESUMABLE: Final = frozenset({"failed", "partial", "paused", "interrupted"})
+"""Words of runs that filters find to go on with; cancelled ones are meant only where the filter says so."""
+_CANCELLABLE: Final = frozenset({"queued", "running", "waiting", "interrupted"})
+"""Words of runs that filters find to cancel."""
+_CANCELLED: Final[RunStatus] = "cancelled"
+
+Act = Callable[["App", "PostgresStore", str], Awaitable[str]]
+"""Does something to one run; what it was, in words. What it raises leaves the run."""
+
+
+@click.command("resume")
+@selection
+@click.option("--queue", metavar="NAME", help="Which workers take them.  [default: as before]")
+@click.option("--allow-changed", is_flag=True, help="Also in a worker that has other versions of their functions.")
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+@store_option
+def resume_runs(selected: Selection, queue: str | None, allow_changed: bool, dry_run: bool, store: str | None) -> int:
+    """Put runs that have stopped back into their queue: RUNs (ids, starts of ids, or @last), or all that are found.
+
+    Filters find what failed, is partial, paused or interrupted; with --status cancelled what was cancelled. A run of no
+    queue is left, unless --queue says where it is to go.
+    """
+
+    async def put_back(app: App, place: PostgresStore, run_id: str) -> str:
+        from flowengine.runners.queue.run_queue import requeue_in
+
+        if queue is None and not isinstance(place.start_of(run_id).settings.get("queue"), str):
+            raise JournalError(f"run {run_id} is of no queue: `flowengine resume {run_id}`, or --queue")
+        if not dry_run:
+            await requeue_in(app, place, run_id, queue=queue, allow_changed=allow_changed)
+        return f"run {run_id} {'would be' if dry_run else 'is'} put back into its queue"
+
+    found = frozenset({_CANCELLED}) if selected.query.status == _CANCELLED else _RESUMABLE
+    return _act_on_runs(selected, store, put_back, "resume", of=_RESUMABLE | {_CANCELLED}, found=found)
+
+
+@click.command("cancel")
+@selection
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+@store_option
+def cancel_runs(selected: Selection, dry_run: bool, store: str | None) -> int:
+    """Stop runs of the queue that have not ended: RUNs (ids, starts of ids, or @last), or all that the filters find."""
+
+    async def stop(app: App, place: PostgresStore, run_id: str) -> str:
+        from flowengine.runners.queue.run_queue import cancel_in
+
+        if dry_run:
+            is_there = place.status_of(run_id) == "waiting" or standing_of(place, run_id) is not None
+            found = "would be cancelled" if is_there else "nothing to stop"
+        else:
+            found = await cancel_in(app, place, run_id)
+        if found == "nothing to stop":
+            raise JournalError(f"run {run_id} is in no queue, and waits for nobody")
+        return f"run {run_id} {_CANCEL_WORDS.get(found, found)}"
+
+    return _act_on_runs(selected, store, stop, "cancel", of=_CANCELLABLE, found=_CANCELLABLE)
+
+
+_CANCEL_WORDS: Final = {"before it began": "is cancelled", "asked to stop": "is asked to stop"}
+
+
+def _act_on_runs(
+    selected: Selection, given: str | None, act: Act, verb: str, *, of: Collection[str], found: Collection[str]
+) -> int:
+    """Act on the chosen runs one by one; 1 where one is left. `of`: how a run may stand, `found`: those of filters."""
+    with open_journal(choose_store(given)) as kept:
+        from flowengine.runners.queue.run_queue import opened, queue_store  # Needs its extra.
+
+        place = queue_store(kept)
+        chosen = selected.choose(place)
+        runs = {run_id: word for run_id, word in chosen.runs.items() if run_id in chosen.named or word in found}
+
+        async def act_on_all() -> int:
+            left = 0
+            async with opened(place) as app:
+                for run_id, word in runs.items():
+                    try:
+                        if word not in of:
+                            raise JournalError(f"run {run_id} is {word}")
+                        complain(await act(app, place, run_id))
+                    except FlowEngineError as error:
+                        left += 1
+                        complain(f"left: {error}")
+            return left
+
+        left = anyio.run(act_on_all) if runs else 0
+    if not runs:
+        complain(f"there is nothing to {verb}")
+    return 1 if left else 0
 
 
 @click.group("runs")

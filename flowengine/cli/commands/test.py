@@ -1,4 +1,4 @@
-"""`flowengine test` runs the cases of flowtest files without pytest."""
+"""`flowengine test` runs the cases of flowtest files without pytest; `flowengine record` makes a cassette of a run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flowengine.cli.run_access import ReadingCommand, choose_store, open_journal, read, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.models.outbound import VARIABLE as REQUESTS
 from flowengine.testing.modes import MODES, Mode, choose_mode
 
-if TYPE_CHECKING:  # the commands' modules are imported to print their help
+if TYPE_CHECKING:
     from flowengine.testing.flowtest import FlowTest
 
-__all__ = ["command"]
+__all__ = ["record_command", "test_command"]
 
 _SUFFIX = ".flowtest.yaml"
 
@@ -27,7 +28,7 @@ _SUFFIX = ".flowtest.yaml"
     "--cassettes", type=click.Choice(MODES), help="none: play only; once: record where there is no file; new: record "
     "what the file lacks; all: record anew.  [default: none where CI is set, else once]",
 )  # fmt: skip
-def command(paths: tuple[str, ...], cassettes: str | None) -> int:
+def test_command(paths: tuple[str, ...], cassettes: str | None) -> int:
     """Run flowtest files; a folder, by default this one, stands for all of them below it.
 
     No model is asked unless a cassette records. Exit code 1 where a case fails, 2 where a file is wrong.
@@ -74,3 +75,28 @@ def _format_summary(tests: Sequence[FlowTest], failed: int) -> str:
     cases = sum(len(test.cases) for test in tests)
     what = f"{cases} case{'s' * (cases != 1)} in {len(tests)} file{'s' * (len(tests) != 1)}"
     return f"{what}: {f'{failed} failed' if failed else 'all passed'}"
+
+
+# --- `flowengine record`
+
+
+@click.command("record", cls=ReadingCommand)
+@click.argument("reference", metavar="RUN")
+@click.option("-o", "--output", metavar="FILE", help="The cassette to write.  [default: stdout]")
+@store_option
+def record_command(reference: str, output: str | None, store: str | None) -> int:
+    """Make a cassette of the model calls of RUN: an id, the start of one, or @last.
+
+    Nothing is asked again: every call of a run is in its record. Tests play the cassette back. Keys and
+    headers do not get into it; what the prompts say does.
+    """
+    from flowengine.testing.cassette_file import cassette_text, recorded_calls, write_cassette
+
+    with open_journal(choose_store(store)) as kept:
+        calls = recorded_calls(read(kept, kept.find(reference)))
+    if output is None:
+        Results().document(cassette_text(calls).rstrip("\n"))
+        return 0
+    write_cassette(Path(output), calls)
+    complain(f"{len(calls)} call{'s' * (len(calls) != 1)} in {output}")
+    return 0
