@@ -1,0 +1,101 @@
+"""Tells the bounds of a flow as data, and what keeps them from being known, or lower."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from flowengine.agents.settings import CallSettings
+from flowengine.core.context import EMPTY
+from flowengine.core.node_traits import traits_of
+from flowengine.estimate.bounds import FlowBound, NodeBound
+from flowengine.estimate.cost_bound import Most
+from flowengine.flowfile.analysis.flow_levels import nodes_of
+from flowengine.flowfile.analysis.node_settings import retry_of, settings_of
+from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
+from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
+from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.models.worst_case import KnownModel
+
+__all__ = ["notes_of", "to_data"]
+
+
+def to_data(
+    spec: FlowSpec, bound: FlowBound, missing: Collection[str] = (), vendors: Mapping[str, KnownModel] = EMPTY
+) -> dict[str, Any]:
+    """For scripts; null where no bound is known."""
+    return {
+        "flow": spec.name,
+        "nodes": [
+            {"node": each.path, "kind": each.kind, "runs": each.runs, **_to_amounts(each.most)} for each in bound.nodes
+        ],
+        "longest_path": list(bound.longest),
+        "most": _to_amounts(bound.most),
+        "most_cost_usd_if_cached": bound.most.cost_at_best,
+        "without_limits": _to_amounts(bound.unlimited),
+        "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},
+        "notes": list(notes_of(spec, bound, missing)),
+    }
+
+
+def _to_amounts(most: Most) -> dict[str, Any]:
+    return {"model_calls": most.calls, "tokens": most.tokens, "cost_usd": most.cost_usd}
+
+
+def notes_of(spec: FlowSpec, bound: FlowBound, missing: Collection[str] = ()) -> Iterator[str]:
+    """What keeps the bounds from being known, or lower, and what helps. `missing`: inputs."""
+    yield from _explain_bounds(bound, missing)
+    yield from _explain_repeats(spec)
+
+
+def _explain_bounds(bound: FlowBound, missing: Collection[str]) -> Iterator[str]:
+    """What keeps the bounds from being known, or lower, and what helps."""
+    if missing:
+        yield f"not given: {_join_names(list(missing))}; with -i NAME=VALUE the prompts that read it are measured"
+    nodes = bound.nodes
+    for node, following in zip(nodes, [*nodes[1:], None], strict=True):
+        if node.kind == "map" and node.runs is not None and following is not None and following.runs is None:
+            yield (
+                f"how many items '{node.path}' gets is not known: give the input that it goes over with -i, a "
+                f"`maxItems` in the schema of what it goes over, or a limit"
+            )
+    for model in sorted(bound.unlimited.unpriced):
+        yield (
+            f"the price of {model} is not known: say it in the project file, as "
+            f'[tool.flowengine.prices."{model}"] with input and output in USD per million tokens'
+        )
+    endless = [each.path for each in nodes if _is_endless(each)]
+    if endless:
+        yield (
+            f"nothing bounds the tokens of a call of {_join_names(endless)}: `max_tokens` bounds an answer; what a "
+            f"prompt takes from tools, context, functions or inputs that are not given is bounded by the model's "
+            f"window, which is not known"
+        )
+
+
+def _explain_repeats(spec: FlowSpec) -> Iterator[str]:
+    """Nodes that are repeated as a whole and repeat their calls, too."""
+    for path, node in nodes_of(spec):
+        retry = retry_of(spec, node)
+        if not isinstance(node, _MODEL_NODES) or retry is None or retry.attempts < 2:
+            continue
+        given = settings_of(spec, node).max_retries
+        retries = CallSettings().max_retries if given is None else given
+        if retries:
+            yield (
+                f"retries of '{'.'.join(path)}' multiply: `retry` runs it up to {retry.attempts} times, and in each "
+                f"run a call is repeated or corrected up to {retries} times (`max_retries`)"
+            )
+
+
+_MODEL_NODES: Final = (AgentNodeSpec, EvaluationNodeSpec, RoutingNodeSpec)
+
+
+def _is_endless(node: NodeBound) -> bool:
+    return traits_of(node.kind).asks_models and node.most.call_tokens is None
+
+
+def _join_names(names: Sequence[str]) -> str:
+    shown = ", ".join(f"'{each}'" for each in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
