@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from flowengine.nodes.node import RetryPolicy as RetryPolicy
     from flowengine.nodes.node import RunLimits as RunLimits
     from flowengine.nodes.subflow import SubflowNode as SubflowNode
+    from flowengine.runners.row_runs import RowResult as RowResult
     from flowengine.runners.run import Run as Run
     from flowengine.runs import Question as Question
     from flowengine.runs import RunRecord as RunRecord
@@ -177,6 +178,7 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         ),
     },
     "Runs": {
+        "flowengine.runners.row_runs": ("RowResult",),
         "flowengine.runners.run": ("Run",),
         "flowengine.runs": (
             "Runs",
@@ -274,6 +276,7 @@ __all__ = [
     "RoutingAgent",
     "RoutingNode",
     "RoutingResult",
+    "RowResult",
     "Run",
     "RunError",
     "RunFinished",

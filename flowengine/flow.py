@@ -6,8 +6,18 @@ a runner runs it, a journal store keeps its runs. No run's state is kept here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from copy import copy
 from functools import partial
 from os import PathLike
@@ -17,6 +27,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from flowengine.agents.standalone import run_sync
+from flowengine.core.budget import Budget
 from flowengine.core.context import EMPTY, Context
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import StateKey
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
+    from flowengine.runners.row_runs import RowResult
 
 Step: TypeAlias = "FlowNode | Agent | RoutingAgent | EvaluationAgent"
 Streamed: TypeAlias = Event | TokenStreamed
@@ -221,6 +233,53 @@ class Flow:
                 labels=labels,
             )
         return _kept(run, store)
+
+    @names_arguments
+    async def run_many(
+        self,
+        rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        *,
+        store: Store = None,
+        durability: Durability = "full",
+        concurrency: int = 20,
+        name: str | None = None,
+        budget: Budget | None = None,
+        limits: RunLimits | None = None,
+        labels: Mapping[str, str] = EMPTY,
+        retry_failed: bool = False,
+        fresh: bool = False,
+    ) -> AsyncGenerator[RowResult]:
+        """Run it once for each row of inputs, `concurrency` rows at once; results come in the rows' order.
+
+            async for result in flow.run_many(rows, store="runs.db", name="march"):
+                print(result.row.number, result.status, result.outputs)
+
+        `name`: a set that goes on where it was when it is run again with the same store; rows that were done are read
+        from their records, those that failed too unless `retry_failed`. Without a name, or with `fresh`, all are run.
+        `budget`: what all rows may spend together; rows that do not begin for it have no result.
+
+        A row that fails, or does not fit, says so in its result. To leave early: `contextlib.aclosing`. Without a
+        store, a result's `run` has its journal until the next result is asked for.
+        """
+        from flowengine.runners.row_runs import RowRuns, open_row_set  # A single run does without.
+
+        with _opened(store, durability) as journals:
+            chosen = open_row_set(self.plan, journals, name or "rows", name or "", fresh=fresh or name is None)
+            runs = RowRuns(
+                plan=self.plan,
+                store=journals,
+                rows=chosen,
+                concurrency=concurrency,
+                budget=budget or Budget(),
+                limits=limits,
+                labels=labels,
+                retry_failed=retry_failed,
+            )
+            async with aclosing(runs.results(rows)) as results:
+                async for result in results:
+                    yield result if result.run is None else result._replace(run=_kept(result.run, store))
+                    if store is None and result.run_id is not None:
+                        journals.remove(result.run_id)  # So that any number of rows fits.
 
     def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]) -> Run:
         """`run` for scripts, inside or outside a running event loop."""

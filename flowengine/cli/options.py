@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import click
 from pydantic_core import PydanticCustomError
@@ -17,7 +17,7 @@ from flowengine.cli.watch import Reporting
 from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import parse_labels
-from flowengine.nodes.compiled_flow import InputField
+from flowengine.nodes.compiled_flow import InputField, parse_text, refuse_constant
 
 __all__ = [
     "OPTION_OF",
@@ -32,9 +32,6 @@ __all__ = [
 ]
 
 # --- Inputs from `-i` and `--inputs`
-
-_JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
-"""Types whose text is JSON."""
 
 
 def gather_inputs(fields: Mapping[str, InputField] | None, pairs: Sequence[str], file: str | None) -> dict[str, Any]:
@@ -61,7 +58,7 @@ def gather_inputs(fields: Mapping[str, InputField] | None, pairs: Sequence[str],
         try:
             field = (fields or {}).get(name)
             is_file = field is not None and field.type == "file"
-            values[name] = _name_file(text) if is_file else _parse_value(name, _check_text(name, text), field)
+            values[name] = _name_file(text) if is_file else parse_text(name, _check_text(name, text), field)
         except InputError as error:
             problems.append(str(error))
     if problems:
@@ -101,36 +98,12 @@ def _read_text(what: str, path: str) -> str:
 def _read_inputs_file(path: str) -> dict[str, Any]:
     text = _read_text("--inputs", path)
     try:
-        values: Any = json.loads(text, parse_constant=_refuse_constant)
+        values: Any = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InputError(f"--inputs: '{path}' is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"--inputs: '{path}' must hold a JSON object, found {_name_type(values)}")
     return cast("dict[str, Any]", values)
-
-
-def _parse_value(name: str, text: str, field: InputField | None) -> Any:
-    expected = None if field is None else _find_declared_type(field)
-    if expected is None:
-        return text
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}") from error
-
-
-def _find_declared_type(field: InputField) -> str | None:
-    """The declared type, where its text is JSON."""
-    kind: Any = field.type if field.schema is None else field.schema.get("type")
-    if isinstance(kind, str):
-        return kind if kind in _JSON_TYPES else None
-    if isinstance(kind, (list, tuple)) and "string" not in kind:
-        return " or ".join(map(str, cast("Sequence[Any]", kind)))
-    return None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _name_type(value: Any) -> str:

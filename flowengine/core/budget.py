@@ -113,6 +113,11 @@ class Ledger:
         """The most that the calls under way can take."""
         return _spending_of(self._reserved)
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether a call was refused here, so that what is left to do may wait for a higher bound."""
+        return self._has_refused
+
     def bounds_any(self, *limits: Limit) -> bool:
         """Whether one of these limits is bounded, here or above."""
         return not self._bounded.isdisjoint(limits)

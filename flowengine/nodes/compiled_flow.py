@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NoReturn, cast
 
 import anyio
 import anyio.to_thread
@@ -32,7 +32,17 @@ from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.container import compiled, every_node, skeleton_of
 from flowengine.nodes.node import FlowNode, RunLimits
 
-__all__ = ["REQUIRED", "CompiledFlow", "InputField", "assemble", "checked_inputs", "outputs_of", "partial_outputs_of"]
+__all__ = [
+    "REQUIRED",
+    "CompiledFlow",
+    "InputField",
+    "assemble",
+    "checked_inputs",
+    "outputs_of",
+    "parse_text",
+    "partial_outputs_of",
+    "refuse_constant",
+]
 
 # --- A run's inputs
 
@@ -109,6 +119,40 @@ def _problem(field: InputField, value: Any) -> str | None:
         allowed = ", ".join(map(str, field.enum))
         return f"{describe_value(value)} is not one of: {allowed}{did_you_mean(str(value), map(str, field.enum))}"
     return None
+
+
+_JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
+"""Types whose text is JSON."""
+
+
+def parse_text(name: str, text: str, field: InputField | None) -> Any:
+    """What a text says as the value of an input: JSON where the input is declared with another type than text.
+
+    >>> parse_text("n", "3", InputField("integer")), parse_text("n", "3", None)
+    (3, '3')
+    """
+    expected = None if field is None else _find_declared_type(field)
+    if expected is None:
+        return text
+    try:
+        return json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"input '{name}': expected {expected} as JSON, found {text!r:.60}") from error
+
+
+def _find_declared_type(field: InputField) -> str | None:
+    """The declared type, where its text is JSON."""
+    kind: Any = field.type if field.schema is None else field.schema.get("type")
+    if isinstance(kind, str):
+        return kind if kind in _JSON_TYPES else None
+    if isinstance(kind, (list, tuple)) and "string" not in kind:
+        return " or ".join(map(str, cast("Sequence[Any]", kind)))
+    return None
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """For `json.loads(parse_constant=…)`: NaN and the infinities are no JSON."""
+    raise ValueError(f"{name} is not JSON")
 
 
 @dataclass(frozen=True)

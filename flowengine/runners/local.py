@@ -81,6 +81,7 @@ async def start(
     settings: Mapping[str, Any] = EMPTY,
     labels: Mapping[str, str] = EMPTY,
     live: Live | None = None,
+    above: Ledger | None = None,
 ) -> Run:
     """A new run, to its end. A node's failure is told in the `Run`, not raised.
 
@@ -89,6 +90,7 @@ async def start(
     (`nodes.earlier`). `settings` are kept in the journal for whoever resumes the run (model override, and limits by
     the names that a flow file gives them); `limits` hold instead of the flow's and of those, and are kept as well. By
     `labels` it is found again (`journal.labels`). `live` hears what agents write while they write it.
+    `above`: what the run shares with others of what may be spent.
     """
     under = limits_under(plan.limits, settings)
     limits = limits or under
@@ -109,7 +111,7 @@ async def start(
     journal = store.create(run_id)
     walk = Walk(thrifty.graph, StateStore(plan.rules, kept), inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
-    run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live)
+    run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live, above)
     return await _taken_up(plan, run, store, limits, live) if run.status == "waiting" else run
 
 
@@ -174,6 +176,7 @@ async def resume(
     repeat_failed_items: bool = False,
     live: Live | None = None,
     journal: Journal | None = None,
+    above: Ledger | None = None,
 ) -> Run:
     """Go on with a run that was interrupted or failed; what had finished is not run again.
 
@@ -190,7 +193,8 @@ async def resume(
     Its limits are those that it last went on with. `settings` are chosen anew, as for `start`, and `limits` hold
     instead of all; both are kept in the journal for the next time.
 
-    `journal`: the run's, where the caller has become its writer already; it is closed in any case.
+    `journal`: the run's, where the caller has become its writer already; it is closed in any case. `above`: as
+    for `start`; what the run has spent before is not counted there again.
     """
     journal = journal or store.open(run_id)
     try:
@@ -229,7 +233,7 @@ async def resume(
     resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
     first = [resumed, *(NodeRecorded(node, time(), record) for node, record in records)]
     leave = partial(leave_behind, thrifty, store, started, walk)
-    run = await _drive(thrifty, walk, journal, first, limits, leave, store, live)
+    run = await _drive(thrifty, walk, journal, first, limits, leave, store, live, above)
     return await _taken_up(plan, run, store, limits, live)
 
 
@@ -328,6 +332,7 @@ async def _drive(
     leave: Callable[[Fence | None], Awaitable[None]],
     store: JournalStore,
     live: Live | None = None,
+    above: Ledger | None = None,
 ) -> Run:
     """Journal the first events, run, journal the last one; the journal is closed whatever happens.
 
@@ -341,7 +346,8 @@ async def _drive(
         await _commit(journal, *first)  # From here on the run can be found and resumed.
         with mail:
             files = _keeper(plan, store, run_id, lambda: find_files(list(store.events(run_id))))
-            scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail, files)
+            ledger = _ledger(walk, limits, above)
+            scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail, files, ledger)
             stop = await (scheduled() if limits.timeout is None else _run_in_time(limits, limits.timeout, scheduled))
         finished = _finish(plan, walk, stop, clock())
         if finished.status == "succeeded":
@@ -398,6 +404,7 @@ async def _schedule(
     fence: Fence | None,
     mail: Mail,
     files: FileKeeper | None,
+    ledger: Ledger | None,
 ) -> LimitError | _Refused | None:
     """Run what can run; the limit that ended it early, or what kept it from beginning."""
     async with RunScope(fence, limits.concurrency, files) as scope:
@@ -412,7 +419,7 @@ async def _schedule(
             on_failure=limits.on_failure,
             live=live,
             scope=scope,
-            ledger=_ledger(walk, limits),
+            ledger=ledger,
             clock=clock,
             parked=Parked(mail, journal, walk.history, clock, scope.start_soon),
             interruptible=plan.interruptible,
@@ -433,11 +440,11 @@ async def _check_servers(plan: CompiledFlow, walk: Walk, scope: RunScope) -> _Re
     return None
 
 
-def _ledger(walk: Walk, limits: RunLimits) -> Ledger | None:
-    """What the run may spend, less what it has spent before; None where nothing bounds it."""
-    if not any(limits.bounds):
+def _ledger(walk: Walk, limits: RunLimits, above: Ledger | None) -> Ledger | None:
+    """What the run may spend, less what it has spent before; None where nothing bounds or counts it."""
+    if above is None and not any(limits.bounds):
         return None
-    return Ledger(limits.bounds, on_limit=limits.on_limit, spent=walk.history.spent())
+    return Ledger(limits.bounds, on_limit=limits.on_limit, spent=walk.history.spent(), above=above)
 
 
 async def _close_quietly(journal: Journal) -> None:

@@ -16,6 +16,7 @@ from tests.bench import (
     agents,
     context,
     engine,
+    experiments,
     house,
     levels,
     limits,
@@ -53,6 +54,7 @@ def main(wanted: list[str]) -> int:
         postgres,
         queue,
         viewer,
+        experiments,
         house,
     )
     for make in (noise, *(row for table in tables for row in table.ROWS)):

@@ -169,6 +169,15 @@ def test_the_page_of_files_runs_as_it_stands(
     assert _run_blocks("files.md", monkeypatch, capfd) >= 8
 
 
+def test_the_page_of_experiments_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert _run_blocks("experiments.md", monkeypatch, capfd) >= 3
+
+
 def test_the_flows_of_the_page_on_steps_are_right_under_its_project_file(tmp_path: Path):
     blocks = BLOCK.findall((DOCS / "steps.md").read_text("utf-8"))
     [project] = [text for kind, text in blocks if kind == "toml"]

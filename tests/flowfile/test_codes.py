@@ -602,6 +602,7 @@ ELSEWHERE = {
     "FE103": "test_a_file_that_is_not_utf_8",
     "FE105": "test_an_empty_file",
     "FE115": "test_a_file_that_is_no_map",
+    "FE117": "test_data_file: what is no row is told with its line",
     "FE207": "test_another_format_version",
     "FE225": "test_subflows: a file that is not there",
     "FE226": "test_subflows: flows that run each other",

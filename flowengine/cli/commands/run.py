@@ -35,6 +35,12 @@ __all__ = ["command"]
 @click.option("--reuse", metavar="RUN", help="Take the results of an earlier run that still hold: an id or @last.")
 @click.option("--session", metavar="NAME", help="Go on with what earlier runs of this name have left.")
 @label_option("A label, by which the run is found again (`runs list --label`).")
+@click.option("--data", metavar="FILE", help="Run it once for each row: .jsonl, or .csv with the inputs as columns.")
+@click.option("-o", "--output", metavar="FILE", help="With --data: where the results go, .jsonl or .csv.")
+@click.option("--map", "mapping", multiple=True, metavar="COLUMN=INPUT", help="With --data: a column of another name.")
+@click.option("--retry-failed", is_flag=True, help="With --data: go on with the rows that failed.")
+@click.option("--fresh", is_flag=True, help="With --data: run rows anew that were done before.")
+@click.option("--allow-changed", is_flag=True, help="With --data: go on although the flow was edited since.")
 @add_running_options
 def command(
     flow: str,
@@ -44,6 +50,12 @@ def command(
     reuse: str | None,
     session: str | None,
     labels: Mapping[str, str],
+    data: str | None,
+    output: str | None,
+    mapping: tuple[str, ...],
+    retry_failed: bool,
+    fresh: bool,
+    allow_changed: bool,
     model: str | None,
     store: str | None,
     as_json: bool,
@@ -60,7 +72,14 @@ def command(
 
     One output that is text is printed alone, several as `name: value`. On a terminal the nodes are
     shown while they run.
+
+    With --data it runs once for each row, --concurrency rows at once (by default 20). Stopped and started again with
+    the same FLOW and FILE, it goes on where it was. The limits --max-cost, --max-calls and --max-tokens are those of
+    all rows together, each time.
     """
+    only_data = {"-o": output, "--map": mapping, "--retry-failed": retry_failed, "--fresh": fresh}
+    only_data["--allow-changed"] = allow_changed
+    _refuse_options(only_data if data is None else {"--run-id": run_id, "--reuse": reuse, "--session": session}, data)
     reporting = reporting_of(as_json, events, quiet)
     results = Results()
     with results.alone():
@@ -77,6 +96,28 @@ def command(
         max_tokens=max_tokens,
     )
 
+    if data is not None:
+        from flowengine.cli.run_rows import RowsCommand  # A single run does without.
+
+        if events:
+            raise click.UsageError("--events does not go with --data: --json says how the rows ended")
+        return RowsCommand(
+            plan,
+            data,
+            output,
+            mapping,
+            inputs,
+            labels,
+            {**given, "folder": os.getcwd()},
+            store,
+            durability,
+            reporting,
+            results,
+            retry_failed=retry_failed,
+            fresh=fresh,
+            allow_changed=allow_changed,
+        ).run()
+
     async def job(journals: JournalStore) -> Run:
         earlier = None if reuse is None else journals.find(reuse)
         return await start(
@@ -91,3 +132,10 @@ def command(
         )
 
     return Execution(chosen, store, reporting, results, durability, plan=plan).run(job)
+
+
+def _refuse_options(given: Mapping[str, object], data: str | None) -> None:
+    """Options that need --data where it is not given, or do not go with it."""
+    for option, value in given.items():
+        if value:
+            raise click.UsageError(f"{option} {'goes with --data' if data is None else 'does not go with --data'}")

@@ -95,6 +95,12 @@ CODES: Final[Mapping[str, Code]] = {
         "- one\n- two",
     ),
     "FE116": Code("unknown anchor", "An alias names an anchor that no line before it declares.", "a: *nowhere"),
+    "FE117": Code(
+        "no rows of data",
+        "A data file holds one JSON object on each line, or is a table (`.csv`, `.tsv`) with one name for each column "
+        "in its first line, as many cells in each other line, and at least one row.",
+        '{"message": "Hello"',
+    ),
     # --- FE2xx: structure and references
     "FE201": Code(
         "unknown key",

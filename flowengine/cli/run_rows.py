@@ -1,0 +1,248 @@
+"""Runs a flow over rows of data on the command line: progress while it goes on, and a summary at its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final
+
+from flowengine.cli.failure import report
+from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.run_access import choose_store, keeps, open_journal
+from flowengine.cli.terminal import Results, complain, format_dollars, format_span, has_live_stderr
+from flowengine.cli.watch import Reporting
+from flowengine.core.budget import Budget
+from flowengine.engine.ports import Durability, JournalStore
+from flowengine.errors import FlowChangedError, InputError
+from flowengine.experiments.data_file import DataFile, open_data, parse_mapping
+from flowengine.experiments.results_file import ResultsFile, to_record
+from flowengine.journal.run_export import dumps
+from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.runners.row_runs import RowResult, RowRuns, RowSet, open_row_set
+
+__all__ = ["RowMeter", "RowsCommand", "rows_exit_code"]
+
+_BOUNDS: Final = Budget._fields
+CONCURRENCY: Final = 20
+"""Rows in flight at once, where nothing is said."""
+
+# --- Progress
+
+
+class RowMeter:
+    """Counts rows as they end: rate, cost and time left."""
+
+    def __init__(self, total: int, *, quiet: bool) -> None:
+        self.total = total
+        self.statuses: Counter[str] = Counter()
+        self.were_there = 0
+        self.cost = 0.0
+        """What was paid now, as far as it is known."""
+        self.is_whole = True
+        self.begun = monotonic()
+        self._quiet = quiet
+        self._is_live = has_live_stderr()
+        self._pause = 0.25 if self._is_live else 15.0
+        self._said_at = self.begun
+        self._recent: deque[tuple[float, int]] = deque([(self.begun, 0)], maxlen=40)
+
+    @property
+    def done(self) -> int:
+        return self.statuses.total()
+
+    @property
+    def seconds(self) -> float:
+        return monotonic() - self.begun
+
+    def hear(self, result: RowResult) -> None:
+        """Take a row that has ended, and say from time to time how far it is."""
+        self.statuses[result.status] += 1
+        if result.was_there:
+            self.were_there += 1
+        else:
+            self.cost += result.spent.cost_usd
+            self.is_whole &= not result.spent.unpriced_calls
+        now = monotonic()
+        if self._quiet or now - self._said_at < self._pause:
+            return
+        self._said_at = now
+        self._recent.append((now, self.done - self.were_there))
+        if self._is_live:
+            sys.stderr.write(f"\r\x1b[K{self.line()}")
+            sys.stderr.flush()
+        else:
+            complain(self.line())
+
+    def line(self) -> str:
+        """How far it is."""
+        (before, then), (now, count) = self._recent[0], (monotonic(), self.done - self.were_there)
+        rate = (count - then) / (now - before) if now > before else 0.0
+        parts = [f"{self.done:,} of {self.total:,} rows", *self._describe_trouble()]
+        if rate > 0:
+            parts.append(f"{rate:,.1f} rows/s" if rate >= 1 else f"{60 * rate:,.1f} rows/min")
+        if self.cost:
+            parts.append(format_dollars(self.cost, is_whole=self.is_whole))
+        if rate > 0 and self.done < self.total:
+            parts.append(f"about {format_span((self.total - self.done) / rate)} left")
+            if self.cost and count:
+                whole = self.cost + self.cost / count * (self.total - self.done)
+                parts.append(f"about {format_dollars(whole)} in all")
+        return " · ".join(parts)
+
+    def _describe_trouble(self) -> list[str]:
+        return [
+            f"{count:,} {status}" for status, count in sorted(self.statuses.items()) if status != "succeeded" and count
+        ]
+
+    def end(self) -> None:
+        """Take the line back."""
+        if self._is_live and not self._quiet:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def summary(self) -> str:
+        """How it ended."""
+        parts = [f"{count:,} {status}" for status, count in self.statuses.most_common()]
+        if self.were_there:
+            parts.append(f"{self.were_there:,} were done before")
+        left = self.total - self.done
+        if left:
+            parts.append(f"{left:,} left")
+        paid = format_dollars(self.cost, is_whole=self.is_whole)
+        return f"{self.total:,} row{'s' * (self.total != 1)}: {', '.join(parts)}; {paid}, {format_span(self.seconds)}"
+
+
+def rows_exit_code(statuses: Mapping[str, int], left: int) -> int:
+    """The exit code of a set of rows: a limit before failures, failures before questions.
+
+    >>> rows_exit_code({"succeeded": 2}, 0), rows_exit_code({"failed": 1}, 0), rows_exit_code({}, 3)
+    (0, 1, 4)
+    """
+    if left or statuses.get("paused") or statuses.get("partial"):
+        return 4
+    if statuses.get("failed") or statuses.get("refused") or statuses.get("cancelled"):
+        return 1
+    return 3 if statuses.get("waiting") else 0
+
+
+# --- The command
+
+
+@dataclass(slots=True)
+class RowsCommand:
+    """One `flowengine run --data`."""
+
+    plan: CompiledFlow
+    data: str
+    output: str | None
+    mapping: Sequence[str]
+    inputs: Mapping[str, Any]
+    """Those that every row gets."""
+    labels: Mapping[str, str]
+    settings: Mapping[str, Any]
+    store: str | None
+    durability: Durability
+    reporting: Reporting
+    results: Results
+    retry_failed: bool = field(kw_only=True)
+    fresh: bool = field(kw_only=True)
+    allow_changed: bool = field(kw_only=True)
+
+    def run(self) -> int:
+        """Run the rows, tell what became of them, and give the exit code."""
+        data = open_data(self.data, self.plan.inputs, parse_mapping(self.mapping), self.inputs)
+        if self.output is not None and os.path.realpath(self.output) == os.path.realpath(self.data):
+            raise InputError(f"-o {self.output}: that is the file with the data")
+        if data.unused and not self.reporting.quiet:
+            complain(f"notice: no input takes the column{'s' * (len(data.unused) > 1)} {', '.join(data.unused)}")
+        with open_journal(choose_store(self.store), self.durability) as store:
+            try:
+                rows = self._open_set(data, store)
+            except FlowChangedError as error:
+                code = report(error)
+                complain("  --allow-changed goes on with the flow as it is now; --fresh runs all rows anew")
+                return code
+            return self._run(data, rows, store)
+
+    def _open_set(self, data: DataFile, store: JournalStore) -> RowSet:
+        key = dumps([os.path.realpath(self.data), data.mapping, self.settings.get("model")])
+        return open_row_set(self.plan, store, data.path.name, key, fresh=self.fresh, allow_changed=self.allow_changed)
+
+    def _run(self, data: DataFile, rows: RowSet, store: JournalStore) -> int:
+        meter = RowMeter(data.total, quiet=self.reporting.quiet)
+        settings = {name: value for name, value in self.settings.items() if name not in (*_BOUNDS, "concurrency")}
+        runs = RowRuns(
+            plan=self.plan,
+            store=store,
+            rows=rows,
+            concurrency=self.settings.get("concurrency", CONCURRENCY),
+            budget=Budget(**{name: self.settings.get(name) for name in _BOUNDS}),
+            settings=settings,
+            labels=self.labels,
+            retry_failed=self.retry_failed,
+            allow_changed=self.allow_changed,
+            heard=meter.hear,
+        )
+        outputs = list(self.plan.outputs or self.plan.graph.ids)
+        opened = ResultsFile(self.output, columns=data.columns, outputs=outputs) if self.output else nullcontext()
+
+        async def job() -> bool:
+            async with aclosing(runs.results(data.rows())) as results:
+                async for result in results:
+                    if file is not None:
+                        file.write(result)
+                    elif not self.reporting.json:
+                        self.results.json(dumps(to_record(result)))
+            return True
+
+        failure: Exception | None = None
+        ended = None
+        try:
+            with self.results.alone(), opened as file:
+                ended = run_until_interrupted(job)
+        except Exception as error:
+            failure = error
+        finally:
+            meter.end()
+        return self._tell(meter, rows, ended is True, failure)
+
+    def _tell(self, meter: RowMeter, rows: RowSet, has_ended: bool, failure: Exception | None) -> int:
+        code = rows_exit_code(meter.statuses, meter.total - meter.done)
+        if failure is not None:
+            code = report(failure, has_run=True)
+        elif not has_ended:
+            complain("interrupted")
+            code = INTERRUPTED
+        if self.reporting.json:
+            self.results.json(dumps(self._to_object(meter, rows), indent=2))
+        if not self.reporting.quiet:
+            complain(meter.summary())
+            if keeps(choose_store(self.store)):
+                self._tell_how_to_go_on(meter, rows, code)
+        return code
+
+    def _tell_how_to_go_on(self, meter: RowMeter, rows: RowSet, code: int) -> None:
+        failed = sum(meter.statuses[each] for each in ("failed", "partial"))
+        if code in (INTERRUPTED, 4) or meter.done < meter.total:
+            complain("  the same command goes on where it was")
+        if failed:
+            complain("  --retry-failed goes on with the rows that failed")
+        elif meter.were_there == meter.total:
+            complain("  all were done before; --fresh runs them anew")
+        complain(f"  the runs: flowengine runs list --label set={rows.id}")
+
+    def _to_object(self, meter: RowMeter, rows: RowSet) -> Mapping[str, Any]:
+        return {
+            "set": rows.id,
+            "data": rows.name,
+            "rows": meter.total,
+            "statuses": dict(meter.statuses),
+            "done_before": meter.were_there,
+            "cost_usd": meter.cost if meter.is_whole else None,
+            "seconds": meter.seconds,
+        }

@@ -1,0 +1,266 @@
+"""Reads rows of data for a flow from a file of JSON lines or of comma-separated values.
+
+The file is read row by row, so its size does not matter, and looked through once before anything runs: what is no
+JSON, no table, or has no column for an input that the flow needs is told with its line. A value that does not fit its
+input is the matter of its row.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple, cast
+
+from flowengine.core.context import EMPTY
+from flowengine.core.flow_paths import open_regular
+from flowengine.errors import Diagnostic, FlowError, InputError, did_you_mean
+from flowengine.nodes.compiled_flow import REQUIRED, InputField, checked_inputs, parse_text, refuse_constant
+from flowengine.runners.row_runs import DataRow
+
+__all__ = ["DataError", "DataFile", "RawRow", "open_data", "parse_mapping", "read_rows"]
+
+_MAX_LINE: Final = 64_000_000
+"""Bytes of one row."""
+
+
+class DataError(FlowError):
+    """A data file that cannot be used; `diagnostics` says where."""
+
+
+class RawRow(NamedTuple):
+    """One row as the file has it."""
+
+    number: int
+    line: int
+    values: Mapping[str, Any]
+    is_text: bool
+    """Whether its values are texts whose meaning the flow's inputs tell."""
+
+
+# --- Rows of a file
+
+
+def read_rows(path: str | PathLike[str]) -> Iterator[RawRow]:
+    """The rows of a file, one by one: `.csv` and `.tsv` are tables with a head, anything else is JSON lines.
+
+    `DataError` for the first line that is none.
+    """
+    where = Path(path)
+    suffix = where.suffix.lower()
+    try:
+        with open_regular(where) as file:
+            if suffix in (".csv", ".tsv"):
+                yield from _read_table(where, file, "," if suffix == ".csv" else "\t")
+            else:
+                yield from _read_json_lines(where, file)
+    except OSError as error:
+        raise _wrong(where, f"cannot read the file: {error.strerror or error}") from error
+
+
+def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
+    number = 0
+    for line, data in enumerate(_lines(path, file), 1):
+        text = data.strip(b" \t\r\n")
+        if not text:
+            continue
+        number += 1
+        try:
+            value: Any = json.loads(text.decode("utf-8"), parse_constant=refuse_constant)
+        except json.JSONDecodeError as error:
+            raise _wrong(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None
+        except (ValueError, RecursionError) as error:
+            said = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise _wrong(path, f"expected one JSON object on the line: {said}", line) from None
+        if not isinstance(value, dict):
+            raise _wrong(
+                path, f"expected one JSON object on the line, found {text[:40].decode('utf-8', 'replace')}", line
+            )
+        yield RawRow(number, line, cast("dict[str, Any]", value), False)
+
+
+def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
+    first = True
+    while data := file.readline(_MAX_LINE + 1):
+        if len(data) > _MAX_LINE:
+            raise _wrong(path, f"a row has at most {_MAX_LINE:,} bytes")
+        yield data.removeprefix(b"\xef\xbb\xbf") if first else data
+        first = False
+
+
+def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
+    with _long_cells():
+        reader = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True)
+        try:
+            head = next(reader, None)
+            if head is None:
+                return
+            head = [name.strip() for name in head]
+            _check_head(path, head)
+            number = 0
+            for cells in reader:
+                if not cells:
+                    continue
+                number += 1
+                if len(cells) != len(head):
+                    raise _wrong(
+                        path, f"expected {len(head)} cells as in the head, found {len(cells)}", reader.line_num
+                    )
+                yield RawRow(number, reader.line_num, dict(zip(head, cells, strict=True)), True)
+        except csv.Error as error:
+            raise _wrong(path, f"expected comma-separated values: {error}", reader.line_num) from None
+
+
+def _check_head(path: Path, head: Sequence[str]) -> None:
+    for place, name in enumerate(head, 1):
+        if not name:
+            raise _wrong(path, f"column {place} has no name in the head", 1)
+        if head.index(name) != place - 1:
+            raise _wrong(path, f"two columns are called '{name}'", 1)
+
+
+def _decoded(path: Path, file: IO[bytes]) -> Iterator[str]:
+    for line, data in enumerate(_lines(path, file), 1):
+        try:
+            yield data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise _wrong(path, "it is not UTF-8 text", line) from None
+
+
+@contextmanager
+def _long_cells() -> Generator[None]:
+    before = csv.field_size_limit(_MAX_LINE)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _wrong(path: Path, message: str, line: int | None = None, column: int | None = None) -> DataError:
+    return DataError([Diagnostic("FE117", message, str(path), line, column)])
+
+
+# --- Rows for a flow
+
+
+class DataFile(NamedTuple):
+    """A file that was looked through, and what its columns are to the flow. Iterate it as often as you like."""
+
+    path: Path
+    fields: Mapping[str, InputField] | None
+    mapping: Mapping[str, str]
+    """Column → input, where they are not called the same."""
+    always: Mapping[str, Any]
+    """Inputs that every row gets."""
+    total: int
+    columns: Sequence[str]
+    unused: Sequence[str]
+    """Columns that no input takes."""
+
+    def rows(self) -> Iterator[DataRow]:
+        """What each row gives the flow; one that does not fit says why."""
+        for raw in read_rows(self.path):
+            yield self.row_of(raw)
+
+    def row_of(self, raw: RawRow) -> DataRow:
+        """What one row gives the flow."""
+        try:
+            inputs = self._inputs(raw)
+            checked_inputs(_without_files(self.fields), inputs)
+        except InputError as error:
+            return DataRow(raw.number, EMPTY, f"{self.path}:{raw.line}: {error}", raw.values)
+        return DataRow(raw.number, inputs, None, raw.values)
+
+    def _inputs(self, raw: RawRow) -> Mapping[str, Any]:
+        found: dict[str, Any] = {}
+        for column, value in raw.values.items():
+            name = self.mapping.get(column, column)
+            if name in self.always or not self._takes(column, name):
+                continue
+            field = None if self.fields is None else self.fields[name]
+            if not raw.is_text:
+                found[name] = value
+            elif value or field is None or _takes_empty_text(field):
+                found[name] = parse_text(name, value, field)
+        return {**found, **self.always}
+
+    def _takes(self, column: str, name: str) -> bool:
+        """Whether the input gets the column; one that another column is mapped to does not get its namesake."""
+        if self.fields is not None and name not in self.fields:
+            return False
+        return column in self.mapping or name not in self.mapping.values()
+
+
+def _takes_empty_text(field: InputField) -> bool:
+    """Whether an empty cell is a value of the input: it is an empty text, and nothing for any other type."""
+    try:
+        return parse_text("", "", field) == ""
+    except InputError:
+        return False
+
+
+def _without_files(fields: Mapping[str, InputField] | None) -> Mapping[str, InputField] | None:
+    """The inputs as they can be looked at before files are taken in."""
+    if fields is None:
+        return None
+    return {
+        name: InputField(default=each.default) if each.type == "file" or each.media_types is not None else each
+        for name, each in fields.items()
+    }
+
+
+def parse_mapping(pairs: Iterable[str]) -> Mapping[str, str]:
+    """Read `column=input` pairs.
+
+    >>> parse_mapping(["text=message"])
+    {'text': 'message'}
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        column, equals, name = (part.strip() for part in pair.partition("="))
+        if not equals or not column or not name:
+            raise InputError(f"--map {pair!r:.80}: write it as COLUMN=INPUT")
+        if column in found:
+            raise InputError(f"--map: column '{column}' is mapped twice")
+        if name in found.values():
+            raise InputError(f"--map: two columns are mapped to input '{name}'")
+        found[column] = name
+    return found
+
+
+def open_data(
+    path: str | PathLike[str],
+    fields: Mapping[str, InputField] | None,
+    mapping: Mapping[str, str] = EMPTY,
+    always: Mapping[str, Any] = EMPTY,
+) -> DataFile:
+    """Look through a file; `DataError` or `InputError` where it cannot feed the flow, before anything runs."""
+    where, columns, count = Path(path), dict[str, None](), 0
+    for raw in read_rows(where):
+        columns.update(dict.fromkeys(raw.values))
+        count += 1
+    if not count:
+        raise _wrong(where, "it has no rows")
+    data = DataFile(where, fields, mapping, always, count, list(columns), ())
+    problems = list(_find_problems(data))
+    if problems:
+        raise InputError("\n".join(problems))
+    unused = [each for each in columns if fields is not None and mapping.get(each, each) not in fields]
+    return data._replace(unused=unused)
+
+
+def _find_problems(data: DataFile) -> Iterator[str]:
+    for column, name in data.mapping.items():
+        if column not in data.columns:
+            yield f"--map {column}={name}: {data.path} has no column '{column}'{did_you_mean(column, data.columns)}"
+        if data.fields is not None and name not in data.fields:
+            yield f"--map {column}={name}: the flow has no input '{name}'{did_you_mean(name, data.fields)}"
+    given = {data.mapping.get(each, each) for each in data.columns} | set(data.always)
+    for name, field in (data.fields or {}).items():
+        if field.default is REQUIRED and name not in given:
+            near = did_you_mean(name, data.columns)
+            has = ", ".join(data.columns[:12])
+            yield f"{data.path} has no column for input '{name}' (it has: {has}){near}: --map COLUMN={name}"

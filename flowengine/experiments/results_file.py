@@ -1,0 +1,109 @@
+"""Writes what became of rows into a file of JSON lines or a table, in the rows' order, failures in their places.
+
+The file is written beside its place and put there when the rows have ended, or were stopped: whoever reads it never
+finds a half of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from flowengine.errors import InputError, StoreUnavailableError
+from flowengine.journal.run_export import dumps, shown
+from flowengine.runners.row_runs import RowResult
+
+__all__ = ["ResultsFile", "to_record"]
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet would compute."""
+
+
+def to_record(result: RowResult) -> dict[str, Any]:
+    """A result as an object of JSON."""
+    error = result.error
+    return {
+        "row": result.row.number,
+        "run": result.run_id,
+        "status": result.status,
+        "outputs": dict(result.outputs),
+        "error": None if error is None else {"type": error.type, "message": error.message, "node": result.node},
+        "model_calls": result.spent.model_calls,
+        "tokens": result.spent.tokens,
+        "cost_usd": None if result.spent.unpriced_calls else result.spent.cost_usd,
+        "seconds": round(result.seconds, 6),
+        "data": result.row.data,
+    }
+
+
+class ResultsFile:
+    """Open it with `with`; at its end the file is in its place, whatever ended it."""
+
+    def __init__(self, path: str, *, columns: Sequence[str], outputs: Sequence[str]) -> None:
+        """`columns` of the data and `outputs` of the flow are the columns of a table."""
+        self.path = Path(path)
+        self._beside = self.path.with_name(f"{self.path.name}.part")
+        self._is_table = self.path.suffix.lower() in (".csv", ".tsv")
+        if self.path.is_dir() or not self.path.parent.is_dir():
+            raise InputError(f"-o {path}: there is no folder for such a file")
+        try:
+            self._file = self._beside.open("w", encoding="utf-8", errors="backslashreplace", newline="")
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._beside} cannot be written: {error.strerror}") from error
+        self._columns = list(columns)
+        self._outputs = {name: name if name not in columns else f"output.{name}" for name in outputs}
+        if self._is_table:
+            self._table = csv.writer(self._file, delimiter="\t" if self.path.suffix.lower() == ".tsv" else ",")
+            self._table.writerow(["row", *columns, *self._outputs.values(), "status", "error", "cost_usd", "run"])
+
+    def write(self, result: RowResult) -> None:
+        """Write the next result."""
+        record = to_record(result)
+        try:
+            if self._is_table:
+                self._table.writerow(self._to_cells(result, record))
+            else:
+                self._file.write(dumps(record) + "\n")
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._beside} cannot be written: {error.strerror}") from error
+
+    def _to_cells(self, result: RowResult, record: Mapping[str, Any]) -> list[str]:
+        data: Mapping[str, Any] = result.row.data or {}
+        error = "" if result.error is None else result.error.message
+        given = [_to_cell(data.get(name)) for name in self._columns]
+        made = [_to_safe_cell(result.outputs.get(name)) for name in self._outputs]
+        cost = "" if record["cost_usd"] is None else f"{record['cost_usd']:.6g}"
+        return [str(result.row.number), *given, *made, result.status, _to_safe_cell(error), cost, result.run_id or ""]
+
+    def __enter__(self) -> ResultsFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        os.replace(self._beside, self.path)
+
+
+def _to_cell(value: Any) -> str:
+    return "" if value is None else shown(value)
+
+
+def _to_safe_cell(value: Any) -> str:
+    """A cell that no spreadsheet takes for a formula: what a model wrote must not be computed.
+
+    >>> _to_safe_cell("=1+1"), _to_safe_cell(-1.5), _to_safe_cell("-1.5")
+    ("'=1+1", '-1.5', '-1.5')
+    """
+    text = _to_cell(value)
+    if not isinstance(value, str) or not text.startswith(_FORMULA):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

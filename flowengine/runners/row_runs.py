@@ -1,0 +1,348 @@
+"""Runs a flow once for each row of data: some at once, each a journaled run, its results in the rows' order.
+
+A set of rows goes on where it was: each row's run has an id that follows from the set and from what the row gives, so
+whoever starts the set again finds what has finished, goes on with what was interrupted, and runs the rest. It reads no
+file and prints nothing; what a row is to give the flow is for others to say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+import anyio
+
+from flowengine.core.budget import Budget, Ledger, Spending
+from flowengine.core.context import EMPTY, RunStatus
+from flowengine.engine.events import ErrorInfo, RunFinished
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.engine.restoring import History
+from flowengine.engine.scheduler import error_info
+from flowengine.errors import (
+    DefinitionError,
+    EffectPendingError,
+    FlowChangedError,
+    InputError,
+    NotJournalableError,
+    RunError,
+)
+from flowengine.journal.run_export import dumps
+from flowengine.journal.run_lookup import check_labels
+from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.nodes.node import RunLimits
+from flowengine.runners.local import resume, start
+from flowengine.runners.run import Run
+
+__all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "open_row_set"]
+
+RowStatus: TypeAlias = RunStatus | Literal["refused"]
+"""How a row stands; `refused`: its run did not begin, since what it gives does not fit the flow."""
+
+_WINDOW: Final = 4096
+"""Rows that may be ahead of the first one that has not ended."""
+_LISTED: Final = "set"
+"""The label that holds a run's set."""
+
+
+class DataRow(NamedTuple):
+    """What one row gives the flow."""
+
+    number: int
+    """Its place in the data, from 1 on."""
+    inputs: Mapping[str, Any]
+    problem: str | None = None
+    """Why it cannot be run."""
+    data: Any = None
+    """The row as it was read, for whoever reports on it."""
+    labels: Mapping[str, str] = EMPTY
+    """Beside those of the set."""
+    reuse: str | None = None
+    """An earlier run, whose results are taken where they still hold."""
+    variant: str = ""
+    """Tells rows apart that give the same: the number of a sample."""
+
+
+AnyRow: TypeAlias = DataRow | Mapping[str, Any]
+
+
+class RowResult(NamedTuple):
+    """What became of one row."""
+
+    row: DataRow
+    run_id: str | None
+    """None where no run began."""
+    status: RowStatus
+    outputs: Mapping[str, Any]
+    error: ErrorInfo | None
+    node: str | None
+    """The node that failed."""
+    spent: Spending
+    """By its run, on all its ways; a known result that was taken costs nothing."""
+    seconds: float
+    """That it took now; 0.0 where it had ended before."""
+    was_there: bool = False
+    """Whether it had ended before, and was read from its record."""
+    run: Run | None = None
+    """None where it was read from its record, or did not begin."""
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status == "succeeded"
+
+
+# --- A set of rows in a store
+
+
+class RowSet(NamedTuple):
+    """A set of rows that was begun before, or is begun now."""
+
+    id: str
+    name: str
+    """What its runs have as the label `data`."""
+    known: Mapping[str, RunInfo] = EMPTY
+    """Run → how it stands, of those that began before."""
+
+    def labels(self, row: DataRow, labels: Mapping[str, str]) -> Mapping[str, str]:
+        """The labels of a row's run."""
+        return {"data": self.name, "row": str(row.number), _LISTED: self.id, **labels, **row.labels}
+
+
+def open_row_set(
+    plan: CompiledFlow, store: JournalStore, name: str, key: str, *, fresh: bool = False, allow_changed: bool = False
+) -> RowSet:
+    """The set that was begun under a key, or a new one. `FlowChangedError` where the flow was edited since.
+
+    `fresh`: begin a new one in any case. `key` tells sets of one flow apart.
+    """
+    definition = _hash(dict(plan.fingerprints), dict(plan.code))
+    place = _hash(plan.name, key)
+    kept = cast("Mapping[str, str] | None", store.recall("rows", place))
+    if kept is not None and not fresh:
+        if kept["flow"] != definition and not allow_changed:
+            raise FlowChangedError(f"the flow '{plan.name}' was edited since its runs over '{name}' began")
+        chosen = kept["set"]
+    else:
+        chosen = os.urandom(4).hex()
+    store.revise("rows", place, lambda before: {"set": chosen, "flow": definition})
+    label = _label_of(name)
+    if kept is None or fresh:
+        return RowSet(chosen, label)
+    return RowSet(chosen, label, {each.run_id: each for each in store.list() if each.labels.get(_LISTED) == chosen})
+
+
+def _label_of(name: str) -> str:
+    """A name as a label's value."""
+    printable = "".join(each if each.isprintable() else "?" for each in name)
+    return printable[-200:] or "rows"
+
+
+def _hash(*values: Any) -> str:
+    return hashlib.sha256(dumps(values).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- Running the rows
+
+
+@dataclass(slots=True, kw_only=True)
+class RowRuns:
+    """How the rows of a set are run."""
+
+    plan: CompiledFlow
+    store: JournalStore
+    rows: RowSet
+    concurrency: int = 20
+    """Rows in flight at once."""
+    budget: Budget = Budget()  # noqa: RUF009 - frozen
+    """What all rows may spend together now; a row that it stops is paused, and no other begins."""
+    limits: RunLimits | None = None
+    """Of each run, instead of the flow's."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Kept in each run's journal (see `flowengine.runners.local.start`)."""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    retry_failed: bool = False
+    """Go on with rows that failed before."""
+    allow_changed: bool = False
+    heard: Callable[[RowResult], None] | None = None
+    """Called when a row has ended, in whatever order; must not block."""
+    ledger: Ledger = field(init=False)
+    """What is spent now."""
+    _counts: Counter[str] = field(init=False, default_factory=Counter[str])
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.budget, of="the set of rows", on_limit="pause")
+        if self.concurrency < 1:
+            raise InputError(f"at least one row is in flight at once, not {self.concurrency}")
+        check_labels({**self.labels, "data": self.rows.name})
+
+    async def results(self, rows: Iterable[AnyRow] | AsyncIterable[AnyRow]) -> AsyncGenerator[RowResult]:
+        """Run the rows (a mapping is the inputs of one), and give their results in the rows' order.
+
+        Close it to stop early (`contextlib.aclosing`). Rows that a spent budget kept from beginning have no result.
+        What keeps records from being written ends it with a `JournalError`.
+        """
+        await self.plan.ready()
+        order = _InOrder(_WINDOW)
+        failure: BaseException | None = None
+        async with anyio.create_task_group() as tasks:
+            source = _Source(rows, order)
+            order.workers = self.concurrency
+            for _ in range(self.concurrency):
+                tasks.start_soon(self._work, source, order)
+            with suppress(GeneratorExit):  # Whoever stops early: the group closes, and is not told of it.
+                while (result := await order.take()) is not None:
+                    yield result
+            failure = order.failure
+            tasks.cancel_scope.cancel()
+        if failure is not None:  # Raised once the group is closed, so that it comes out alone.
+            raise failure
+
+    async def _work(self, source: _Source, order: _InOrder) -> None:
+        try:
+            while not self.ledger.has_refused and (found := await source.next()) is not None:
+                place, row = found
+                result = await self._run_row(row)
+                order.put(place, result)
+                if self.heard is not None:
+                    self.heard(result)
+        except Exception as error:
+            order.fail(error)
+        finally:
+            order.leave()
+
+    async def _run_row(self, row: DataRow) -> RowResult:
+        if row.problem is not None:
+            return _refused(row, ErrorInfo("InputError", row.problem))
+        try:
+            run_id = self.id_of(row)
+        except (RecursionError, UnicodeError, ValueError, TypeError) as error:
+            return _refused(row, error_info(InputError(f"the row cannot be written down: {error}")))
+        known = self.rows.known.get(run_id)
+        if known is not None and self._has_ended(known):
+            return self._read(row, known)
+        before = Spending() if known is None else History(self.store.events(run_id)).spent()
+        ledger, begun = Ledger(Budget(), above=self.ledger, spent=before), monotonic()
+        try:
+            run = await self._run(row, run_id, known, ledger)
+        except (EffectPendingError, NotJournalableError, DefinitionError, RunError) as error:
+            if known is None:
+                return _refused(row, error_info(error))
+            return RowResult(row, run_id, "failed", EMPTY, error_info(error), None, before, monotonic() - begun)
+        took, spent = monotonic() - begun, ledger.spent
+        return RowResult(row, run_id, run.status, run.outputs, run.error, run.failed_node, spent, took, run=run)
+
+    async def _run(self, row: DataRow, run_id: str, known: RunInfo | None, ledger: Ledger) -> Run:
+        if known is not None:
+            return await resume(
+                self.plan, run_id, self.store, allow_changed=self.allow_changed, limits=self.limits, above=ledger
+            )
+        return await start(
+            self.plan,
+            row.inputs,
+            self.store,
+            run_id=run_id,
+            limits=self.limits,
+            reuse=row.reuse,
+            settings=self.settings,
+            labels=self.rows.labels(row, self.labels),
+            above=ledger,
+        )
+
+    def id_of(self, row: DataRow) -> str:
+        """The id of the next row that gives what this one gives: a row keeps its run where others came before it."""
+        content = _hash(dict(row.inputs), row.variant)[:16]
+        self._counts[content] += 1
+        again = self._counts[content]
+        return f"{self.rows.id}-{content}" + (f"-{again}" if again > 1 else "")
+
+    def _has_ended(self, known: RunInfo) -> bool:
+        return known.status == "succeeded" or (known.status in ("failed", "partial") and not self.retry_failed)
+
+    def _read(self, row: DataRow, known: RunInfo) -> RowResult:
+        events = self.store.events(known.run_id)
+        last = events[-1]
+        if not isinstance(last, RunFinished):  # Somebody goes on with it.
+            return RowResult(row, known.run_id, "running", EMPTY, None, None, Spending(), 0.0, was_there=True)
+        spent = History(events).spent()
+        return RowResult(
+            row, known.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, 0.0, was_there=True
+        )
+
+
+def _refused(row: DataRow, error: ErrorInfo) -> RowResult:
+    return RowResult(row, None, "refused", EMPTY, error, None, Spending(), 0.0)
+
+
+class _Source:
+    """Gives out the rows one by one, and only as far ahead as their results can be kept."""
+
+    def __init__(self, rows: Iterable[AnyRow] | AsyncIterable[AnyRow], order: _InOrder) -> None:
+        self._rows = aiter(rows) if isinstance(rows, AsyncIterable) else iter(rows)
+        self._order = order
+        self._lock = anyio.Lock()
+        self._next = 0
+
+    async def next(self) -> tuple[int, DataRow] | None:
+        async with self._lock:
+            await self._order.wait_for_room(self._next)
+            rows = self._rows
+            row = await anext(rows, None) if isinstance(rows, AsyncIterator) else next(rows, None)
+            if row is None:
+                return None
+            self._next += 1
+            if not isinstance(row, DataRow):
+                row = DataRow(self._next, row, data=row)
+            return self._next - 1, row
+
+
+class _InOrder:
+    """Puts results into the rows' order; whoever takes them is told that there are no more when all workers left."""
+
+    def __init__(self, window: int) -> None:
+        self.workers = 0
+        self.failure: BaseException | None = None
+        self._window = window
+        self._ready: dict[int, RowResult] = {}
+        self._at = 0
+        self._changed = anyio.Event()
+        self._waiting: deque[anyio.Event] = deque()
+
+    def put(self, place: int, result: RowResult) -> None:
+        self._ready[place] = result
+        self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        self.failure = self.failure or error
+        self._wake()
+
+    def leave(self) -> None:
+        self.workers -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def wait_for_room(self, place: int) -> None:
+        while place >= self._at + self._window:
+            woken = anyio.Event()
+            self._waiting.append(woken)
+            await woken.wait()
+
+    async def take(self) -> RowResult | None:
+        """The next result; None at the end, or after a failure."""
+        while self._at not in self._ready and self.workers > 0 and self.failure is None:
+            await self._changed.wait()
+        if self.failure is not None or not self._ready:
+            return None
+        if self._at not in self._ready:  # A budget ended it: rows before it began and were left.
+            self._at = min(self._ready)
+        self._at += 1
+        while self._waiting:
+            self._waiting.popleft().set()
+        return self._ready.pop(self._at - 1)

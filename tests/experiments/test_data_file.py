@@ -1,0 +1,100 @@
+"""Files of rows: read, looked through before anything runs, and given to a flow's inputs by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowengine.errors import InputError
+from flowengine.experiments.data_file import DataError, open_data, parse_mapping, read_rows
+from flowengine.nodes.compiled_flow import InputField
+
+FIELDS = {"text": InputField("string"), "n": InputField("integer", default=1), "items": InputField("array", default=[])}
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("rows.jsonl", '{"text": "a"}\n{"text": "b"\n', "rows.jsonl:2:13: FE117 expected one JSON object"),
+        ("rows.jsonl", '{"text": NaN}\n', "rows.jsonl:1: FE117 expected one JSON object on the line: NaN is not JSON"),
+        ("rows.jsonl", "[1]\n", "found [1]"),
+        ("rows.jsonl", "[" * 100_000, "expected one JSON object"),
+        ("rows.jsonl", '{"text": "\udc80"}\n', "it is not UTF-8"),
+        ("rows.jsonl", "\n\n", "it has no rows"),
+        ("rows.csv", "", "it has no rows"),
+        ("rows.csv", "text,text\na,b\n", "two columns are called 'text'"),
+        ("rows.csv", "text,\na,b\n", "column 2 has no name"),
+        ("rows.csv", "text,n\na\n", "rows.csv:2: FE117 expected 2 cells as in the head, found 1"),
+        ("rows.csv", 'text,n\n"a,1\n', "expected comma-separated values"),
+        ("none.csv", None, "cannot read the file: No such file"),
+    ],
+)
+def test_what_is_no_row_is_told_with_its_line(name: str, text: str | None, says: str, tmp_path: Path) -> None:
+    path = tmp_path / name if text is None else written(tmp_path, name, text)
+    with pytest.raises(DataError) as caught:
+        open_data(path, FIELDS)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "inputs"),
+    [
+        ("a.jsonl", '\ufeff{"text": "a\u2028b", "n": 2, "other": 0}\r\n\n', {"text": "a\u2028b", "n": 2}),
+        ("a.csv", '\ufefftext,n,items\n"a,\nb",,"[1, 2]"\n', {"text": "a,\nb", "items": [1, 2]}),
+        ("a.tsv", "n\ttext\n3\t\n", {"text": "", "n": 3}),
+    ],
+)
+def test_columns_are_inputs_by_name(name: str, text: str, inputs: Any, tmp_path: Path) -> None:
+    [row] = open_data(written(tmp_path, name, text), FIELDS).rows()
+    assert row.inputs == inputs
+    assert row.problem is None
+
+
+def test_a_mapped_column_goes_before_the_one_that_is_called_like_the_input(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "text,body,n\nold,new,5\n")
+    data = open_data(path, FIELDS, parse_mapping(["body=text"]), {"n": 7})
+    [row] = data.rows()
+    assert row.inputs == {"text": "new", "n": 7}
+    assert row.data == {"text": "old", "body": "new", "n": "5"}
+
+
+def test_a_row_that_does_not_fit_says_why_and_the_others_do_not_mind(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "text,n\na,1\nb,two\nc,\n")
+    one, two, three = open_data(path, FIELDS).rows()
+    assert (one.problem, three.problem) == (None, None)
+    assert two.problem == f"{path}:3: input 'n': expected integer as JSON, found 'two'"
+
+
+@pytest.mark.parametrize(
+    ("text", "mapping", "says"),
+    [
+        ("txt\na\n", [], "has no column for input 'text' (it has: txt); did you mean 'txt'?: --map COLUMN=text"),
+        ("txt\na\n", ["tx=text"], "has no column 'tx'; did you mean 'txt'?"),
+        ("txt\na\n", ["txt=texd"], "the flow has no input 'texd'; did you mean 'text'?"),
+    ],
+)
+def test_a_file_that_cannot_feed_the_flow_is_refused_before_anything_runs(
+    text: str, mapping: list[str], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        open_data(written(tmp_path, "a.csv", text), FIELDS, parse_mapping(mapping))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("pairs", [["a"], ["=b"], ["a="], ["a=b", "a=c"], ["a=c", "b=c"]])
+def test_a_mapping_that_is_none_is_refused(pairs: list[str]) -> None:
+    with pytest.raises(InputError):
+        parse_mapping(pairs)
+
+
+def test_a_long_cell_is_read(tmp_path: Path) -> None:
+    [row] = read_rows(written(tmp_path, "a.csv", "text\n" + "x" * 500_000 + "\n"))
+    assert len(row.values["text"]) == 500_000
