@@ -4,6 +4,7 @@
     ├── DefinitionError            the definition is wrong; nothing has run
     │   ├── FlowError              a flow file or a Flow built in Python (holds diagnostics)
     │   ├── MisplacedKeyError      a key of a node that does not go with what the node names
+    │   ├── FlowNotFoundError      no flow of that name is known here
     │   ├── InputError             the inputs given to a run do not fit the flow
     │   ├── ProjectError           the project file
     │   ├── ModelConfigError       no key, an unknown provider, an unusable model setting
@@ -59,6 +60,7 @@ __all__ = [
     "FlowChangedError",
     "FlowEngineError",
     "FlowError",
+    "FlowNotFoundError",
     "GuardrailError",
     "InputError",
     "JournalError",
@@ -196,6 +198,10 @@ class MisplacedKeyError(DefinitionError):
     def __init__(self, message: str, at: tuple[str | int, ...]) -> None:
         super().__init__(message)
         self.at = at
+
+
+class FlowNotFoundError(DefinitionError):
+    """No flow of that name is known here."""
 
 
 class InputError(DefinitionError):

@@ -82,6 +82,7 @@ async def start(
     labels: Mapping[str, str] = EMPTY,
     live: Live | None = None,
     above: Ledger | None = None,
+    journal: Journal | None = None,
 ) -> Run:
     """A new run, to its end. A node's failure is told in the `Run`, not raised.
 
@@ -90,7 +91,8 @@ async def start(
     (`nodes.earlier`). `settings` are kept in the journal for whoever resumes the run (model override, and limits by
     the names that a flow file gives them); `limits` hold instead of the flow's and of those, and are kept as well. By
     `labels` it is found again (`journal.labels`). `live` hears what agents write while they write it.
-    `above`: what the run shares with others of what may be spent.
+    `above`: what the run shares with others of what may be spent. `journal`: the run's, where the caller has created
+    it already; it is closed once the run has begun, and left open before that.
     """
     under = limits_under(plan.limits, settings)
     limits = limits or under
@@ -108,7 +110,7 @@ async def start(
     await plan.ready()
     kept = started.kept
     thrifty = _reuse_results(plan, store, run_id, reuse)
-    journal = store.create(run_id)
+    journal = journal or store.create(run_id)
     walk = Walk(thrifty.graph, StateStore(plan.rules, kept), inputs=started.inputs, env=started.env, run_id=run_id)
     leave = partial(leave_behind, thrifty, store, started, walk)
     run = await _drive(thrifty, walk, journal, [started], limits, leave, store, live, above)

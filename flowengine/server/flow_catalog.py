@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from flowengine.engine.events import RunStarted
-from flowengine.errors import Diagnostic, FlowEngineError, FlowError, did_you_mean
+from flowengine.errors import Diagnostic, FlowEngineError, FlowError, FlowNotFoundError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.nodes.compiled_flow import REQUIRED, InputField
-from flowengine.server.problems import ProblemError
 from visualize.picture import Picture, picture_of_skeleton
 
 __all__ = ["About", "CatalogEntry", "Library", "make_input_schema"]
@@ -170,7 +169,7 @@ class Library:
         """Call it on a thread."""
         known = self.entries()
         if name not in known:
-            raise ProblemError(404, "No such flow", f"there is no flow '{name}' here{did_you_mean(name, known)}")
+            raise FlowNotFoundError(f"there is no flow '{name}' here{did_you_mean(name, known)}")
         return known[name]
 
     def of_run(self, started: RunStarted) -> CatalogEntry | None:

@@ -22,6 +22,7 @@ from flowengine.errors import (
     FlowChangedError,
     FlowEngineError,
     FlowError,
+    FlowNotFoundError,
     JournalError,
     NotJournalableError,
     RunNotFoundError,
@@ -56,6 +57,7 @@ class ProblemError(FlowEngineError):
 
 
 _STATUSES: Final[Mapping[type[FlowEngineError], tuple[int, str]]] = {
+    FlowNotFoundError: (404, "No such flow"),
     RunNotFoundError: (404, "No such run"),
     StoreVersionError: (422, "The run was written by a newer FlowEngine"),
     StoreCorruptError: (422, "The run's record is damaged"),

@@ -70,7 +70,9 @@ def run_row(run_id: str, event: RunStarted, owner: str) -> Sequence[Any]:
 
 
 def finishing(held: Held, event: RunFinished) -> Change:
-    """The run's end, and that nobody writes it any more."""
+    """The run's end, and that nobody writes it any more; `running`: another process is to go on with it."""
+    if event.status == "running":
+        return "UPDATE run SET status = 'running', owner = NULL WHERE number = ? AND epoch = ?", held
     statement = "UPDATE run SET status = ?, finished = ?, ended = ?, owner = NULL WHERE number = ? AND epoch = ?"
     return statement, (event.status, event.at, checksum_of_texts(event.status, float(event.at)), *held)
 

@@ -120,6 +120,7 @@ async def submit_many(
     queue: str = "default",
     priority: int = 0,
     at: datetime | None = None,
+    session: str | None = None,
     settings: Mapping[str, Any] = EMPTY,
     labels: Mapping[str, str] = EMPTY,
 ) -> Collection[str]:
@@ -133,7 +134,9 @@ async def submit_many(
     here = {"queue": queue, "priority": _check_priority(priority), "python": PYTHON, "baggage": plan.baggage}
     taken = {run_id: await inputs_with_files(plan, runs[run_id], store, run_id) for run_id in runs}
     starts = [
-        beginning(plan, taken[run_id], store, run_id=run_id, settings={**settings, **here}, labels=labels)
+        beginning(
+            plan, taken[run_id], store, run_id=run_id, session=session, settings={**settings, **here}, labels=labels
+        )
         for run_id in sorted(runs)
     ]  # In order, so that nobody waits for whoever waits for him.
     new: Collection[str] = ()

@@ -1,0 +1,352 @@
+"""Starts, follows, answers and cancels runs of a set of flows by name, for whatever other programs reach them by.
+
+A run that is started with a key is the run of that key: the store's own uniqueness of ids decides who begins it, so
+it is one run for all servers of the store, also after a restart; a repeated call finds it running, waiting or done.
+With a store on PostgreSQL runs go into its queue. Nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from os import PathLike
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import Event, RunFinished
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import (
+    DefinitionError,
+    FlowNotFoundError,
+    InputError,
+    JournalError,
+    RunBusyError,
+    RunNotFoundError,
+    did_you_mean,
+)
+from flowengine.flow import Flow
+from flowengine.journal.approvals import answer
+from flowengine.journal.run_lookup import RunQuery, check_labels
+from flowengine.runners import local
+from flowengine.runners.queue.submitted import queue_of
+from flowengine.runs import RunRecord
+from flowengine.server.flow_catalog import Library
+from flowengine.serving.local_runs import LocalRuns, RunStart, log_failure
+from flowengine.serving.outcomes import (
+    CALLER,
+    SERVED,
+    AccessError,
+    FlowCaller,
+    KeyReusedError,
+    RunOutcome,
+    StartedRun,
+    check_access,
+    served,
+    start_of,
+)
+from flowengine.serving.run_driver import Admission, RunDriver
+from flowengine.serving.run_feed import Followed
+from flowengine.serving.run_follower import RunFollower
+from flowengine.serving.start_requests import digest, run_id_of_key, take_in_files
+
+__all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]
+
+_LOG: Final = logging.getLogger("flowengine.serving")
+_RETRY: Final = 0.02
+"""Seconds until a key is looked at again whose run did not begin after all."""
+
+
+class FlowService:
+    """Flows by name on one store: `async with FlowService(store, ["flows/"]) as service`. One event loop uses it."""
+
+    def __init__(
+        self,
+        store: JournalStore,
+        flows: Iterable[Flow | str | PathLike[str]],
+        *,
+        admission: Admission | None = None,
+        environ: Mapping[str, str] | None = None,
+        grace: float = 20.0,
+        queue: str = "default",
+    ) -> None:
+        """`flows`: objects, files, or folders of them; they are read now. `environ`: where they look for keys.
+
+        `grace`: seconds that runs may take to end when the service does. `queue`: where runs go on PostgreSQL.
+        Raises what is wrong with a flow, and `DefinitionError` for two of one name.
+        """
+        self.store = store
+        self.flows: Mapping[str, Flow] = _load_flows(flows, os.environ if environ is None else environ)
+        self.driver = RunDriver(store, admission or Admission(), log_failure)
+        self._follower = RunFollower(store, self.driver)
+        self._local = LocalRuns(store, self.flows, self.driver, self._follower)
+        self._grace = grace
+        self._queue = queue if hasattr(store, "transact") else None
+        """None: runs go on here."""
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether runs go into a queue, and workers go on with them."""
+        return self._queue is not None
+
+    @asynccontextmanager
+    async def _living(self) -> AsyncGenerator[FlowService]:
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            self.driver.begin(tasks)
+            self._follower.begin(tasks)
+            if self._queue is None:
+                self._local.begin_rescue(tasks)
+            try:
+                yield self
+            except Exception as error:
+                failure = error  # Raised once the group is closed, so that it comes out alone.
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self.drain()
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def __aenter__(self) -> FlowService:
+        self._life = self._living()
+        return await self._life.__aenter__()
+
+    async def __aexit__(self, *exception: Any) -> bool | None:
+        return await self._life.__aexit__(*exception)
+
+    async def drain(self) -> None:
+        """Take nothing more; runs end within the grace, or are put back for the next start."""
+        if self.driver.is_stopping:
+            return
+        for run_id in await self.driver.end(self._grace):
+            _LOG.warning("run %s is put back: it goes on at the next start", run_id)
+        self._follower.end()
+
+    def flow(self, name: str, caller: FlowCaller | None = None) -> Flow:
+        """`FlowNotFoundError`, also for one that the caller may not use."""
+        known = self.names(caller)
+        if name not in known:
+            raise FlowNotFoundError(f"there is no flow '{name:.80}' here{did_you_mean(name[:80], known)}")
+        return self.flows[name]
+
+    def names(self, caller: FlowCaller | None = None) -> Sequence[str]:
+        """The flows that the caller may use."""
+        return [name for name in self.flows if caller is None or caller.may_use(name)]
+
+    async def start(
+        self,
+        flow: str,
+        inputs: Mapping[str, Any],
+        *,
+        run_key: str | None = None,
+        caller: FlowCaller | None = None,
+        labels: Mapping[str, str] | None = None,
+        session: str | None = None,
+        tokens: bool = False,
+        settings: Mapping[str, Any] = EMPTY,
+    ) -> StartedRun:
+        """The run of the key, which begins where there is none yet; without a key it is a new one.
+
+        It is in the store when this returns. `run_key`: of one caller and flow; with other inputs than before it is
+        a `KeyReusedError`. `session`: of one caller. `tokens`: those who follow hear what agents write while they
+        write it. `OverloadedError` and `StoppingError` where it cannot be taken now, `InputError` for inputs that do
+        not fit; then nothing is written.
+        """
+        plan = self.flow(flow, caller).plan
+        inputs = take_in_files(plan.inputs, inputs)
+        name = None if caller is None else caller.name
+        request = digest([inputs, session])
+        run_id = local.new_run_id() if run_key is None else run_id_of_key(run_key, flow, name)
+        given = check_labels({**(labels or EMPTY), **({} if name is None else {CALLER: name})})
+        if labels and name is not None and labels.get(CALLER, name) != name:
+            raise InputError(f"label '{CALLER}' is set by the server")
+        start = RunStart(
+            run_id,
+            inputs,
+            None if session is None or name is None else f"{name}/{session}",
+            {**settings, "folder": os.getcwd(), SERVED: {CALLER: name, "request": request}},
+            given,
+        )
+        if session is not None and name is None:
+            start = start._replace(session=session)
+        while (driven := self.driver.find(run_id)) is not None or not await self._begin(flow, start, tokens):
+            if driven is not None:
+                await driven.begun.wait()
+            with suppress(RunNotFoundError):  # It was about to begin, and did not.
+                await self._attach(run_id, request)
+                return StartedRun(run_id, False)
+            await anyio.sleep(_RETRY)
+        return StartedRun(run_id, True)
+
+    async def outcome(self, run_id: str, caller: FlowCaller | None = None) -> RunOutcome:
+        """How the run stands now; `RunNotFoundError` also for a run of another caller."""
+        return check_access(RunOutcome.of(await self._follower.events(run_id)), caller)
+
+    async def record(self, run_id: str, caller: FlowCaller | None = None) -> RunRecord:
+        """All that is on record of the run: its nodes, its usage, its events."""
+        events = await self._follower.events(run_id)
+        check_access(RunOutcome.of(events), caller)
+        return RunRecord(events)
+
+    async def wait(self, run_id: str, caller: FlowCaller | None = None) -> RunOutcome:
+        """How the run stands once it has ended or waits for somebody.
+
+        Raises what ended the run without a word in its record, and `StoppingError` where the service stops before.
+        """
+        driven = self.driver.find(run_id)
+        if driven is None:
+            outcome = await self.outcome(run_id, caller)
+            if not outcome.is_settled:
+                async for _ in self.follow(run_id, caller=caller):
+                    pass
+                outcome = await self.outcome(run_id, caller)
+            return outcome
+        if driven.started is not None:
+            check_access(RunOutcome.between(driven.started, RunFinished(0, "running")), caller)
+        await driven.ended.wait()
+        if driven.failure is not None:
+            raise driven.failure
+        if driven.started is None or driven.finished is None or driven.finished.status == "waiting":
+            return await self.outcome(run_id, caller)
+        return check_access(RunOutcome.between(driven.started, driven.finished), caller)
+
+    async def follow(
+        self, run_id: str, after: int = 0, *, stay: bool = False, caller: FlowCaller | None = None
+    ) -> AsyncGenerator[Followed]:
+        """The run's events from a position on, until it has ended or waits; `stay`: also beyond what it waits for.
+
+        What agents write comes between, without a position, where the run was started with `tokens`.
+        """
+        await self.outcome(run_id, caller)
+        async with aclosing(self._follower.follow(run_id, after, stay=stay)) as found:
+            async for each in found:
+                yield each
+
+    async def answer(
+        self,
+        run_id: str,
+        question: str | None,
+        choice: str,
+        values: Any = None,
+        by: str = "",
+        *,
+        comment: str = "",
+        caller: FlowCaller | None = None,
+    ) -> str:
+        """Answer what the run waits with, which then goes on; the path of the question's node.
+
+        `question`: the node's path; None where it waits with one. `values`: what its form asks for. `ApprovalError`
+        says why an answer is not taken.
+        """
+        events = await self._follower.events(run_id)
+        check_access(RunOutcome.of(events), caller)
+        given = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values)
+        if given.writer is None and not await self._requeue(run_id, events):
+            await self._local.go_on(run_id)
+        return given.node
+
+    async def resume(self, run_id: str, caller: FlowCaller | None = None) -> None:
+        """Go on with a run that failed, was cancelled, or was interrupted."""
+        events = await self._follower.events(run_id)
+        check_access(RunOutcome.of(events), caller)
+        if self.driver.find(run_id) is None and not await self._requeue(run_id, events):
+            await self._local.go_on(run_id)
+
+    async def cancel(self, run_id: str, caller: FlowCaller | None = None) -> None:
+        """Stop the run, wherever it is; `JournalError` where there is nothing to stop."""
+        events = await self._follower.events(run_id)
+        outcome = check_access(RunOutcome.of(events), caller)
+        if queue_of(self.store, start_of(events)) is not None:
+            from flowengine.runners.queue.run_queue import cancel, queue_store  # Needs its extra.
+
+            if await cancel(queue_store(self.store), run_id) != "nothing to stop":
+                return
+        elif await self.driver.cancel(run_id) or await self._local.cancel_parked(run_id, outcome):
+            return
+        how = "it is at work in another process" if outcome.status == "running" else f"it is {outcome.status}"
+        raise JournalError(f"run '{run_id}' cannot be cancelled: {how}")
+
+    async def list_runs(
+        self,
+        caller: FlowCaller | None = None,
+        *,
+        flow: str = "",
+        status: str = "",
+        labels: Mapping[str, str] = EMPTY,
+        limit: int = 100,
+    ) -> Sequence[RunInfo]:
+        """The runs that are asked for, of those that the caller has started; the newest first."""
+        wanted = {**check_labels(labels), **({} if caller is None else {CALLER: caller.name})}
+        query = RunQuery(flow, status, wanted)
+        infos = await anyio.to_thread.run_sync(self.store.list)
+        return query.select(infos)[:limit]
+
+    async def _begin(self, flow: str, start: RunStart, tokens: bool) -> bool:
+        """Whether the run began; False: its id is there already."""
+        try:
+            if self._queue is not None:
+                return await self._submit(flow, start)
+            await self._local.begin(flow, start, tokens)
+        except RunBusyError:
+            return False
+        except JournalError:
+            if not await self._follower.is_known(start.run_id):
+                raise
+            return False
+        return True
+
+    async def _attach(self, run_id: str, request: str) -> None:
+        """Find the run of a key, which was begun before; one that nobody goes on with goes on here."""
+        events = await self._follower.events(run_id)
+        if served(start_of(events)).get("request") != request:
+            raise KeyReusedError(
+                "this key was used with other inputs: a key is good for one run; take another for another run"
+            )
+        is_open = not isinstance(events[-1], RunFinished) or events[-1].status == "running"
+        if is_open and self._queue is None and self.driver.find(run_id) is None:
+            with suppress(RunBusyError):
+                await self._local.go_on(run_id)
+
+    async def _submit(self, flow: str, start: RunStart) -> bool:
+        from flowengine.runners.queue.run_queue import queue_store, submit_many  # Needs its extra.
+
+        if self.driver.is_stopping:
+            self.driver.admit()
+        store = queue_store(self.store)
+        if await anyio.to_thread.run_sync(store.status_of, start.run_id) is not None:
+            return False
+        new = await submit_many(
+            store,
+            self.flows[flow].plan,
+            {start.run_id: start.inputs},
+            queue=self._queue or "default",
+            session=start.session,
+            settings=start.settings,
+            labels=start.labels,
+        )
+        return start.run_id in new
+
+    async def _requeue(self, run_id: str, events: Sequence[Event]) -> bool:
+        """Put the run back into its queue; False: it is of none."""
+        if queue_of(self.store, start_of(events)) is None:
+            return False
+        from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
+
+        await requeue(queue_store(self.store), run_id)
+        return True
+
+
+def _load_flows(given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> Mapping[str, Flow]:
+    found: dict[str, Flow] = {}
+    for entry in Library(given, environ).entries().values():
+        flow = entry.flow()
+        if flow.name in found:
+            where = " and ".join(f"'{each.plan.path or '(built in Python)'}'" for each in (found[flow.name], flow))
+            raise DefinitionError(f"two flows are named '{flow.name}': {where}; a flow is called by its name")
+        found[flow.name] = flow
+    return found

@@ -1,0 +1,223 @@
+"""Begins runs and goes on with them in this process: also with what a server of the store has left, and when what a
+run asks expires.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from time import time
+from typing import Any, Final, NamedTuple
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResumed
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import FlowEngineError, FlowNotFoundError, JournalError, RunBusyError, RunNotFoundError
+from flowengine.flow import Flow
+from flowengine.masking.masker import Masker
+from flowengine.runners import local
+from flowengine.runners.queue.submitted import queue_of
+from flowengine.runners.run import Run
+from flowengine.runs import Question, RunRecord
+from flowengine.serving.outcomes import RunOutcome, served, start_of
+from flowengine.serving.run_driver import DrivenRun, RunDriver
+from flowengine.serving.run_follower import RunFollower
+
+__all__ = ["LocalRuns", "RunStart", "log_failure"]
+
+_LOG: Final = logging.getLogger("flowengine.serving")
+_RESCUE_PAUSE: Final = 30.0
+"""Seconds between two looks for runs whose process has died."""
+_MOST_RESUMPTIONS: Final = 5
+"""In a row, of a run during which its processes die, before it is left to a person."""
+
+
+class RunStart(NamedTuple):
+    """A run that is to begin."""
+
+    run_id: str
+    inputs: Mapping[str, Any]
+    session: str | None
+    settings: Mapping[str, Any]
+    labels: Mapping[str, str]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All but the inputs."""
+        return {name: value for name, value in self._asdict().items() if name != "inputs"}
+
+
+class LocalRuns:
+    """The runs of one process."""
+
+    def __init__(
+        self, store: JournalStore, flows: Mapping[str, Flow], driver: RunDriver, follower: RunFollower
+    ) -> None:
+        self._store = store
+        self._flows = flows
+        self._driver = driver
+        self._follower = follower
+        self._tasks: TaskGroup | None = None
+        self._wakes: set[str] = set()
+        """Runs that go on when what they ask expires."""
+
+    def begin_rescue(self, tasks: TaskGroup) -> None:
+        """From now on go on with what is left, and with what expires."""
+        self._tasks = tasks
+        tasks.start_soon(self._rescue_runs)
+
+    async def begin(self, flow: str, start: RunStart, tokens: bool) -> None:
+        """Begin a run; `JournalError` where its id is there already."""
+        driven = self._driver.reserve(start.run_id)
+        try:
+            driven.journal = driven.store.create(start.run_id)
+            try:
+                self._driver.admit()
+                if not self._driver.has_free_slot:
+                    await self._write_start(flow, start, driven)
+            except BaseException:
+                await driven.journal.close()
+                raise
+        except BaseException:
+            self._driver.release(driven)
+            raise
+        if driven.started is not None:
+            self._driver.launch(driven, partial(self._drive, flow, tokens=tokens))
+            return
+        self._driver.launch(driven, partial(self._drive_new, flow, start, tokens))
+        await driven.begun.wait()
+        if driven.failure is not None and driven.started is None:
+            raise driven.failure
+
+    async def _write_start(self, flow: str, start: RunStart, driven: DrivenRun) -> None:
+        """Keep a run that waits for its turn."""
+        plan, journal = self._flows[flow].plan, driven.journal
+        assert journal is not None
+        taken = await local.inputs_with_files(plan, start.inputs, self._store, start.run_id)
+        journal.append(local.beginning(plan, taken, self._store, **start.options))
+        waiting = journal.commit(True)
+        if waiting is not None:
+            await waiting
+
+    async def _drive_new(self, flow: str, start: RunStart, tokens: bool, driven: DrivenRun) -> Run:
+        """Begin a run and go on with it."""
+        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else None
+        try:
+            run = await local.start(
+                plan, start.inputs, driven.store, journal=driven.journal, live=live, **start.options
+            )
+        except BaseException:
+            if driven.started is None and driven.journal is not None:
+                await driven.journal.close()
+            raise
+        self._wake_later(run)
+        return run
+
+    async def _drive(self, flow: str, driven: DrivenRun, *, tokens: bool = False) -> Run:
+        """Go on with a run that is in the store."""
+        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else None
+        run = await local.resume(plan, driven.run_id, driven.store, journal=driven.journal, live=live)
+        self._wake_later(run)
+        return run
+
+    async def go_on(self, run_id: str) -> None:
+        """Drive a run of the store from here on; `RunBusyError` where somebody does."""
+        if self._driver.find(run_id) is not None:
+            return
+        if self._driver.is_stopping:
+            self._driver.admit()
+        events = await self._follower.events(run_id)
+        if self._driver.find(run_id) is not None:
+            return
+        flow = start_of(events).flow
+        if flow not in self._flows:
+            raise FlowNotFoundError(f"run '{run_id}' is of flow '{flow}', which is not here")
+        driven = self._driver.reserve(run_id)
+        try:
+            driven.journal = driven.store.open(run_id)
+            driven.feed.next = len(driven.journal.read())
+        except BaseException:
+            self._driver.release(driven)
+            raise
+        driven.begun.set()
+        self._follower.let_go(run_id)
+        self._driver.launch(driven, partial(self._drive, flow))
+
+    async def cancel_parked(self, run_id: str, outcome: RunOutcome) -> bool:
+        """Write that a run was cancelled which nobody works on."""
+        driven = self._driver.take_back(run_id)
+        if driven is None and outcome.status not in ("waiting", "paused", "running"):
+            return False
+        try:
+            journal = self._store.open(run_id) if driven is None or driven.journal is None else driven.journal
+        except RunBusyError:
+            return False
+        journal.append(RunFinished(time(), "cancelled"))
+        await journal.close()
+        if driven is not None:
+            self._driver.release(driven)
+        return True
+
+    async def _rescue_runs(self) -> None:
+        """Go on with what a server of this store left, at the start and whenever one has died since."""
+        for info in await anyio.to_thread.run_sync(self._store.list):
+            if info.status == "waiting" and info.flow in self._flows:
+                self._wake_at(info.run_id, RunRecord(await self._follower.events(info.run_id)).questions)
+        while True:
+            for run_id in await anyio.to_thread.run_sync(lambda: list(self._store.abandoned())):
+                await self._rescue(run_id)
+            await anyio.sleep(_RESCUE_PAUSE)
+
+    async def _rescue(self, run_id: str) -> None:
+        if self._driver.find(run_id) is not None:
+            return
+        try:
+            events = await self._follower.events(run_id)
+            started = start_of(events)
+            if not served(started) or started.flow not in self._flows or queue_of(self._store, started) is not None:
+                return
+            if _count_resumptions(events) >= _MOST_RESUMPTIONS:
+                raise JournalError(f"the server died {_MOST_RESUMPTIONS} times in a row during it: look into it first")
+            await self.go_on(run_id)
+            _LOG.info("run %s was interrupted, and goes on", run_id)
+        except RunBusyError:
+            return
+        except FlowEngineError as error:
+            log_failure(run_id, error)
+
+    def _wake_later(self, run: Run) -> None:
+        if run.status == "waiting":
+            self._wake_at(run.id, RunRecord(run.events).questions)
+
+    def _wake_at(self, run_id: str, questions: Iterable[Question]) -> None:
+        """Go on with a run when the first of its questions expires."""
+        expiring = [each.expires for each in questions if each.expires is not None]
+        if expiring and self._tasks is not None and run_id not in self._wakes:
+            self._tasks.start_soon(self._wake, run_id, min(expiring))
+
+    async def _wake(self, run_id: str, at: float) -> None:
+        self._wakes.add(run_id)
+        await anyio.sleep(max(0.0, at - time()) + 0.01)
+        self._wakes.discard(run_id)
+        with suppress(RunBusyError, RunNotFoundError):
+            if RunOutcome.of(await self._follower.events(run_id)).status == "waiting":
+                await self.go_on(run_id)
+
+
+def log_failure(run_id: str, error: Exception) -> None:
+    _LOG.error("run %s: %s", run_id, Masker().mask(f"{type(error).__name__}: {error}"))
+
+
+def _count_resumptions(events: Sequence[Event]) -> int:
+    """How often the run was taken up again since a node of it ended last."""
+    count = 0
+    for event in reversed(events):
+        if isinstance(event, NodeFinished):
+            break
+        count += isinstance(event, RunResumed)
+    return count

@@ -1,0 +1,136 @@
+"""Tells how a run stands, and who may know it. It asks no store.
+
+Who called is in the run's record and among its labels, so that every server of the store knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.core.context import EMPTY, RunStatus
+from flowengine.engine.events import ErrorInfo, Event, RunFinished, RunStarted
+from flowengine.errors import FlowEngineError, RunNotFoundError, StoreCorruptError
+from flowengine.runs import Question, RunRecord
+
+__all__ = [
+    "CALLER",
+    "ENDED",
+    "SERVED",
+    "SETTLED",
+    "AccessError",
+    "FlowCaller",
+    "KeyReusedError",
+    "RunOutcome",
+    "StartedRun",
+    "check_access",
+    "served",
+    "start_of",
+]
+
+CALLER: Final = "caller"
+"""The label of a run that says who called."""
+SERVED: Final = "served"
+"""The setting of a run that says how it was called."""
+ENDED: Final = frozenset({"succeeded", "failed", "partial", "cancelled"})
+SETTLED: Final = ENDED | {"waiting", "paused"}
+
+
+class AccessError(FlowEngineError):
+    """The caller may not do that."""
+
+
+class KeyReusedError(FlowEngineError):
+    """The key is another run's, which was started with other inputs."""
+
+
+class FlowCaller(NamedTuple):
+    """Who calls: what a key stands for."""
+
+    name: str
+    flows: Collection[str] | None = None
+    """Names of those that may be used; None: all."""
+    budget_usd_day: float | None = None
+    requests_per_minute: int | None = None
+
+    def may_use(self, flow: str) -> bool:
+        return self.flows is None or flow in self.flows
+
+
+class StartedRun(NamedTuple):
+    """What `start` gives."""
+
+    run_id: str
+    is_new: bool
+    """False: it is the run that this key had begun before."""
+
+
+class RunOutcome(NamedTuple):
+    """How a run stands."""
+
+    run_id: str
+    flow: str
+    status: RunStatus
+    """`running` also where it waits for its turn, or was interrupted and nobody goes on with it yet."""
+    started: float
+    """Unix seconds."""
+    finished: float | None
+    outputs: Mapping[str, Any]
+    """Empty unless it ended with outputs."""
+    error: ErrorInfo | None
+    failed_node: str | None
+    questions: Sequence[Question]
+    """What it waits for."""
+    caller: str | None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing happens until somebody answers or takes it up."""
+        return self.status in SETTLED
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> RunOutcome:
+        started, last = start_of(events), events[-1]
+        end = last if isinstance(last, RunFinished) else RunFinished(last.at, "running")
+        asks = end.status in ("waiting", "running", "paused")
+        return cls.between(started, end, RunRecord(events).questions if asks else ())
+
+    @classmethod
+    def between(cls, started: RunStarted, end: RunFinished, questions: Sequence[Question] = ()) -> RunOutcome:
+        """Of a run's first event and its last."""
+        return cls(
+            started.run_id,
+            started.flow,
+            end.status,
+            started.at,
+            None if end.status == "running" else end.at,
+            end.outputs or EMPTY,
+            end.error,
+            end.node,
+            questions,
+            served(started).get(CALLER),
+        )
+
+
+def check_access(outcome: RunOutcome, caller: FlowCaller | None) -> RunOutcome:
+    """The outcome, if the caller may know it."""
+    if caller is not None and (outcome.caller != caller.name or not caller.may_use(outcome.flow)):
+        raise RunNotFoundError(f"there is no run '{outcome.run_id:.80}' of yours")
+    return outcome
+
+
+def start_of(events: Sequence[Event]) -> RunStarted:
+    started = events[0] if events else None
+    if not isinstance(started, RunStarted):
+        raise StoreCorruptError("the run's record does not begin with its start")
+    return started
+
+
+def served(started: RunStarted) -> Mapping[str, Any]:
+    """How a run was called; empty for one that no server began."""
+    found: Any = started.settings.get(SERVED)
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else EMPTY

@@ -1,0 +1,268 @@
+"""Drives runs in this process: so many at once, the next ones in the order in which they came, and no more than that.
+
+A run that waits for its turn is in the store already, so it is lost no more than one that goes on. At the end what is
+on its way is let end for a while; what is left is put back, and called running for the next process to go on with.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
+from time import monotonic
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from flowengine.core.context import NodeResult
+from flowengine.core.run_scope import Fence
+from flowengine.core.values import copy_mutable
+from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
+from flowengine.engine.ports import Journal, JournalStore
+from flowengine.errors import FlowEngineError, RunError
+from flowengine.journal.stores import TeeStore
+from flowengine.runners.run import Run
+from flowengine.serving.run_feed import RunFeed
+
+__all__ = ["Admission", "DrivenRun", "OverloadedError", "RunDriver", "StoppingError"]
+
+_FIRST_GUESS: Final = 2.0
+"""Seconds that a run takes, before any has ended."""
+_LONGEST_WAIT: Final = 60
+
+
+class OverloadedError(FlowEngineError):
+    """As many runs as may wait for their turn wait already; `retry_after`: seconds until it may be otherwise."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class StoppingError(FlowEngineError):
+    """The server stops, and takes nothing more; what it has taken goes on at its next start."""
+
+    retry_after: Final = 5
+
+
+class Admission:
+    """How many runs go on at once, and how many may wait for their turn."""
+
+    def __init__(self, at_once: int = 16, waiting: int = 1_000) -> None:
+        self.at_once = at_once
+        self.waiting = waiting
+
+
+Work: TypeAlias = "Callable[[DrivenRun], Awaitable[Run]]"
+"""Goes on with a run, in its store and with its journal, if it has one already; tells its feed what agents write."""
+
+
+class DrivenRun:
+    """One run on its way."""
+
+    def __init__(self, run_id: str, position: int, store: JournalStore) -> None:
+        self.run_id = run_id
+        self.feed = RunFeed(position)
+        self.store: JournalStore = _ToldStore(store, self)
+        """Its own view of the store: whatever writes the run through it is heard by the followers."""
+        self.scope = anyio.CancelScope()
+        self.begun = anyio.Event()
+        """The journal has taken its first event, or it is over."""
+        self.ended = anyio.Event()
+        self.started: RunStarted | None = None
+        """There where it began here."""
+        self.finished: RunFinished | None = None
+        self.run: Run | None = None
+        self.failure: Exception | None = None
+        self.is_put_back = False
+        """Whether another process is to go on with it, where it is cancelled."""
+        self.journal: Journal | None = None
+        """There where the run was created before it is its turn."""
+
+
+class RunDriver:
+    """The runs that this process drives."""
+
+    def __init__(self, store: JournalStore, admission: Admission, log: Callable[[str, Exception], None]) -> None:
+        """`log` hears of a run (its id) that goes wrong beyond what its record tells."""
+        self._store = store
+        self._admission = admission
+        self._log = log
+        self._tasks: TaskGroup | None = None
+        self._driven: dict[str, DrivenRun] = {}
+        self._turn: deque[tuple[DrivenRun, Work]] = deque()
+        self.running = 0
+        self._seconds = _FIRST_GUESS
+        """That a run takes."""
+        self._idle = anyio.Event()
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Runs are tasks of this group from now on."""
+        self._tasks = tasks
+
+    @property
+    def waiting(self) -> int:
+        return len(self._turn)
+
+    @property
+    def has_free_slot(self) -> bool:
+        return self.running < self._admission.at_once and not self._turn
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._tasks is None
+
+    def find(self, run_id: str) -> DrivenRun | None:
+        return self._driven.get(run_id)
+
+    def admit(self) -> None:
+        """Raise where no new run is taken: too many wait (`OverloadedError`), or the server stops."""
+        if self._tasks is None:
+            raise StoppingError("the server stops and takes nothing more: ask again in some seconds")
+        if not self.has_free_slot and len(self._turn) >= self._admission.waiting:
+            turns = (len(self._turn) + 1) / self._admission.at_once
+            wait = min(_LONGEST_WAIT, max(1, ceil(turns * self._seconds)))
+            raise OverloadedError(
+                f"{self.running} runs go on and {len(self._turn)} wait for their turn: ask again in {wait} s", wait
+            )
+
+    def reserve(self, run_id: str, position: int = 0) -> DrivenRun:
+        """Take a run that nobody here has; it has to be launched or released. `position`: its events so far."""
+        assert run_id not in self._driven, "the caller has looked"
+        driven = self._driven[run_id] = DrivenRun(run_id, position, self._store)
+        return driven
+
+    def release(self, driven: DrivenRun) -> None:
+        """Let go of a run that was not launched."""
+        del self._driven[driven.run_id]
+        driven.feed.end()
+        driven.begun.set()
+        driven.ended.set()
+
+    def launch(self, driven: DrivenRun, work: Work) -> None:
+        """Go on with the run as soon as it is its turn."""
+        if self._tasks is not None and self.has_free_slot:
+            self._start(self._tasks, driven, work)
+        else:
+            self._turn.append((driven, work))
+
+    async def cancel(self, run_id: str) -> bool:
+        """Stop a run of this process and wait for its end; False: it is none, or it waits for its turn."""
+        driven = self._driven.get(run_id)
+        if driven is None or any(each is driven for each, _ in self._turn):
+            return False
+        driven.scope.cancel()
+        await driven.ended.wait()
+        return True
+
+    def take_back(self, run_id: str) -> DrivenRun | None:
+        """A run that waits for its turn, taken out of the row; the caller closes its journal and releases it."""
+        for each in self._turn:
+            if each[0].run_id == run_id:
+                self._turn.remove(each)
+                return each[0]
+        return None
+
+    async def end(self, grace: float) -> Sequence[str]:
+        """Take nothing more, and let end what is on its way; the runs that are put back after so many seconds."""
+        self._tasks = None
+        turns, self._turn = list(self._turn), deque()
+        for driven, _ in turns:
+            await self._put_aside(driven)
+        if self.running:
+            with anyio.move_on_after(grace):
+                await self._idle.wait()
+        left = list(self._driven.values())
+        for driven in left:
+            driven.is_put_back = True
+            driven.scope.cancel()
+        for driven in left:
+            await driven.ended.wait()
+        return [driven.run_id for driven in (*(each for each, _ in turns), *left)]
+
+    async def _put_aside(self, driven: DrivenRun) -> None:
+        """It has not begun: its journal is let go of as it is."""
+        driven.failure = StoppingError(f"the server stops: run '{driven.run_id}' goes on at its next start")
+        if driven.journal is not None:
+            await driven.journal.close()
+        self.release(driven)
+
+    def _start(self, tasks: TaskGroup, driven: DrivenRun, work: Work) -> None:
+        self.running += 1
+        if self._idle.is_set():
+            self._idle = anyio.Event()
+        tasks.start_soon(self._drive, driven, work)
+
+    async def _drive(self, driven: DrivenRun, work: Work) -> None:
+        begun = monotonic()
+        try:
+            with driven.scope:
+                driven.run = await work(driven)
+        except (Exception, SystemExit, BaseExceptionGroup) as error:  # A node may call sys.exit(): that ends no server.
+            driven.failure = error if isinstance(error, Exception) else RunError(repr(error))
+            if driven.begun.is_set():  # Else whoever wanted to begin it is told.
+                self._log(driven.run_id, driven.failure)
+        finally:
+            self._seconds += 0.1 * (monotonic() - begun - self._seconds)
+            del self._driven[driven.run_id]
+            if driven.scope.cancelled_caught and driven.is_put_back:
+                driven.failure = StoppingError(f"the server stops: run '{driven.run_id}' goes on at its next start")
+            driven.feed.end()
+            driven.begun.set()
+            driven.ended.set()
+            self._next()
+
+    def _next(self) -> None:
+        self.running -= 1
+        while self._tasks is not None and self._turn and self.running < self._admission.at_once:
+            self._start(self._tasks, *self._turn.popleft())
+        if not self.running:
+            self._idle.set()
+
+
+class _ToldStore(TeeStore):
+    """The store, whose journals tell the followers of one run what they take."""
+
+    def __init__(self, store: JournalStore, driven: DrivenRun) -> None:
+        super().__init__(store, driven.feed.hear)
+        self._driven = driven
+
+    def create(self, run_id: str, /) -> Journal:
+        return _ToldJournal(self._store.create(run_id), self._driven)
+
+    def open(self, run_id: str, /) -> Journal:
+        return _ToldJournal(self._store.open(run_id), self._driven)
+
+
+class _ToldJournal:
+    """A journal that tells the followers what it takes."""
+
+    fence: Fence
+    """There where the journal inside has one."""
+
+    def __init__(self, journal: Journal, driven: DrivenRun) -> None:
+        self._journal = journal
+        self._driven = driven
+        self.commit, self.flush, self.read, self.close = journal.commit, journal.flush, journal.read, journal.close
+        fence: Fence | None = getattr(journal, "fence", None)
+        if fence is not None:
+            self.fence = fence
+
+    @property
+    def flush_interval(self) -> float | None:
+        return self._journal.flush_interval
+
+    def append(self, event: Event, /) -> None:
+        driven = self._driven
+        if driven.is_put_back and type(event) is RunFinished and event.status == "cancelled":
+            event = event._replace(status="running")
+        self._journal.append(event)
+        if driven.feed.followers and type(event) is NodeFinished:  # What a follower does to it reaches no later node.
+            event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
+        driven.feed.hear(event)
+        if type(event) is RunStarted:
+            driven.started = event
+            driven.begun.set()
+        elif type(event) is RunFinished:
+            driven.finished = event

@@ -1,0 +1,135 @@
+"""Reads the events of runs for those who follow them: from the process's own runs as they come, else from the store.
+
+All who follow a run that another process drives share one look at the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from flowengine.engine.events import Event, RunFinished
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import JournalError, RunNotFoundError
+from flowengine.journal.value_types import only_looking
+from flowengine.serving.outcomes import ENDED, SETTLED
+from flowengine.serving.run_driver import RunDriver
+from flowengine.serving.run_feed import Followed, RunFeed
+
+__all__ = ["RunFollower"]
+
+_FIRST_LOOK, _LAST_LOOK = 0.05, 0.5
+"""Seconds between two looks at a run that another process drives; ever longer while nothing happens."""
+_MAX_THREADS: Final = 4
+"""Reading; each has a connection of its own to the store."""
+
+
+class RunFollower:
+    """Of one store; what this process drives is heard from its driver."""
+
+    def __init__(self, store: JournalStore, driver: RunDriver) -> None:
+        self._store = store
+        self._driver = driver
+        self._threads = anyio.CapacityLimiter(_MAX_THREADS)
+        self._watches: dict[str, RunFeed] = {}
+        self._tasks: TaskGroup | None = None
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Looks at the store are tasks of this group from now on."""
+        self._tasks = tasks
+
+    def end(self) -> None:
+        """Let go of all who follow."""
+        self._tasks = None
+        for run_id in list(self._watches):
+            self.let_go(run_id)
+
+    def let_go(self, run_id: str) -> None:
+        """The run is driven here from now on: who followed it elsewhere follows it here."""
+        watch = self._watches.pop(run_id, None)
+        if watch is not None:
+            watch.end()
+
+    async def follow(self, run_id: str, after: int, *, stay: bool) -> AsyncGenerator[Followed]:
+        """The run's events from a position on, until it has ended or waits; `stay`: also beyond what it waits for."""
+        while True:
+            driven = self._driver.find(run_id)
+            if driven is None:
+                events = await self.events(run_id, max(0, after - 1))
+                for event in events[min(after, 1) :]:
+                    yield after, event
+                    after += 1
+                last = events[-1] if events else None
+                is_over = isinstance(last, RunFinished) and last.status in (ENDED if stay else SETTLED)
+                if is_over or self._tasks is None:
+                    return
+                if self._driver.find(run_id) is not None:
+                    continue
+            feed = self._watch(run_id, after) if driven is None else driven.feed
+            with feed.follow() as first:
+                is_whole = False
+                while after < first and not is_whole:
+                    is_whole = feed.is_over
+                    for event in await self.events(run_id, after, first):
+                        yield after, event
+                        after += 1
+                    if (
+                        after < first and not is_whole
+                    ):  # What was told and is not in the store yet is there in a moment.
+                        await anyio.sleep(_FIRST_LOOK)
+                async for position, event in feed.read(after):
+                    yield position, event
+                    after = after if position is None else position + 1
+
+    def _watch(self, run_id: str, after: int) -> RunFeed:
+        """What is told, from a position on, of a run that another process drives, or nobody."""
+        watch = self._watches.get(run_id)
+        if watch is None:
+            watch = self._watches[run_id] = RunFeed(after)
+            if self._tasks is None:
+                watch.end()
+            else:
+                self._tasks.start_soon(self._look, run_id, watch)
+        return watch
+
+    async def _look(self, run_id: str, watch: RunFeed) -> None:
+        """Look at the run for as long as somebody follows it."""
+        pause = _FIRST_LOOK
+        try:
+            while not watch.is_over:
+                events = await self.events(run_id, watch.next)
+                for event in events:
+                    watch.hear(event)
+                last = events[-1] if events else None
+                if isinstance(last, RunFinished) and last.status != "running":
+                    return
+                pause = _FIRST_LOOK if events else min(pause * 1.5, _LAST_LOOK)
+                await anyio.sleep(pause)
+                if not watch.followers:
+                    return
+        except JournalError:  # Removed meanwhile; whoever asks again is told.
+            return
+        finally:
+            if self._watches.get(run_id) is watch:
+                del self._watches[run_id]
+            watch.end()
+
+    async def events(self, run_id: str, after: int = 0, until: int | None = None) -> Sequence[Event]:
+        """Of the store, to look at."""
+
+        def read() -> Sequence[Event]:
+            with only_looking():
+                return self._store.events(run_id, after)
+
+        events = await anyio.to_thread.run_sync(read, limiter=self._threads)
+        return events if until is None else events[: until - after]
+
+    async def is_known(self, run_id: str) -> bool:
+        with suppress(RunNotFoundError):
+            return bool(await self.events(run_id))
+        return False

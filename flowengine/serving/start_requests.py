@@ -1,0 +1,61 @@
+"""Makes of what a caller gives for a run its id, its inputs, and what tells it from another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, Final
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import to_json_value
+from flowengine.errors import InputError
+from flowengine.nodes.compiled_flow import InputField
+
+__all__ = ["digest", "run_id_of_key", "take_in_files"]
+
+_MOST_KEY: Final = 255
+"""Characters of a key."""
+_ADDRESS: Final = re.compile(r"data:|https?://", re.IGNORECASE)
+
+
+def run_id_of_key(run_key: str, flow: str, caller: str | None) -> str:
+    """The id of the run that a caller's key stands for.
+
+    >>> run_id_of_key("order-17", "triage", "ann") == run_id_of_key("order-17", "triage", "ben")
+    False
+    """
+    if not 0 < len(run_key) <= _MOST_KEY:
+        raise InputError(f"a key has 1 to {_MOST_KEY} characters, found {len(run_key)}")
+    return f"k{digest([caller, flow, run_key])[:31]}"
+
+
+def digest(value: Any) -> str:
+    """Of a value as JSON; the order of names does not count."""
+    try:
+        text = json.dumps(to_json_value(value), sort_keys=True)
+    except RecursionError:
+        raise InputError("the inputs are nested too deep") from None
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def take_in_files(fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs, with files as contents (`data:` addresses) or addresses: a path would be of this machine."""
+    named = [name for name, field in (fields or EMPTY).items() if field.type == "file"]
+    taken = dict(inputs)
+    for name in named:
+        value = inputs.get(name)
+        if isinstance(value, PurePath) or (isinstance(value, str) and not _ADDRESS.match(value)):
+            raise InputError(f"input '{name}': a file is given as data:TYPE;base64,CONTENT or as an address")
+        if isinstance(value, str) and value[:5].lower() == "data:":
+            head, comma, content = value.partition(",")
+            try:
+                if not comma or not head.lower().endswith(";base64"):
+                    raise ValueError
+                taken[name] = b64decode(content, validate=True)
+            except ValueError:
+                raise InputError(f"input '{name}': not of the form data:TYPE;base64,CONTENT") from None
+    return taken

@@ -1,0 +1,250 @@
+"""The service of flows without HTTP: keys, attaching, taking turns, stopping, and what goes on at the next start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from flowengine.engine.events import RunFinished, RunResumed
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import DefinitionError, FlowNotFoundError, InputError, RunNotFoundError
+from flowengine.flow import Flow
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.journal.stores import open_store
+from flowengine.nodes.approval import ApprovalNode
+from flowengine.nodes.function import FunctionNode
+from flowengine.serving.flow_service import FlowService
+from flowengine.serving.outcomes import FlowCaller, KeyReusedError
+from flowengine.serving.run_driver import Admission, OverloadedError, StoppingError
+from tests.serving.conftest import Counted
+from tests.support.postgres import empty_database
+from tests.support.queue_runs import drain
+
+ANN, BEN = FlowCaller("ann"), FlowCaller("ben", flows=("slow",))
+
+
+@pytest.fixture(params=["memory:", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JournalStore]:
+    with closing(open_store(_url(tmp_path) if request.param == "sqlite" else request.param)) as opened:
+        yield opened
+
+
+def _url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'runs.db'}"
+
+
+async def test_the_same_key_is_the_same_run_whether_it_goes_on_or_is_done(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service:
+        first = await service.start("slow", {}, run_key="a", caller=ANN)
+        again = await service.start("slow", {}, run_key="a", caller=ANN)
+        assert (first.is_new, again.is_new, again.run_id) == (True, False, first.run_id)
+        counted.gate.set()
+        assert (await service.wait(first.run_id)).outputs == {"wait": "through"}
+        assert not (await service.start("slow", {}, run_key="a", caller=ANN)).is_new
+        other = await service.start("slow", {}, run_key="a", caller=BEN)
+        assert other.is_new
+        assert (await service.wait(other.run_id)).caller == "ben"
+    assert len(counted.calls) == 2
+
+
+async def test_a_key_with_other_inputs_is_refused_while_and_after_its_run(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service:
+        run = await service.start("quick", {"text": "one"}, run_key="a")
+        for _ in range(2):
+            with pytest.raises(KeyReusedError):
+                await service.start("quick", {"text": "two"}, run_key="a")
+            await service.wait(run.run_id)
+        with pytest.raises(InputError, match="1 to 255 characters"):
+            await service.start("quick", {"text": "one"}, run_key="")
+    assert counted.calls == ["one"]
+
+
+async def test_many_callers_with_one_key_begin_one_run(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service, anyio.create_task_group() as tasks:
+        found: list[Any] = []
+
+        async def call() -> None:
+            run = await service.start("quick", {"text": "x"}, run_key="a")
+            found.append((run.run_id, (await service.wait(run.run_id)).outputs["say"]))
+
+        for _ in range(20):
+            tasks.start_soon(call)
+    assert counted.calls == ["x"]
+    assert set(found) == {(found[0][0], "X")}
+
+
+async def test_two_servers_on_one_store_begin_the_run_of_a_key_once(tmp_path: Path, counted: Counted):
+    with closing(open_store(_url(tmp_path))) as one, closing(open_store(_url(tmp_path))) as two:
+        async with FlowService(one, counted.flows) as first, FlowService(two, counted.flows) as second:
+            run = await first.start("slow", {}, run_key="a")
+            assert await second.start("slow", {}, run_key="a") == (run.run_id, False)
+            with pytest.raises(KeyReusedError):
+                await second.start("slow", {}, run_key="a", session="other")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(second.wait, run.run_id)
+                counted.gate.set()
+            assert (await second.outcome(run.run_id)).outputs == {"wait": "through"}
+    assert counted.calls == ["slow"]
+
+
+async def test_wrong_inputs_leave_nothing_behind_and_the_key_stays_free(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service:
+        with pytest.raises(InputError):
+            await service.start("quick", {"txt": "x"}, run_key="a")
+        assert list(store.list()) == []
+        assert (await service.start("quick", {"text": "x"}, run_key="a")).is_new
+
+
+async def test_a_caller_sees_its_own_flows_and_runs_alone(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service:
+        run = await service.start("quick", {"text": "x"}, caller=ANN)
+        await service.wait(run.run_id, ANN)
+        with pytest.raises(FlowNotFoundError):
+            await service.start("quick", {"text": "x"}, caller=BEN)
+        for look in (service.outcome, service.wait, service.record, service.cancel, service.resume):
+            with pytest.raises(RunNotFoundError):
+                await look(run.run_id, BEN)
+        with pytest.raises(RunNotFoundError):
+            await service.answer(run.run_id, None, "yes", caller=BEN)
+        with pytest.raises(RunNotFoundError):
+            await anext(service.follow(run.run_id, caller=BEN))
+        assert [each.run_id for each in await service.list_runs(ANN)] == [run.run_id]
+        assert list(await service.list_runs(BEN)) == []
+        with pytest.raises(InputError, match="set by the server"):
+            await service.start("quick", {"text": "x"}, caller=ANN, labels={"caller": "ben"})
+
+
+async def test_runs_take_turns_and_too_many_are_refused(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows, admission=Admission(at_once=1, waiting=1)) as service:
+        first = await service.start("slow", {})
+        second = await service.start("slow", {}, run_key="second")
+        with pytest.raises(OverloadedError) as refused:
+            await service.start("slow", {})
+        assert 1 <= refused.value.retry_after <= 60
+        assert (await service.start("slow", {}, run_key="second")).run_id == second.run_id
+        assert (await service.outcome(second.run_id)).status == "running"
+        counted.gate.set()
+        assert [(await service.wait(each.run_id)).status for each in (first, second)] == ["succeeded"] * 2
+    assert len(store.list()) == 2
+
+
+async def test_a_run_that_waits_for_its_turn_can_be_cancelled(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows, admission=Admission(at_once=1, waiting=1)) as service:
+        first, second = await service.start("slow", {}), await service.start("slow", {})
+        for run in (second, first):
+            await service.cancel(run.run_id)
+            assert (await service.outcome(run.run_id)).status == "cancelled"
+    assert counted.calls == ["slow"]
+
+
+async def test_what_is_left_at_the_end_goes_on_at_the_next_start(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows, admission=Admission(at_once=1), grace=0) as service:
+        runs = [await service.start("slow", {}, run_key=key) for key in "ab"]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(service.drain)
+            with pytest.raises(StoppingError):
+                await service.wait(runs[0].run_id)
+        with pytest.raises(StoppingError):
+            await service.start("quick", {"text": "x"})
+    assert {info.status for info in store.list()} == {"running"}
+    counted.gate.set()
+    async with FlowService(store, counted.flows) as service:
+        for run in runs:
+            assert (await service.wait(run.run_id)).outputs == {"wait": "through"}
+    assert len(counted.calls) == 2
+
+
+async def test_a_run_is_answered_and_goes_on_here(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service:
+        run = await service.start("ask", {}, run_key="a")
+        outcome = await service.wait(run.run_id)
+        assert (outcome.status, outcome.questions[0].choices) == ("waiting", ["yes", "no"])
+        assert await service.start("ask", {}, run_key="a") == (run.run_id, False)
+        assert (await service.wait(run.run_id)).status == "waiting"
+        seen: list[str] = []
+
+        async def follow() -> None:
+            seen.extend([type(event).__name__ async for _, event in service.follow(run.run_id, stay=True)])
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            assert await service.answer(run.run_id, None, "yes", by="ann") == "ask"
+        assert seen == [type(event).__name__ for event in store.events(run.run_id)]
+        assert (await service.outcome(run.run_id)).outputs == {"done": "SLOW"}
+
+
+async def test_a_run_goes_on_by_itself_when_its_question_expires(store: JournalStore, counted: Counted):
+    node = ApprovalNode(lambda context: "Go on?", {"yes": None, "no": None}, expires=0.05, on_expire="no")
+    async with FlowService(store, [Flow("ask", {"ask": node})]) as service:
+        run = await service.start("ask", {})
+        events = [event async for _, event in service.follow(run.run_id, stay=True)]
+        assert [each.status for each in events if isinstance(each, RunFinished)] == ["waiting", "succeeded"]
+
+
+async def test_followers_get_every_event_once_wherever_they_come_in(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows) as service, anyio.create_task_group() as tasks:
+        run = await service.start("slow", {})
+        found: dict[int, list[int | None]] = {}
+
+        async def follow(after: int) -> None:
+            found[after] = [position async for position, _ in service.follow(run.run_id, after)]
+
+        for after in (0, 1, 3):
+            tasks.start_soon(follow, after)
+        await anyio.wait_all_tasks_blocked()
+        counted.gate.set()
+    count = len(store.events(run.run_id))
+    assert found == {after: list(range(after, count)) for after in (0, 1, 3)}
+
+
+async def test_a_run_whose_process_keeps_dying_is_left_to_a_person(store: JournalStore, counted: Counted):
+    async with FlowService(store, counted.flows, grace=0) as service:
+        run = await service.start("slow", {})
+        await anyio.wait_all_tasks_blocked()
+    for _ in range(7):
+        async with FlowService(store, counted.flows, grace=0):
+            await anyio.wait_all_tasks_blocked()
+    assert 4 <= sum(isinstance(event, RunResumed) for event in store.events(run.run_id)) <= 5
+
+
+def test_two_flows_of_one_name_are_refused(store: JournalStore):
+    flows = [Flow("same", {"a": FunctionNode(lambda context: 1)}) for _ in range(2)]
+    with pytest.raises(DefinitionError, match="two flows are named 'same'"):
+        FlowService(store, flows)
+
+
+async def test_files_are_contents_and_never_paths_of_the_server(store: JournalStore):
+    flow = Flow("read", {"size": FunctionNode(lambda context: context.inputs["file"].size)}, inputs={"file": "file"})
+    async with FlowService(store, [flow]) as service:
+        run = await service.start("read", {"file": "data:text/plain;base64,aGVsbG8="})
+        assert (await service.wait(run.run_id)).outputs == {"size": 5}
+        for wrong in ("/etc/passwd", "notes.txt", "file:///etc/passwd", "data:text/plain,hello", "data:;base64,%"):
+            with pytest.raises(InputError, match="input 'file'"):
+                await service.start("read", {"file": wrong})
+
+
+async def test_on_postgresql_runs_go_into_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "hello.yaml").write_text(
+        "flowengine: v1\nname: hello\ninputs: {who: {type: string}}\nnodes:\n"
+        '  ask: {type: approval, message: "Greet {{ inputs.who }}?", routes: {"yes": {}, "no": {}}}\n'
+        'outputs: {said: "{{ nodes.ask.output.choice }} {{ inputs.who }}"}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    with closing(PostgresStore(empty_database(), "full")) as store:
+        async with FlowService(store, ["hello.yaml"]) as service:
+            run = await service.start("hello", {"who": "Ann"}, run_key="a", caller=ANN, session="s")
+            assert await service.start("hello", {"who": "Ann"}, run_key="a", caller=ANN, session="s") == (run[0], False)
+            with pytest.raises(KeyReusedError):
+                await service.start("hello", {"who": "Ben"}, run_key="a", caller=ANN)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(drain, store)
+                assert (await service.wait(run.run_id, ANN)).status == "waiting"
+            await service.answer(run.run_id, "ask", "yes")
+            await drain(store)
+            assert (await service.wait(run.run_id, ANN)).outputs == {"said": "yes Ann"}
+            assert store.events(run.run_id)[0].settings["session"] == "ann/s"  # type: ignore[union-attr]
