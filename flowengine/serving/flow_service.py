@@ -33,7 +33,7 @@ from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
 from flowengine.journal.run_lookup import RunQuery, check_labels
 from flowengine.runners import local
-from flowengine.runners.queue.submitted import queue_of
+from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library
 from flowengine.serving.local_runs import LocalRuns, RunStart, log_failure

@@ -21,7 +21,7 @@ from flowengine.errors import FlowEngineError, FlowNotFoundError, JournalError, 
 from flowengine.flow import Flow
 from flowengine.masking.masker import Masker
 from flowengine.runners import local
-from flowengine.runners.queue.submitted import queue_of
+from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runners.run import Run
 from flowengine.runs import Question, RunRecord
 from flowengine.serving.outcomes import RunOutcome, served, start_of
