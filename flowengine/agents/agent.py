@@ -10,8 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from flowengine.agents.attaching import open_files
-from flowengine.agents.caller import naming, open_caller
+from flowengine.agents.caller import naming, open_caller, open_files
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from flowengine.agents.attaching import attach_files
-from flowengine.agents.caller import Caller
+from flowengine.agents.caller import Caller, attach_files
 from flowengine.agents.prompt import text_of
 from flowengine.agents.prompt_parts import (
     Packing,

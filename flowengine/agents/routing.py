@@ -11,8 +11,7 @@ from typing import Any, Final, Unpack
 
 from pydantic import BaseModel, ValidationError
 
-from flowengine.agents.attaching import check_files, open_files
-from flowengine.agents.caller import Caller, naming, open_caller, subject_of
+from flowengine.agents.caller import Caller, check_files, naming, open_caller, open_files, subject_of
 from flowengine.agents.prompt import Subject, routing_messages
 from flowengine.agents.settings import (
     PROCESS,

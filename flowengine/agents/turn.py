@@ -11,8 +11,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from flowengine.agents.attaching import attach_files, check_files
-from flowengine.agents.caller import Caller, naming, open_caller
+from flowengine.agents.caller import Caller, attach_files, check_files, naming, open_caller
 from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judge_attempt
 from flowengine.agents.model_environment import NamedModels
 from flowengine.agents.prompt import (

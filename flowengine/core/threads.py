@@ -1,7 +1,8 @@
 """Posts calls into a running event loop from other threads, and marks loops that end with one call.
 
 An object that serves one loop only is not worth making for such a loop: `is_short_lived` tells. Works on asyncio and
-on trio; knows nothing of what is posted.
+on trio; knows nothing of what is posted. A cancellation can be put off to the
+caller's next wait, which is the one for the journal.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import Any, Final, Protocol
 
-__all__ = ["Post", "event_of_this_loop", "is_short_lived", "post_to_this_loop", "short_lived"]
+import anyio
+
+__all__ = ["Post", "event_of_this_loop", "is_short_lived", "post_to_this_loop", "postpone_cancellation", "short_lived"]
 
 # --- Messages from other threads
 
@@ -64,3 +68,18 @@ def short_lived() -> Generator[None]:
 def is_short_lived() -> bool:
     """Whether the code that runs has been told so."""
     return _ends_with_call.get()
+
+
+# --- What has arrived whole is returned although its caller is being cancelled: it is paid for, and belongs on record
+
+
+def postpone_cancellation(cancellation: BaseException) -> None:
+    """Have a cancellation that is swallowed now come again at the next wait of this task.
+
+    Those of cancel scopes do by themselves; one of an asyncio task is told once.
+    """
+    if isinstance(cancellation, asyncio.CancelledError) and anyio.current_effective_deadline() > -inf:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()  # Whoever counts the cancellations of this task counts one.
+            task.cancel(*cancellation.args[:1])

@@ -1,7 +1,4 @@
-"""Texts that are too long, shortened by the count of their tokens, with a notice that says so.
-
-Pure: no model, no store.
-"""
+"""Opens the database of memories that a user names, and shortens texts for prompts by the count of their tokens."""
 
 from __future__ import annotations
 
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
     from flowengine.memory.postgres import PostgresMemoryDatabase
 
 __all__ = ["open_memory", "shortened"]
-
-# --- From what a user says to the database of memories and messages
 
 
 def open_memory(store: str | os.PathLike[str]) -> MemoryDatabase | PostgresMemoryDatabase:

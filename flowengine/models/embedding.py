@@ -30,7 +30,7 @@ _LONGEST: Final = 20_000
 _TIMEOUT: Final = 60.0
 """Seconds that one request may take."""
 _NATIVE: Final = "flowengine.models.http.native_model:make_native_embedding"
-_THROUGH_LITELLM: Final = "flowengine.models.litellm.litellm_embedding:make_embedding"
+_THROUGH_LITELLM: Final = "flowengine.models.litellm.model:make_embedding"
 _REFUSED: Final = "the offline stand-in makes no embeddings: name a model that does, or leave it out"
 
 

@@ -8,8 +8,7 @@ from inspect import isawaitable
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.attaching import files_of
-from flowengine.agents.caller import naming, subject_of
+from flowengine.agents.caller import files_of, naming, subject_of
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.model_environment import NamedModels, prepare_model
 from flowengine.agents.prompt import Subject, text_of

@@ -29,9 +29,8 @@ from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
 from flowengine.server.api import make_api_routes
-from flowengine.server.file_content import FILE_CSP
 from flowengine.server.flow_catalog import Library
-from flowengine.server.pages import make_page_routes
+from flowengine.server.pages import FILE_CSP, make_page_routes
 from flowengine.server.problems import ProblemError, problem_response, refusal_response
 from flowengine.server.requests import ServerParts
 from flowengine.server.run_cache import RunCache

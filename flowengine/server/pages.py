@@ -7,19 +7,24 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final, TypeAlias, cast
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from flowengine.core.file_values import FileValue, find_files
+from flowengine.core.media_types import OTHER, media_type_of
+from flowengine.engine.events import NodeRecorded
 from flowengine.errors import RunNotFoundError
 from flowengine.journal.approvals import open_questions
+from flowengine.journal.blob_owners import blobs_of
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.runners.queue.run_positions import words_of
-from flowengine.server.file_content import make_file_response
 from flowengine.server.flow_catalog import CatalogEntry, make_input_schema
 from flowengine.server.problems import ProblemError, problem_response, reading_records
 from flowengine.server.requests import ServerParts, get_parts, read_form
+from flowengine.server.run_cache import RunCache
 from flowengine.server.run_commands import ApprovalDecision
 from flowengine.server.sse import stream_events
 from visualize.viewer.comparison import compare_page
@@ -28,11 +33,63 @@ from visualize.viewer.forms import Acting, answer_of, said_in
 from visualize.viewer.html import ROOT, run_url, runs_url
 from visualize.viewer.page import ASSETS, asset
 from visualize.viewer.panel import node_panel
+from visualize.viewer.parts import SHOWN_IMAGES, files_of_record
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import run_page
 from visualize.viewer.runs import filters_of, run_before, runs_page
 
-__all__ = ["make_page_routes"]
+__all__ = ["FILE_CSP", "make_page_routes"]
+
+# --- The content of a file: only of one that the run names, and as nothing that a browser would run
+#
+# The media type is told from the content. Four kinds of raster images are shown; everything else, SVG and HTML too,
+# is a download. Whatever it is stands in a sandbox, with no script and no request of its own.
+
+FILE_CSP: Final = "default-src 'none'; sandbox"
+"""The `Content-Security-Policy` of files: they load nothing and run nothing."""
+
+_HEADERS: Final = {
+    "Content-Security-Policy": FILE_CSP,
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, max-age=31536000, immutable",
+}
+
+
+def make_file_response(shelf: RunCache, run_id: str, blob: str) -> Response:
+    """The content of a file of a run; 404 for every other. Call it on a thread."""
+    file = _find(shelf, run_id, blob)
+    if file is None:
+        raise ProblemError(404, "No such file", f"run '{run_id}' names no such file")
+    content = blobs_of(shelf.store).read_blob(file.blob)
+    media_type = media_type_of(content)
+    is_shown = media_type in SHOWN_IMAGES
+    headers = {**_HEADERS, "Content-Disposition": disposition(file.name, inline=is_shown)}
+    return Response(content, media_type=media_type if is_shown else OTHER, headers=headers)
+
+
+def disposition(name: str, *, inline: bool) -> str:
+    """The header that names a file (RFC 6266), whatever its name has in it.
+
+    >>> print(disposition('a";\\r\\nX: ü.png', inline=False))
+    attachment; filename="a____X_ _.png"; filename*=UTF-8''a%22%3B%0D%0AX%3A%20%C3%BC.png
+    """
+    plain = "".join(each if each.isascii() and (each.isalnum() or each in " ._-()") else "_" for each in name)
+    how = "inline" if inline else "attachment"
+    return f"{how}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='', errors='replace')}"
+
+
+def _find(shelf: RunCache, run_id: str, blob: str) -> FileValue | None:
+    for event in shelf.read(run_id).events:
+        for file in find_files(event):
+            if file.blob == blob:
+                return file
+        if isinstance(event, NodeRecorded):
+            for file in files_of_record(event.record):
+                if file.blob == blob:
+                    return file
+    return None
+
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 

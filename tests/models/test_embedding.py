@@ -9,7 +9,7 @@ from model_server import Failure, ModelServer, letters
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.embedding import ModelEmbedder, embedder, get_embedding
 from flowengine.models.http.native_model import NativeEmbedding
-from flowengine.models.litellm.litellm_embedding import LiteLLMEmbedding
+from flowengine.models.litellm.model import LiteLLMEmbedding
 from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Reply, Request
 from flowengine.models.wrappers.retrying import RetryingModel

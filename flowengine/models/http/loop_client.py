@@ -15,7 +15,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import anyio
 
-from flowengine.models.arrived import postpone_cancellation
+from flowengine.core.threads import postpone_cancellation
 from flowengine.models.http.connection_pool import (
     ConnectionPool,
     NoConnectionError,

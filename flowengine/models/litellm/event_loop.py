@@ -19,8 +19,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import anyio
 
-from flowengine.core.threads import event_of_this_loop, is_short_lived
-from flowengine.models.arrived import postpone_cancellation
+from flowengine.core.threads import event_of_this_loop, is_short_lived, postpone_cancellation
 
 __all__ = ["AsyncioHome", "Job", "LoopThread"]
 

@@ -38,8 +38,15 @@ try:
 
     from flowengine.journal.postgres.store import PostgresStore
     from flowengine.journal.postgres.tables import Beginnings
-    from flowengine.runners.queue.jobs import MOST_PRIORITY, before_new, expiry_lock, job_of, put_jobs
-    from flowengine.runners.queue.tables import address_of, make_tables
+    from flowengine.runners.queue.tables import (
+        MOST_PRIORITY,
+        address_of,
+        before_new,
+        expiry_lock,
+        job_of,
+        make_tables,
+        put_jobs,
+    )
 except ImportError as error:
     raise StoreUnavailableError(f"a queue needs its library: {install_hint('queue')} ({error})") from error
 

@@ -43,11 +43,11 @@ from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import resume
 from flowengine.runners.queue import crash_count as queue_loading
 from flowengine.runners.queue.crash_count import LeftError, deaths_of
-from flowengine.runners.queue.jobs import MOST_PRIORITY, before_new, expiry_lock
 from flowengine.runners.queue.plans import LackingError, Plans, check_versions
 from flowengine.runners.queue.run_positions import TASK, forget, note
 from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.suspicion import Turns
+from flowengine.runners.queue.tables import MOST_PRIORITY, before_new, expiry_lock
 from flowengine.runners.queue.vitals import Tell, WorkerNotice
 from flowengine.runners.run import Run, settings_of
 

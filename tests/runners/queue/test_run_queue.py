@@ -20,9 +20,8 @@ from flowengine.errors import InputError, JournalError, StoreUnavailableError
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.jobs import before_new
 from flowengine.runners.queue.run_queue import cancel, queue_store, requeue, submit
-from flowengine.runners.queue.tables import make_tables
+from flowengine.runners.queue.tables import before_new, make_tables
 from flowengine.runners.queue.worker import work
 from flowengine.version import install_hint
 from tests.support.queue_runs import (

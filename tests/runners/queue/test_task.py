@@ -12,7 +12,7 @@ from procrastinate.retry import RetryDecision
 
 from flowengine.errors import StoreUnavailableError
 from flowengine.runners.queue.crash_count import LeftError
-from flowengine.runners.queue.jobs import before_new
+from flowengine.runners.queue.tables import before_new
 from flowengine.runners.queue.task import JobRetry, PutBackError, StumbledError
 
 BUSY = 7.0
