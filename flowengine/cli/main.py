@@ -49,6 +49,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cancel": ("flowengine.cli.commands.queue:cancel_command", "Stop a run that was submitted."),
     "approve": ("flowengine.cli.commands.approve", "Answer the question that a run waits with."),
     "diff": ("flowengine.cli.commands.diff", "Compare two runs."),
+    "cost": ("flowengine.cli.commands.cost", "Say what the runs of a store have spent."),
     "telemetry": ("flowengine.cli.commands.export:telemetry_command", "Export the trace of a run."),
     "ui": ("flowengine.cli.commands.ui", "Show runs live in a browser, and flows to start there."),
     "test": ("flowengine.cli.commands.test:test_command", "Run flowtest files."),

@@ -1,0 +1,103 @@
+"""`flowengine cost` prints what the runs of a store have spent, by flow, node, model or label. It writes nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from time import time
+from typing import Any, Final
+
+import click
+
+from flowengine.cli.options import duration, label_option
+from flowengine.cli.run_access import ReadingCommand, choose_store, format_store, open_journal, store_option
+from flowengine.cli.terminal import Results, complain, format_dollars, format_table
+from flowengine.errors import FlowEngineError
+from flowengine.experiments.spending import SpendingRow, parse_dimensions, spending_of
+from flowengine.journal.run_export import dumps
+from flowengine.journal.run_lookup import RunQuery
+
+__all__ = ["command"]
+
+_COLUMNS: Final = ("runs", "calls", "in", "cached", "out", "cost")
+
+
+def _dimensions(ctx: click.Context, param: click.Parameter, value: str) -> Sequence[str]:
+    try:
+        return parse_dimensions(value)
+    except FlowEngineError as error:
+        raise click.BadParameter(str(error).removeprefix("--by: ")) from None
+
+
+@click.command("cost", cls=ReadingCommand)
+@store_option
+@click.option("--since", callback=duration, metavar="TIME", help="Only runs that began since: 12h, 30d.")
+@click.option("--flow", default="", metavar="NAME", help="Only runs of this flow.")
+@label_option("Only runs with this label; given several times, with all of them.")
+@click.option(
+    "--by",
+    default="flow,model",
+    show_default=True,
+    callback=_dimensions,
+    metavar="NAMES",
+    help="What to sum up by: flow, node, model, label, label:NAME, provider, purpose, day, run.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+def command(
+    store: str | None,
+    since: float | None,
+    flow: str,
+    labels: Mapping[str, str],
+    by: Sequence[str],
+    form: str,
+) -> int:
+    """What model calls have cost, from the journals of the store's runs.
+
+    IN are tokens of prompts that the vendor read anew, CACHED those that it had in its cache. A cost with + leaves out
+    calls whose price is not known.
+    """
+    query = RunQuery(flow, "", labels, started_from=None if since is None else time() - since)
+    with open_journal(choose_store(store)) as kept:
+        rows, whole = spending_of(kept, query.select(kept.list()), by)
+    results = Results()
+    if form == "json":
+        results.json(dumps({"groups": [_to_object(row, by) for row in rows], "all": _to_object(whole, ())}, indent=2))
+    elif form == "csv":
+        results.document(_to_csv(rows, by).rstrip("\n"))
+    elif not rows:
+        complain(f"no model was called by {'such ' if query != RunQuery() else ''}runs in {format_store(store)}")
+    else:
+        head = [each.upper() for each in (*by, *_COLUMNS)]
+        table = [head, *map(_format_row, (*rows, *[whole] * (len(rows) > 1)))]
+        for line in format_table(table, right=range(len(by), len(head))):
+            results.line(line)
+    return 0
+
+
+def _format_row(row: SpendingRow) -> list[str]:
+    counts = (len(row.runs), row.calls, row.tokens_in, row.tokens_cached, row.tokens_out)
+    cost = format_dollars(row.cost_usd, is_whole=not row.unpriced)
+    return [*(each or "-" for each in row.group), *(f"{each:,}" for each in counts), cost]
+
+
+def _to_object(row: SpendingRow, by: Sequence[str]) -> dict[str, Any]:
+    return {
+        **dict(zip(by, row.group, strict=False)),
+        "runs": len(row.runs),
+        "calls": row.calls,
+        "failed_calls": row.failed,
+        "unpriced_calls": row.unpriced,
+        "tokens_in": row.tokens_in,
+        "tokens_cached": row.tokens_cached,
+        "tokens_out": row.tokens_out,
+        "cost_usd": row.cost_usd,
+    }
+
+
+def _to_csv(rows: Sequence[SpendingRow], by: Sequence[str]) -> str:
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(_to_object(SpendingRow([""] * len(by)), by)), lineterminator="\n")
+    table.writeheader()
+    table.writerows(_to_object(row, by) for row in rows)
+    return text.getvalue()

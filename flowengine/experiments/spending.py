@@ -1,0 +1,132 @@
+"""Sums up what the runs of a store have spent, by flow, node, model, label and more. It reads journals alone.
+
+A call is counted in the run that paid for it: results that were taken from another run cost nothing again. Tokens that
+a vendor served from its cache stand apart from those that it read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from flowengine.core.records import ModelCall
+from flowengine.engine.events import Event, NodeRecorded
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import InputError, did_you_mean
+from flowengine.journal.value_types import only_looking
+from flowengine.nodes.container import file_path
+
+__all__ = ["DIMENSIONS", "SpendingRow", "parse_dimensions", "spending_of"]
+
+_OF_ONE_ROW: Final = frozenset({"row", "set", "sample"})
+"""Labels that tell rows of data apart, and would leave nothing to sum up."""
+
+
+class _Call(NamedTuple):
+    run: RunInfo
+    node: str
+    call: ModelCall
+
+
+def _all_labels(each: _Call) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(each.run.labels.items()) if name not in _OF_ONE_ROW)
+
+
+DIMENSIONS: Final[Mapping[str, Callable[[_Call], str]]] = {
+    "flow": lambda each: each.run.flow,
+    "node": lambda each: file_path(each.node),
+    "model": lambda each: each.call.model,
+    "label": _all_labels,
+    "provider": lambda each: each.call.provider,
+    "purpose": lambda each: each.call.purpose,
+    "day": lambda each: datetime.fromtimestamp(each.run.started).astimezone().strftime("%Y-%m-%d"),
+    "run": lambda each: each.run.run_id,
+}
+"""What calls can be grouped by; beside these `label:NAME`, the value of one label."""
+
+
+@dataclass(slots=True)
+class SpendingRow:
+    """What one group has spent."""
+
+    group: Sequence[str]
+    runs: set[str] = field(default_factory=set[str])
+    calls: int = 0
+    failed: int = 0
+    """Of `calls`: those that came to nothing, and whose cost nobody tells."""
+    unpriced: int = 0
+    """Of `calls`: answered ones whose price is not known."""
+    tokens_in: int = 0
+    """Of prompts, without those that came from a cache."""
+    tokens_cached: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    """Of those with a known price."""
+
+    def add(self, run_id: str, call: ModelCall) -> None:
+        """Count one call."""
+        self.runs.add(run_id)
+        self.calls += 1
+        cached = call.cached_tokens or 0
+        self.tokens_in += max(0, (call.prompt_tokens or 0) - cached)
+        self.tokens_cached += cached
+        self.tokens_out += call.completion_tokens or 0
+        if call.cost_usd is not None:
+            self.cost_usd += call.cost_usd
+        elif call.error is None:
+            self.unpriced += 1
+        self.failed += call.error is not None
+
+
+def parse_dimensions(text: str) -> Sequence[str]:
+    """Read a list such as `flow,node,label:team`; `InputError` names the nearest known one.
+
+    >>> parse_dimensions("flow, label:team")
+    ['flow', 'label:team']
+    >>> parse_dimensions("nodes")
+    Traceback (most recent call last):
+    flowengine.errors.InputError: --by: nothing is called 'nodes'; did you mean 'node'? (flow, node, model, label, ...)
+    """
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    for name in names:
+        if name not in DIMENSIONS and not name.startswith("label:"):
+            known = ", ".join([*DIMENSIONS, "label:NAME"])
+            raise InputError(f"--by: nothing is called '{name}'{did_you_mean(name, DIMENSIONS)} ({known})")
+    if not names or len(set(names)) < len(names):
+        raise InputError("--by: name what to sum up by, each once")
+    return names
+
+
+def spending_of(
+    store: JournalStore, runs: Iterable[RunInfo], by: Sequence[str]
+) -> tuple[list[SpendingRow], SpendingRow]:
+    """The groups, the dearest first, and the sum of all."""
+    read = [_reader(name) for name in by]
+    groups: dict[tuple[str, ...], SpendingRow] = {}
+    whole = SpendingRow(("all", *[""] * (len(by) - 1)))
+    for run in runs:
+        with only_looking():
+            events = store.events(run.run_id)
+        for each in _calls(run, events):
+            group = tuple(reader(each) for reader in read)
+            row = groups.get(group)
+            if row is None:
+                row = groups[group] = SpendingRow(group)
+            row.add(run.run_id, each.call)
+            whole.add(run.run_id, each.call)
+    return sorted(groups.values(), key=lambda row: (-row.cost_usd, -row.calls, row.group)), whole
+
+
+def _reader(name: str) -> Callable[[_Call], str]:
+    if name.startswith("label:"):
+        label = name.removeprefix("label:")
+        return lambda each: each.run.labels.get(label, "")
+    return DIMENSIONS[name]
+
+
+def _calls(run: RunInfo, events: Sequence[Event]) -> Iterator[_Call]:
+    for event in events:
+        if isinstance(event, NodeRecorded) and type(event.record) is ModelCall:
+            yield _Call(run, event.node, event.record)

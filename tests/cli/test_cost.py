@@ -1,0 +1,31 @@
+"""`flowengine cost`."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+from tests.cli.conftest import Command
+
+
+def test_the_cost_of_runs_is_summed_up(flowengine: Command) -> None:
+    for _ in range(2):
+        flowengine("run", "agents.yaml", "--label", "team=a")
+    said = flowengine("cost", "--since", "1d", "--by", "flow,node,model,label:team")
+    head, first, second, whole = said.out.splitlines()
+    assert head.split() == ["FLOW", "NODE", "MODEL", "LABEL:TEAM", "RUNS", "CALLS", "IN", "CACHED", "OUT", "COST"]
+    assert first.split()[:6] == ["agents", "one", "offline", "a", "2", "2"]
+    assert second.split()[1] == "two"
+    assert whole.split()[:6] == ["all", "-", "-", "-", "2", "4"]
+    table = list(csv.DictReader(flowengine("cost", "--by", "node", "--format", "csv").out.splitlines()))
+    assert [(row["node"], row["calls"]) for row in table] == [("one", "2"), ("two", "2")]
+    data = json.loads(flowengine("cost", "--format", "json").out)
+    assert data["all"]["calls"] == 4
+
+
+def test_nothing_is_told_of_runs_that_are_not_meant(flowengine: Command) -> None:
+    flowengine("run", "agents.yaml")
+    said = flowengine("cost", "--flow", "other")
+    assert (said.code, said.out) == (0, "")
+    assert "no model was called by such runs" in said.err
+    assert "did you mean 'node'" in flowengine("cost", "--by", "nodes").err
