@@ -254,6 +254,10 @@ class UnknownEffectError(RunError):
     """A request went out and no answer came: whether it took effect is not known."""
 
 
+class CallRefusedError(RunError):
+    """A person refused the call of a tool that a node consists of."""
+
+
 class NodeTimeoutError(RunError):
     """A node took longer than its timeout and was cancelled."""
 

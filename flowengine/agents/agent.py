@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from flowengine.agents.caller import naming, open_caller, open_files
 from flowengine.agents.evaluation import EvaluationAgent
@@ -40,6 +40,7 @@ from flowengine.errors import DefinitionError
 from flowengine.models.call_options import OF_GENERATING, ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
+from flowengine.tools.toolset import ApprovalRules
 
 if TYPE_CHECKING:
     from flowengine.agents.sources import ContextChoice, MemoryChoice, ProviderConfig, Sources
@@ -94,6 +95,7 @@ class Agent:
         output_guardrails: Sequence[Guardrail] = (),
         tools: Sequence[ToolChoice] = (),
         mcp_servers: Sequence[ServerChoice] = (),
+        approve: Sequence[str] = (),
         max_tool_rounds: int = 10,
         max_parallel_tools: int = 8,
         context_providers: Sequence[ContextProvider] = (),
@@ -122,6 +124,8 @@ class Agent:
           `mcp_servers`, started for each run (of the flow, whose agents share them): up to
           `max_tool_rounds` times in one generation, after which it answers with what it has.
           `max_parallel_tools` calls run at once.
+        - `approve`: names of tools (`refund`, of a server `crm.delete` or `crm.*`) whose calls wait for a person's
+          consent, which only an agent in a flow can.
         - `context_providers`, and those of `context_providers_config` (YAML or its list), bring what stands under
           `Context:` in the prompt, in their order. `contexts` are typed contexts: their text is there too, and
           their tools are the model's. Standing alone the agent keeps them; in a flow each run has its own.
@@ -163,7 +167,8 @@ class Agent:
                 history=session_history,
                 history_size=history_size,
             )
-            self.tooling = tooling_of(tools, mcp_servers, max_tool_rounds, max_parallel_tools)
+            rules = ApprovalRules(cast("tuple[str, ...]", approve), surroundings.approve_external)
+            self.tooling = tooling_of(tools, mcp_servers, max_tool_rounds, max_parallel_tools, rules)
             self.sources = _sources(
                 providers=context_providers,
                 config=context_providers_config,
@@ -173,6 +178,8 @@ class Agent:
                 sandbox=skill_sandbox,
                 budget=context_budget,
             )
+            if self.sources is None and not self.tooling.servers:
+                self.tooling.check_rules(self.tooling.sets)
             if improvement_callback is not None and not orchestration_mode:
                 raise DefinitionError("improvement_callback is used in orchestration mode only: set orchestration_mode")
             improvement = Improvement(max_improvement_iterations, improvement_callback)
@@ -277,6 +284,12 @@ class Agent:
             await check_input(parts, opening)
             caller = await open_caller(settings, door, self.words, self.tooling.loops(self.words))
             return await turn_of(parts, opening, caller).respond()
+
+    @property
+    def may_call_tools(self) -> bool:
+        """Whether its model may be offered any."""
+        brings = self.sources is not None and bool(self.sources.contexts.context_list or self.sources.skills)
+        return brings or bool(self.tooling.sets or self.tooling.servers)
 
     def _parts(self) -> AgentParts:
         return AgentParts(

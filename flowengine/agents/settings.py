@@ -67,6 +67,8 @@ class Surroundings:
     """Names of a project's own, and what they stand for."""
     flow: str = field(default="", repr=False)
     """The name of the flow that the agents are of."""
+    approve_external: bool = field(default=False, repr=False)
+    """Whether a person is asked before each call of a tool whose effect is `external`."""
 
 
 PROCESS: Final = Surroundings()

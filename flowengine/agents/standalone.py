@@ -19,7 +19,7 @@ from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.threads import short_lived
-from flowengine.errors import ModelError, NotJournalableError, PermanentModelError
+from flowengine.errors import ModelError, NotJournalableError, PermanentModelError, RunError
 from flowengine.models.model import Model, Reply, Request, plain_request
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
@@ -136,7 +136,15 @@ class DirectGateway:
             yield noted
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call a tool; what goes wrong in it is a result as well."""
+        """Call a tool; what goes wrong in it is a result as well.
+
+        `RunError` for one whose calls wait for a person: that is asked for before, by whoever can wait.
+        """
+        if tool.approve:
+            raise RunError(
+                f"the call of tool '{tool.name}' waits for a person's consent, and only a flow's run can wait: "
+                f"run the agent in a flow"
+            )
         key, occurrence = self._count_call(tool_key(tool.name, arguments))
         begun = ToolCall(tool.name, arguments, None, effect=tool.effect, key=key, occurrence=occurrence, started=True)
         if tool.effect == "external":

@@ -20,7 +20,7 @@ import anyio
 
 from flowengine.agents.standalone import StreamingGateway, check_refusal, complete_once
 from flowengine.core.locale import Messages, load_messages
-from flowengine.core.records import Gateway, Notice
+from flowengine.core.records import AwaitsPerson, Gateway, Notice
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Model, Reply, Request
 from flowengine.tools.result_text import cut
@@ -160,15 +160,19 @@ class ToolLoop:
         return (Message("assistant", reply.content, sound, vendor_parts=reply.vendor_parts), *answers)
 
     async def _run_calls(self, gateway: Gateway, calls: Sequence[_Call]) -> list[ToolResult]:
-        """At most `max_parallel` at once, begun in order. A failure of the gateway begins no further ones."""
+        """At most `max_parallel` at once, begun in order. A failure of the gateway begins no further ones; a call that
+        waits for a person keeps no other one from being made, or asked about."""
         results: dict[int, ToolResult] = {}
         failures: dict[int, Exception] = {}
+        parked: list[AwaitsPerson] = []
         waiting = iter(enumerate(calls))
 
         async def work(waiting: Iterator[tuple[int, _Call]]) -> None:
             for number, call in waiting:
                 try:
                     results[number] = await self._run_call(gateway, call)
+                except AwaitsPerson as waits:
+                    parked.append(waits)
                 except Exception as error:
                     failures[number] = error
                 if failures:
@@ -179,6 +183,8 @@ class ToolLoop:
                 tasks.start_soon(work, waiting)
         if failures:
             raise failures[min(failures)]  # Raised here, so that no exception group is round it.
+        if parked:
+            raise parked[0]
         return [results[number] for number in range(len(calls))]
 
     async def _run_call(self, gateway: Gateway, call: _Call) -> ToolResult:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from flowengine.agents.tool_loop import Renew, ToolLoop, Watch, without_tools
 from flowengine.core.locale import Messages
 from flowengine.core.run_scope import RunScope
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.tools.mcp.server_settings import McpServer, server_of
 from flowengine.tools.tool import Tool
-from flowengine.tools.toolset import Offer, ToolSet
+from flowengine.tools.toolset import NO_RULES, ApprovalRules, Offer, ToolSet
 
 if TYPE_CHECKING:
     from flowengine.tools.mcp.client import Served
@@ -52,6 +52,8 @@ class Tooling:
     """Of tool calls, in one generation."""
     max_parallel: int = 8
     """Calls of one round that run at once."""
+    rules: ApprovalRules = NO_RULES
+    """Which calls a person is asked about."""
 
     def __post_init__(self) -> None:
         for name, value in (("max_tool_rounds", self.max_rounds), ("max_parallel_tools", self.max_parallel)):
@@ -89,18 +91,27 @@ class Tooling:
 
                 held = await stack.enter_async_context(RunScope()) if scope is None else scope
                 served = await serve(self.servers, held, environ=environ)
-            current = _Current(self.sets, served, bringer, admit)
+            current = _Current(self.sets, served, bringer, admit, self.rules)
+            self.check_rules([*self.sets, *current.added])
             yield lambda: self._loop(current.offer, words, current.renewed, bringer)
 
     def names(self) -> list[str]:
         """Tools and servers by name."""
         return [*(tool.name for each in self.sets for tool in each.tools), *(each.name for each in self.servers)]
 
+    def check_rules(self, sets: Iterable[ToolSet]) -> None:
+        """`DefinitionError` for a name in `approve` that no tool of these has: nobody would ever be asked."""
+        tools = [tool for each in sets for tool in each.tools]
+        if (name := self.rules.find_unknown(tools)) is not None:
+            known = [each.qualified or each.name for each in tools]
+            hint = did_you_mean(name, known) or f"; the tools are: {', '.join(known) or 'none'}"
+            raise DefinitionError(f"there is no tool '{name}', which `approve` names{hint}")
+
     def loops(self, words: Messages) -> Callable[[], ToolLoop]:
         """Makes the loop of one generation, for an agent without servers: there is nothing to `open`."""
         if not self.sets:
             return without_tools
-        offer = Offer(self.sets)
+        offer = Offer(self.sets, self.rules)
         return partial(self._loop, offer, words) if len(offer) else without_tools
 
     def _loop(self, offer: Offer, words: Messages, renew: Renew | None = None, watch: Watch | None = None) -> ToolLoop:
@@ -112,9 +123,15 @@ class _Current:
     """An agent's own tools, those that its servers list now, and those that are brought."""
 
     def __init__(
-        self, sets: tuple[ToolSet, ...], served: Served | None, bringer: Bringer | None, admit: Admit | None
+        self,
+        sets: tuple[ToolSet, ...],
+        served: Served | None,
+        bringer: Bringer | None,
+        admit: Admit | None,
+        rules: ApprovalRules,
     ) -> None:
         self._sets = sets
+        self._rules = rules
         self._served = served
         self._bringer = bringer
         self._admit = admit
@@ -126,19 +143,28 @@ class _Current:
             self.offer = self._make_offer()
         return self.offer
 
-    def _make_offer(self) -> Offer:
+    @property
+    def added(self) -> Sequence[ToolSet]:
+        """What is brought, and what the servers list."""
         brought = () if self._bringer is None else self._bringer.tool_sets()
-        offer = Offer((*self._sets, *brought, *(() if self._served is None else self._served.sets)))
+        return (*brought, *(() if self._served is None else self._served.sets))
+
+    def _make_offer(self) -> Offer:
+        offer = Offer((*self._sets, *self.added), self._rules)
         if self._admit is not None:
             self._admit(offer)
         return offer
 
 
 def tooling_of(
-    tools: Iterable[ToolChoice], mcp_servers: Iterable[ServerChoice], max_rounds: int, max_parallel: int
+    tools: Iterable[ToolChoice],
+    mcp_servers: Iterable[ServerChoice],
+    max_rounds: int,
+    max_parallel: int,
+    rules: ApprovalRules = NO_RULES,
 ) -> Tooling:
     """The tools as users give them, in their order; what is none is a `DefinitionError`."""
-    for name, given in (("tools", tools), ("mcp_servers", mcp_servers)):
+    for name, given in (("tools", tools), ("mcp_servers", mcp_servers), ("approve", rules.names)):
         if isinstance(given, str | Mapping | ToolSet | Tool) or not isinstance(cast(object, given), Iterable):
             raise DefinitionError(f"{name} must be a list, not {given!r:.80}")
     return Tooling(
@@ -146,6 +172,7 @@ def tooling_of(
         tuple(_to_server(each) for each in mcp_servers),
         max_rounds,
         max_parallel,
+        rules._replace(names=tuple(rules.names)),
     )
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "REFUSE",
     "Answered",
     "Asked",
+    "AwaitsPerson",
     "Brought",
     "EffectDecided",
     "Gateway",
@@ -337,6 +338,10 @@ def usage_of(call: ModelCall) -> Spending:
     return Spending(1, tokens, call.cost_usd or 0.0, int(call.cost_usd is None and call.error is None))
 
 
+class AwaitsPerson(Exception):  # noqa: N818 - not an error: whoever asks goes on once the question is answered
+    """A call waits for a person; the question is on record."""
+
+
 class Gateway(Protocol):
     """An agent's door: `complete` asks a model, `call_tool` runs a tool, `note` tells."""
 
@@ -344,6 +349,8 @@ class Gateway(Protocol):
         """One completion (`flowengine.models.model.Model`, `Request` → `Reply`)."""
         ...
 
-    async def call_tool(self, tool: Any, arguments: Mapping[str, Any]) -> Any: ...
+    async def call_tool(self, tool: Any, arguments: Mapping[str, Any]) -> Any:
+        """One call. Raises `AwaitsPerson` where somebody is to consent to it first, and is asked now."""
+        ...
 
     async def note(self, record: Any) -> None: ...

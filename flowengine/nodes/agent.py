@@ -16,9 +16,11 @@ from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import is_settled_late
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import Context, EvaluationResult, NodeResult
+from flowengine.core.records import AwaitsPerson
 from flowengine.core.run_scope import RunScope
 from flowengine.core.values import find_label
 from flowengine.engine.graph import FALLBACK
+from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, OutputError, RouteError, RunError
 from flowengine.models.model import Model
 from flowengine.nodes.code_digest import digest_handed, source_of
@@ -146,14 +148,20 @@ class AgentNode(FlowNode):
     def _prototype(self) -> Agent:
         return self.agent.prototype if isinstance(self.agent, Templated) else self.agent
 
-    async def run(self, context: Context, /) -> NodeResult:
+    async def run(self, context: Context, /) -> Ended:
+        try:
+            return await self._respond(context)
+        except AwaitsPerson:
+            return Park()
+
+    async def _respond(self, context: Context) -> NodeResult:
         agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
         asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
         door = gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
         result, prompt, evaluation, routing, kept = await agent.respond(
             asked,
             earlier=context.messages,
-            gateway=door(context),
+            gateway=door(context, agent.words if agent.may_call_tools else None),
             scope=context.scope,
             kept=None if agent.sources is None else context.kept,
             recorded=() if agent.sources is None else context.recorded,

@@ -4,42 +4,62 @@ what is being written."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import anyio
 
 from flowengine.agents.standalone import DirectGateway, model_call
 from flowengine.core.budget import Ledger
 from flowengine.core.context import Context, Tell
+from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import PREPARING, Gateway, Notice, Reused, ToolCall, tool_key
 from flowengine.core.run_scope import Fence
+from flowengine.errors import CallRefusedError
 from flowengine.journal.replay import CountingGateway, RecordedGateway, Replay
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.streaming_tap import heard
 from flowengine.nodes.reuse_rules import without_question
 from flowengine.nodes.warm_start import find_warm_start, hear_first_token
-from flowengine.tools.tool import Tool, ToolResult
+from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = ["CopyingGateway", "TranscriptGateway", "gateway_of", "telling_gateway_of", "tool_gateway_of"]
 
 
-def gateway_of(context: Context) -> Gateway:
-    """Each call is committed before its answer is used, none is made twice, and none that a limit does not allow."""
+def gateway_of(context: Context, words: Messages | None = None) -> Gateway:
+    """Each call is committed before its answer is used, none is made twice, and none that a limit does not allow.
+
+    `words`: of an agent that may call tools, for some of which a person's consent may be asked.
+    """
     door = _door_of(context)
     recorded = context.recorded
     served: Gateway = RecordedGateway(door, recorded) if recorded else door
+    if words is not None:
+        served = _asking(served, recorded, words)
     if (start := find_warm_start(context)) is not None:
         served = hear_first_token(served, start)
     return served if context.around is None else context.around(served)
 
 
 def tool_gateway_of(context: Context) -> Gateway:
-    """For a node that is one call of a tool: a call that failed before is made anew when the node runs again."""
+    """For a node that is one call of a tool: a call that failed before is made anew when the node runs again, and one
+    that a person refuses is a `CallRefusedError`."""
     kept = [each for each in context.recorded if not (type(each) is ToolCall and each.is_error)]
     door = _door_of(context)
-    return RecordedGateway(door, kept) if kept else door
+    return _asking(RecordedGateway(door, kept) if kept else door, kept, load_messages("en"), _raise_refusal)
+
+
+def _raise_refusal(text: str) -> NoReturn:
+    raise CallRefusedError(text)
+
+
+def _asking(
+    gateway: Gateway, recorded: Sequence[Any], words: Messages, refuse: Callable[[str], ToolResult] = failed_result
+) -> Gateway:
+    from flowengine.nodes.call_approval import ApprovalGateway  # Nodes without tools need none of it.
+
+    return ApprovalGateway(gateway, recorded, words, refuse)
 
 
 def _door_of(context: Context) -> CountingGateway:
@@ -52,9 +72,9 @@ def _door_of(context: Context) -> CountingGateway:
     return door
 
 
-def telling_gateway_of(context: Context) -> Gateway:
+def telling_gateway_of(context: Context, words: Messages | None = None) -> Gateway:
     """The same; and where somebody follows the run, free text is told while it is written."""
-    gateway, tell = gateway_of(context), context.tell
+    gateway, tell = gateway_of(context, words), context.tell
     return gateway if tell is None else _TellingGateway(gateway, tell)
 
 
@@ -192,6 +212,8 @@ class CopyingGateway:
         self._inner = inner
         self._seen: defaultdict[str, int] = defaultdict(int)
         self.calls: list[Any] = []
+        self.has_asked = False
+        """Whether a person was asked about one of them."""
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         key, occurrence = self._counted(request.key())
@@ -201,6 +223,7 @@ class CopyingGateway:
         return reply
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        self.has_asked |= bool(tool.approve)
         key, occurrence = self._counted(tool_key(tool.name, arguments))
         result: ToolResult = await self._inner.call_tool(tool, arguments)
         call = ToolCall(tool.name, {}, result.text, result.is_error, effect=tool.effect, key=key, occurrence=occurrence)

@@ -19,7 +19,14 @@ from flowengine.core.run_scope import RunScope
 from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
 from flowengine.engine.ports import Ended
 from flowengine.engine.scheduler import OnFailure
-from flowengine.errors import DefinitionError, LimitError, OutputError, StoreUnavailableError, unknown_argument
+from flowengine.errors import (
+    CallRefusedError,
+    DefinitionError,
+    LimitError,
+    OutputError,
+    StoreUnavailableError,
+    unknown_argument,
+)
 
 __all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Value"]
 
@@ -73,10 +80,10 @@ class RetryPolicy:
     def covers(self, error: BaseException) -> bool:
         """`invalid_output` is an output that does not fit its shape; `error` is everything else.
 
-        Neither are limits and wrong definitions, which are the same the next time; nor a store that is away, or is
-        another's by now, for then the whole run stops.
+        Neither are limits and wrong definitions, which are the same the next time; nor a call that a person refused;
+        nor a store that is away, or is another's by now, for then the whole run stops.
         """
-        if isinstance(error, LimitError | DefinitionError | StoreUnavailableError):
+        if isinstance(error, LimitError | DefinitionError | StoreUnavailableError | CallRefusedError):
             return False
         return ("invalid_output" if isinstance(error, OutputError) else "error") in self.on
 

@@ -128,7 +128,7 @@ async def _replayed(node: _AskingNode, context: NodeContext, find: Callable[[str
             result = await node.run(context.asking_through(lambda own: gateway))
         except Exception:  # Whatever is wrong with it is told where the node runs.
             return None
-    return None if result is None or gateway.origin is None else Known(result, gateway.origin)
+    return Known(result, gateway.origin) if isinstance(result, NodeResult) and gateway.origin is not None else None
 
 
 class _Reusing:
@@ -210,7 +210,7 @@ class _Cached:
             return copies[-1]
 
         result = await self._body.run(context.asking_through(copying))
-        if isinstance(result, NodeResult) and copies:
+        if isinstance(result, NodeResult) and copies and not copies[-1].has_asked:  # That consent held for this run.
             self._cache.keep_transcript(definition, context.current_node, copies[-1].calls)
         return result
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 from pydantic_core import to_jsonable_python
 
 from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import AwaitsPerson
 from flowengine.core.run_scope import RunScope
+from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, RunError
 from flowengine.journal.replay import ASSUMED_DONE
 from flowengine.nodes.code_digest import digest_handed, source_of
@@ -22,6 +24,7 @@ from flowengine.tools.argument_check import ArgumentCheck, checking
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.mcp.server_tool import ServerTool
 from flowengine.tools.tool import Tool
+from flowengine.tools.toolset import ApprovalRules
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -50,9 +53,12 @@ class ToolNode(FlowNode):
         *,
         arguments: Mapping[str, Value] | None = None,
         known: Mapping[str, Any] | None = None,
+        approve_external: bool = False,
         **settings: Unpack[NodeSettings],
     ) -> None:
-        """`known`: the values of arguments that are the same in every run. `settings`: see `FlowNode`."""
+        """`known`: the values of arguments that are the same in every run. `approve_external`: a person is asked
+        before a call whose effect is `external`, as before that of a tool which says `approve`. `settings`: see
+        `FlowNode`."""
         made = tool if isinstance(tool, Tool | ServerTool) else tool_of(tool)
         own: Effect = made.effect if isinstance(made, Tool) else "external"
         said: Effect | None = settings.get("effect")
@@ -60,7 +66,10 @@ class ToolNode(FlowNode):
         super().__init__(**settings)
         if self.effect == "external" and self.cache:
             raise DefinitionError("what has an external effect is done once, so it takes no `cache`")
+        if self.cache and isinstance(made, Tool) and made.approve:
+            raise DefinitionError("what a person consents to is done in this run alone, so it takes no `cache`")
         self.tool: Tool | ServerTool = made
+        self._rules = ApprovalRules(external=approve_external)
         self.arguments = arguments or {}
         self.known = known or {}
         self._effect = said
@@ -70,7 +79,8 @@ class ToolNode(FlowNode):
     def with_tool(self, tool: Tool) -> ToolNode:
         """This node with another tool, called with the same arguments."""
         changed = copy(self)
-        changed.tool = replace(tool, effect="none")
+        own = self._rules.applied(replace(tool, effect=self.effect))
+        changed.tool = replace(tool, effect="none", approve=own.approve)
         changed.effect = changed._effect = "none"
         return changed
 
@@ -102,7 +112,13 @@ class ToolNode(FlowNode):
         if problems:
             raise DefinitionError(f"node '{path}': {ArgumentCheck(tool.parameters).explain(tool.name, problems)}")
 
-    async def run(self, context: Context, /) -> NodeResult:
+    async def run(self, context: Context, /) -> Ended:
+        try:
+            return await self._call(context)
+        except AwaitsPerson:
+            return Park()
+
+    async def _call(self, context: Context) -> NodeResult:
         handed = self.handed(context)
         given = digest_handed(context, handed)
         async with AsyncExitStack() as stack:
@@ -122,7 +138,7 @@ class ToolNode(FlowNode):
             scope = context.scope or await stack.enter_async_context(RunScope())
             tool = await self.tool.open(scope)
         effect, timeout = self._effect or tool.effect, tool.timeout if self.timeout is None else None
-        return replace(tool, effect=effect, timeout=timeout)
+        return self._rules.applied(replace(tool, effect=effect, timeout=timeout))
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         values = {name: value(context) for name, value in self.arguments.items()}

@@ -242,8 +242,12 @@ async def _run_to_end(flow: Flow, case: FlowCaseSpec) -> Run:
 
 
 def _find_approval(case: FlowCaseSpec, node: str) -> ApprovalAnswer | None:
-    """For this very round or item, else for the node wherever it asks."""
-    return case.approvals.get(node) or case.approvals.get(file_path(node))
+    """For this very round, item or call, else for the node or its tool wherever it asks."""
+    for path in (node, file_path(node)):
+        first = ":".join(path.split(":")[:2])
+        if (found := case.approvals.get(path) or case.approvals.get(first)) is not None:
+            return found
+    return None
 
 
 def _open_source(test: FlowTest, case: FlowCaseSpec, mode: Mode | None) -> Script | Cassette | FlowError:

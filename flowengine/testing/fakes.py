@@ -193,7 +193,9 @@ class Fakes:
         sets = [self.around_set(each) for each in tooling.sets]
         sets += [self._set_of(server) for server in tooling.servers if server.name not in self._real]
         servers = tuple(each for each in tooling.servers if each.name in self._real)
-        changed.tooling = _FakedTooling(tuple(sets), servers, tooling.max_rounds, tooling.max_parallel, self)
+        changed.tooling = _FakedTooling(
+            tuple(sets), servers, tooling.max_rounds, tooling.max_parallel, tooling.rules, self
+        )
         return changed
 
     def around_set(self, tools: ToolSet) -> ToolSet:
@@ -204,7 +206,16 @@ class Fakes:
     def _set_of(self, server: McpServer) -> ToolSet:
         """What is faked of a server that is not started."""
         fakes = {name: fake for name, fake in self._tools.items() if name.startswith(f"{server.name}_")}
-        tools = [Tool(name, "", _NO_SCHEMA, _make_tool_run(fake)) for name, fake in fakes.items()]
+        tools = [
+            Tool(
+                name,
+                "",
+                _NO_SCHEMA,
+                _make_tool_run(fake),
+                qualified=f"{server.name}.{name.removeprefix(server.name)[1:]}",
+            )
+            for name, fake in fakes.items()
+        ]
         return ToolSet(server.name, "", tools, source=f"fakes of the MCP server '{server.name}'")
 
     def _around_tool(self, tool: Tool) -> Tool:
@@ -352,6 +363,9 @@ class _FakedTooling(Tooling):
     """Tools among which some are faked; those that typed contexts and skills bring, too."""
 
     fakes: Fakes = field(default_factory=lambda: Fakes({}, {}))
+
+    def check_rules(self, sets: Iterable[ToolSet]) -> None:
+        """A server's tool that is not faked is not there, and may be named all the same."""
 
     @asynccontextmanager
     async def open(

@@ -18,7 +18,7 @@ It declares what a file may say and reports what of it is wrong. It runs nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast
@@ -31,8 +31,11 @@ from flowengine.flow import Flow
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import Keys, Maybe, found, refuse
 from flowengine.flowfile.yaml.positions import KeyPath, SourceText
+from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.container import every_node, file_path
+from flowengine.nodes.node import FlowNode
+from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.fakes import Fake, brings_tools, function_names, request_names, server_names, tool_names
 from flowengine.testing.model_overrides import seat_names
 from flowengine.testing.path import Step, names_of
@@ -179,7 +182,8 @@ class FlowCaseSpec(Keys):
     approvals: dict[str, Annotated[ApprovalAnswer, BeforeValidator(_parse_approval)]] = Field(
         default_factory=dict[str, "ApprovalAnswer"]
     )
-    """Approval node → the choice that is made, or {choice, comment, by, form}."""
+    """Approval node → the choice that is made, or {choice, comment, by, form}. For the calls of a tool `node:tool`, and
+    `node:tool:2` for the second one alone: `accept`, `refuse`, or {choice: accept, form: other arguments}."""
     cassette: Maybe[str] = None
     """File with recorded answers, in place of `answers`; relative to this file."""
     expect: ExpectSpec = ExpectSpec()
@@ -250,14 +254,27 @@ def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
             (*at, "answers"), [(each, each) for each in case.answers], list(seat_names(flow)), "agent"
         )
         yield from _find_unknown_fakes((*at, "fakes"), case.fakes, flow)
-        asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]
-        yield from _find_unknown((*at, "approvals"), [(each, each) for each in case.approvals], asking, "approval")
+        yield from _find_unknown_approvals((*at, "approvals"), case.approvals, nodes, flow)
         for key, named in _list_named_nodes(case.expect):
             yield from _find_unknown((*at, "expect", key), named, [name for name, _ in nodes], "node")
         outputs = flow.plan.outputs
         if outputs is not None:
             named = [(each, each) for each in case.expect.outputs]
             yield from _find_unknown((*at, "expect", "outputs"), named, list(outputs), "output")
+
+
+def _find_unknown_approvals(
+    at: KeyPath, named: Iterable[str], nodes: Sequence[tuple[str, FlowNode]], flow: Flow
+) -> Iterator[_Problem]:
+    """Approvals that nobody asks for: of a node, or of the call of a tool (`node:tool`)."""
+    asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]
+    calling = [name for name, node in nodes if isinstance(node, AgentNode | ToolNode)]
+    calls = [each for each in named if ":" in each]
+    yield from _find_unknown(at, [(each, each) for each in named if ":" not in each], asking, "approval")
+    yield from _find_unknown(at, [(each, each.partition(":")[0]) for each in calls], calling, "node with tools")
+    if not brings_tools(flow) and not server_names(flow, open_only=True):
+        tools = [(each, each.split(":")[1]) for each in calls]
+        yield from _find_unknown(at, tools, tool_names(flow), "tool")
 
 
 def _find_unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_Problem]:

@@ -40,13 +40,18 @@ class _Settings(NamedTuple):
     name: str | None = None
     effect: Effect | None = None
     timeout: float | None = None
+    approve: bool | None = None
 
 
 @overload
 def tool(function: F, /) -> F: ...
 @overload
 def tool(
-    *, name: str | None = None, effect: Effect | None = None, timeout: float | None = None
+    *,
+    name: str | None = None,
+    effect: Effect | None = None,
+    timeout: float | None = None,
+    approve: bool | None = None,
 ) -> Callable[[F], F]: ...
 def tool(
     function: F | None = None,
@@ -55,8 +60,11 @@ def tool(
     name: str | None = None,
     effect: Effect | None = None,
     timeout: float | None = None,
+    approve: bool | None = None,
 ) -> F | Callable[[F], F]:
     """Mark a function with what `tool_of` shall take over; it stays the function that it is.
+
+    `approve`: a person is asked before each call (`Tool.approve`).
 
     >>> @tool(effect="external")
     ... def send(text: str) -> None: ...
@@ -65,7 +73,7 @@ def tool(
     """
 
     def mark(marked: F) -> F:
-        setattr(marked, _MARK, _Settings(name, effect, timeout))
+        setattr(marked, _MARK, _Settings(name, effect, timeout, approve))
         return marked
 
     return mark if function is None else mark(function)
@@ -101,6 +109,8 @@ def tool_of(
         function=function,
         effect=effect or marked.effect or "none",
         timeout=timeout or marked.timeout or DEFAULT_TIMEOUT,
+        approve=marked.approve,
+        check=arguments.problem,
     )
 
 
@@ -171,6 +181,14 @@ class _Arguments:
         given: BaseModel = self._model.model_validate(dict(arguments))
         names = dict(zip(self._model.model_fields, self._names, strict=True))
         return {name: getattr(given, field) for field, name in names.items() if field in given.model_fields_set}
+
+    def problem(self, arguments: Mapping[str, Any]) -> str | None:
+        """What is wrong with the arguments; None where they fit."""
+        try:
+            self.validated(arguments)
+        except ValidationError as error:
+            return self.explained(error)
+        return None
 
     def explained(self, error: ValidationError) -> str:
         """What was wrong, one line a problem, and what is expected."""

@@ -67,6 +67,13 @@ class Tool:
     """Seconds that a call may take; None for as long as it likes."""
     function: Callable[..., Any] | None = field(default=None, repr=False)
     """The function behind it, where it is one of the author's."""
+    approve: bool | None = None
+    """Whether a person is asked before each call. None: where the agent, or the project for what is `external`, says
+    so; False: not for the project's sake."""
+    qualified: str = ""
+    """Of a server's tool `server.tool`, as flow files name it."""
+    check: Callable[[Mapping[str, Any]], str | None] | None = field(default=None, repr=False)
+    """Says what is wrong with the arguments of a call, without making it."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -6,16 +6,17 @@ Nothing here calls a tool.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.tools.function_tool import tool_of
 from flowengine.tools.result_text import cut
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
-__all__ = ["Offer", "ToolSet"]
+__all__ = ["NO_RULES", "ApprovalRules", "Offer", "ToolSet"]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -51,10 +52,44 @@ class ToolSet:
         return f"'{self.name}' ({self.source})" if self.source else f"'{self.name}'"
 
 
+class ApprovalRules(NamedTuple):
+    """Which tools a person is asked about before each call.
+
+    >>> rules = ApprovalRules(("refund", "crm.*"))
+    >>> [rules.match(name) for name in ("refund", "refund_all", "crm.delete")]
+    [True, False, True]
+    """
+
+    names: tuple[str, ...] = ()
+    """Names of tools, of those of a server also as `server.tool`; `*` stands for any text."""
+    external: bool = False
+    """Every tool whose effect is `external`, but for those that say `approve=False`."""
+
+    def match(self, name: str) -> bool:
+        return any(re.fullmatch(re.escape(each).replace(r"\*", ".*"), name, re.DOTALL) for each in self.names)
+
+    def applied(self, tool: Tool) -> Tool:
+        """The tool that says itself whether a person is asked."""
+        if not any(self) and tool.approve is not None:
+            return tool
+        by_default = self.external and tool.effect == "external" and tool.approve is None
+        asks = bool(tool.approve) or by_default or self.match(tool.name) or self.match(tool.qualified)
+        return tool if tool.approve is asks else replace(tool, approve=asks)
+
+    def find_unknown(self, tools: Iterable[Tool]) -> str | None:
+        """The first name that no tool has; one with `*` may stand for none."""
+        known = {name for tool in tools for name in (tool.name, tool.qualified)}
+        return next((each for each in self.names if "*" not in each and each not in known), None)
+
+
+NO_RULES: Final = ApprovalRules()
+
+
 class Offer:
     """The tools that a model may call, from all active sets, in the order of the sets.
 
-    Two tools of one name are a `DefinitionError` that names both sets.
+    `rules` say which of them a person is asked about. Two tools of one name are a `DefinitionError` that names both
+    sets.
 
     >>> def add(a: int, b: int) -> int:
     ...     return a + b
@@ -63,7 +98,7 @@ class Offer:
     (None, "there is no tool 'ad'; did you mean 'add'?")
     """
 
-    def __init__(self, sets: Iterable[ToolSet]) -> None:
+    def __init__(self, sets: Iterable[ToolSet], rules: ApprovalRules = NO_RULES) -> None:
         self._tools: dict[str, Tool] = {}
         origins: dict[str, str] = {}
         for each in sets:
@@ -74,7 +109,7 @@ class Offer:
                         f"one of the set {each.origin}; rename one of them"
                     )
                 origins[tool.name] = each.origin
-                self._tools[tool.name] = tool
+                self._tools[tool.name] = rules.applied(tool)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flowengine.errors import Diagnostic
-from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, nodes_of
+from flowengine.flowfile.analysis.flow_levels import NodePath, key_path, nodes_of, settings_in
 from flowengine.flowfile.analysis.gaps import gaps_of, note_adrift
 from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import reads_of
@@ -21,6 +21,7 @@ from flowengine.flowfile.checks.agent_sources import check_context, sources_of
 from flowengine.flowfile.checks.attached_files import check_attachments
 from flowengine.flowfile.checks.names import check_bodies, check_names
 from flowengine.flowfile.checks.permissions import (
+    check_approvals,
     check_calls,
     check_code,
     check_servers,
@@ -154,6 +155,8 @@ def check(
         check_calls(spec, project, beside)
         check_servers(spec, project, beside)
         check_tools(spec, project, beside)
+        if whole:
+            check_approvals(spec, project, beside)
         if any(is_http(node) for _, node in nodes_of(spec)):
             from flowengine.flowfile.checks.http_addresses import check_addresses_of  # Few flows send requests.
 
@@ -196,5 +199,7 @@ def _needs_project(spec: FlowSpec) -> bool:
     if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
         return True
     if any(is_tool(node) or is_http(node) for _, node in nodes_of(spec)):
+        return True
+    if any(getattr(each, "approve", None) for _, each in settings_in(spec)):
         return True
     return any(True for _ in (*code_of(spec), *servers_of(spec), *sources_of(spec), *subflows_of(spec)))

@@ -351,8 +351,9 @@ CODES: Final[Mapping[str, Code]] = {
         "keys: `allow_calls` (modules that `call:` and `tools:` may import), `allow_env` (variables that templates "
         "may read), `allow_mcp` (beginnings of command lines and addresses of MCP servers), `allow_http` "
         "(beginnings of addresses that http nodes may ask, each with the variables that may be sent there), "
-        "`allow_unconfined_scripts` (scripts of skills where there is no sandbox), `pythonpath` (folders of "
-        "modules), `store` (where runs are kept), `default_provider` (where models go whose names no table knows), "
+        "`allow_unconfined_scripts` (scripts of skills where there is no sandbox), `approve_external` (a person is "
+        "asked before each call of a tool whose effect is external), `pythonpath` (folders of modules), `store` (where "
+        "runs are kept), `default_provider` (where models go whose names no table knows), "
         "and the tables `providers` (vendor → base_url, requests_per_minute, tokens_per_minute, max_parallel, "
         "adapter, structured_output, key_env, key_command), `models` (a name of the project's own → model, "
         "base_url, key_env, key_command, options, price, window, longest_answer, structured_output, images, "
@@ -444,6 +445,12 @@ CODES: Final[Mapping[str, Code]] = {
         "`code` is the body of a Python function: it parses, it returns a value, and it reads only names of `with`, "
         "its own, and those that Python knows.",
         "code: return totl",
+    ),
+    "FE525": Code(
+        "a tool to approve that the agent does not have",
+        "`approve` names tools whose calls wait for a person: a function by the name that the model calls it by, a "
+        "server's tool as `server.tool`, several with `*`. A name that no tool has would let calls through unasked.",
+        "tools: [shop:refund], approve: [refnd]",
     ),
     # --- FE9xx: warnings
     "FE901": Code(

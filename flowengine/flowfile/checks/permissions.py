@@ -17,14 +17,15 @@ from urllib.parse import unquote, urlsplit
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.flow_levels import key_path, nodes_of, settings_in
 from flowengine.flowfile.analysis.gaps import gaps_of
+from flowengine.flowfile.analysis.node_settings import agent_path, settings_of
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in
+from flowengine.flowfile.project.code_names import Parameters, code_name, imports_in, parameters_in, tool_name_in
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
 from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_code_node, is_function, is_http, is_tool, may_call
+from flowengine.flowfile.schema.node_guards import is_agent, is_code_node, is_function, is_http, is_tool, may_call
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from flowengine.tools.mcp.server_settings import McpServer
 
 __all__ = [
+    "check_approvals",
     "check_calls",
     "check_code",
     "check_servers",
@@ -201,6 +203,44 @@ def check_tools(spec: FlowSpec, project: Project, report: Report) -> None:
             if offered is not None and tool not in offered:
                 text = f"the MCP server '{server}' does not offer '{tool}': its `allow` has {', '.join(offered)}"
                 report.at_value("FE521", text, path, report.nearest(tool, offered))
+
+
+def check_approvals(spec: FlowSpec, project: Project, report: Report) -> None:
+    """Each name in an agent's `approve` that none of its tools has: calls of it would be made without asking."""
+    for node_path, node in nodes_of(spec):
+        if is_agent(node) and (agent := settings_of(spec, node)).approve:
+            own = key_path(node_path)
+            where = own if "approve" in node.model_fields_set else agent_path(spec, own, node) or own
+            for number, name in enumerate(agent.approve):
+                _check_approval(agent, name, project, report, (*where, "approve", number))
+
+
+def _check_approval(agent: AgentSettings, name: str, project: Project, report: Report, path: KeyPath) -> None:
+    servers = {each.name: each for each in agent.mcp_servers or ()}
+    server, dot, tool = name.partition(".")
+    known = [_name_of_tool(each, project) for each in agent.tools or ()]
+    functions = [each for each in known if each is not None]
+    if dot and "*" not in server:
+        if server not in servers:
+            text = f"`approve` names the MCP server '{server}', which the agent does not have"
+            report.at_value("FE525", text, path, report.nearest(server, list(servers)))
+        elif (offered := servers[server].allow) is not None and "*" not in tool and tool not in offered:
+            text = f"the MCP server '{server}' does not offer '{tool}': its `allow` has {', '.join(offered)}"
+            report.at_value("FE525", text, path, report.nearest(tool, offered))
+    elif "*" not in name and name not in functions:
+        is_open = (
+            None in known or agent.contexts or agent.skills or any(name.startswith(f"{each}_") for each in servers)
+        )
+        if not is_open:
+            text = f"`approve` names '{name}', and the agent has no such tool"
+            report.at_value("FE525", text, path, report.nearest(name, functions))
+
+
+def _name_of_tool(target: str, project: Project) -> str | None:
+    """The name of the tool that `module:function` makes; None where that is not to be told without its code."""
+    said = code_name(target)
+    file = None if said is None else project.module_file(said.module)
+    return None if said is None or file is None else tool_name_in(file, said.name)
 
 
 def check_servers(spec: FlowSpec, project: Project, report: Report) -> None:

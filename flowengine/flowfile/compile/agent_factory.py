@@ -164,6 +164,7 @@ class AgentMaker:
         return {
             "tools": [self._tool(each) for each in settings.tools or ()],
             "mcp_servers": [each.server() for each in settings.mcp_servers or ()],
+            "approve": settings.approve or (),
             "max_tool_rounds": settings.max_tool_rounds,
         }
 

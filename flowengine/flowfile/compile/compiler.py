@@ -97,6 +97,7 @@ def build(
         default_provider=project.default_provider,
         stand_in=model,
         models=project.models,
+        approve_external=project.approve_external,
     )
 
     def subflow(inner: FlowSpec) -> CompiledFlow:
@@ -140,6 +141,10 @@ class _Compiler:
     @property
     def root(self) -> Path:
         return self._builder.project.root
+
+    @property
+    def approve_external(self) -> bool:
+        return self._builder.project.approve_external
 
     def http_sender(self) -> Sender:
         return self._builder.http_sender

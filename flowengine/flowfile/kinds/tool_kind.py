@@ -51,7 +51,8 @@ def make(node: ToolNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -
 
     arguments = {key: values(each) for key, each in node.with_.items()}
     known = {key: each for key, each in node.with_.items() if _is_known(each)}
-    made = ToolNode(compiler.tool(node.tool), arguments=arguments, known=known, **settings)
+    approves = compiler.approve_external
+    made = ToolNode(compiler.tool(node.tool), arguments=arguments, known=known, approve_external=approves, **settings)
     if isinstance(made.tool, Tool):
         for each in made.find_problems(made.tool.parameters):
             place = ("with", each.name) if each.is_given and each.name else ("tool",)

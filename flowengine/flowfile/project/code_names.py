@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.core.user_code import unprefixed_name
 
-__all__ = ["CodeName", "Parameters", "code_name", "home_of", "imports_in", "names_in", "parameters_in"]
+__all__ = ["CodeName", "Parameters", "code_name", "home_of", "imports_in", "names_in", "parameters_in", "tool_name_in"]
 
 _TARGET: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
@@ -102,6 +102,22 @@ def parameters_in(file: Path, name: str) -> Parameters | None:
     needed = [each for each, default in by_name.items() if default is None]
     required = (*plain[: len(plain) - len(given.defaults)], *needed)
     return Parameters(required, (*plain, *by_name), given.kwarg is not None, bool(needed))
+
+
+def tool_name_in(file: Path, name: str) -> str | None:
+    """What the tool is called that a function of a module makes; None where that cannot be seen."""
+    if parameters_in(file, name) is None:
+        return None
+    tree = _tree(file, file.stat().st_mtime_ns)
+    assert tree is not None  # Its parameters were read.
+    [defined] = [
+        each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
+    ]
+    marks = [keyword for mark in defined.decorator_list if isinstance(mark, ast.Call) for keyword in mark.keywords]
+    given = next((each.value for each in marks if each.arg in ("name", None)), None)
+    if given is None:
+        return name
+    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else None
 
 
 def _is_mark(name: str, source: str | None) -> bool:

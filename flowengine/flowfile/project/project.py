@@ -66,6 +66,8 @@ class Project:
     """MCP servers of the project, by name, with their settings: every flow of the project may call their tools."""
     allow_unconfined_scripts: bool = False
     """Whether scripts of skills run where there is no sandbox, with the rights of the process."""
+    approve_external: bool = False
+    """Whether a person is asked before each call of a tool whose effect is `external`."""
     pythonpath: tuple[Path, ...] = ()
     """Folders where modules are looked for, before the installed ones."""
     store: str | None = None
@@ -277,6 +279,7 @@ _EXPECTED: Final = {
     "allow_http": _LIST,
     "mcp_servers": "a table",
     "allow_unconfined_scripts": "true or false",
+    "approve_external": "true or false",
     "pythonpath": _LIST,
     "store": "a string",
     "default_provider": "a string",

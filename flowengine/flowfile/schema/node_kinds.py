@@ -58,6 +58,11 @@ class NodeCompiler(Protocol):
         """The project's folder."""
         ...
 
+    @property
+    def approve_external(self) -> bool:
+        """Whether the project has people asked before calls of external tools."""
+        ...
+
     def http_sender(self) -> Sender:
         """Sends requests to where the project allows it."""
         ...

@@ -93,6 +93,7 @@ class _View:
                 checking(each.name, each.parameters, partial(owner.call, each)),
                 each.effect,
                 server.timeout,
+                qualified=f"{server.name}.{each.remote_name}",
             )
             for each in describe(server, self._listed)
         ]

@@ -1,0 +1,117 @@
+"""The door of a node whose tools wait for a person's consent: it asks, once, and makes the call that was consented to.
+
+A question is about one call: the tool's name, its arguments, and how many equal ones came before it in this attempt of
+the node. Questions and answers are records of the node, so that an attempt that goes on in another process, after
+whatever time, finds them again beside the completions that led to them. The model sees of all this what the tool gave,
+or that the call was refused and why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.core.locale import Messages
+from flowengine.core.records import ACCEPT, REFUSE, Answered, Asked, AwaitsPerson, Gateway, tool_key
+from flowengine.models.model import Model, Reply, Request
+from flowengine.tools.argument_check import ArgumentCheck
+from flowengine.tools.result_text import cut
+from flowengine.tools.tool import Tool, ToolResult, failed_result
+
+__all__ = ["ApprovalGateway"]
+
+_MOST_OF_MESSAGE: Final = 1_000
+"""Characters of the arguments in a question's text; all of them are beside it."""
+
+
+class _Question(NamedTuple):
+    """Which call is asked about."""
+
+    key: str
+    occurrence: int
+
+
+class ApprovalGateway:
+    """Calls of tools that say `approve` go to the gateway inside once a person has accepted them.
+
+    `recorded`: what the node has on record, questions and answers among it. A call that nobody has decided about yet
+    raises `AwaitsPerson`. One whose arguments the tool would not take asks nobody: the model is told. `refuse` makes
+    the result of a call that a person refused.
+    """
+
+    def __init__(
+        self,
+        inner: Gateway,
+        recorded: Sequence[Any],
+        words: Messages,
+        refuse: Callable[[str], ToolResult] = failed_result,
+    ) -> None:
+        self._inner = inner
+        self._words = words
+        self._refuse = refuse
+        asked = [each for each in recorded if type(each) is Asked and each.tool]
+        self._asked = {_Question(each.key, each.occurrence): each for each in asked}
+        self._answers = {each.name: each for each in recorded if type(each) is Answered}
+        self._numbers = Counter(each.tool for each in asked)
+        self._seen = Counter[str]()
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        return await self._inner.complete(model, request, purpose=purpose)
+
+    async def note(self, record: Any) -> None:
+        await self._inner.note(record)
+
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        if not tool.approve:
+            return await self._inner.call_tool(tool, arguments)
+        key = tool_key(tool.name, arguments)
+        question = _Question(key, self._seen[key])
+        self._seen[key] += 1
+        asked = self._asked.get(question)
+        if asked is None:
+            problem = _find_problem(tool, arguments)
+            if problem is not None:
+                return failed_result(problem)
+            asked = self._make_question(tool, arguments, question)
+            await self.note(asked)
+        answered = self._answers.get(asked.name)
+        if answered is None:
+            raise AwaitsPerson
+        if answered.choice != ACCEPT:
+            return self._refuse(self._explain_refusal(tool, answered))
+        given = arguments if answered.form is None else cast("Mapping[str, Any]", answered.form)
+        return await self._inner.call_tool(replace(tool, approve=None), given)
+
+    def _make_question(self, tool: Tool, arguments: Mapping[str, Any], question: _Question) -> Asked:
+        self._numbers[tool.name] += 1
+        number = self._numbers[tool.name]
+        name = tool.name if number == 1 else f"{tool.name}:{number}"
+        text = cut(json.dumps(dict(arguments), ensure_ascii=False, default=str), _MOST_OF_MESSAGE)
+        return Asked(
+            f"Call the tool '{tool.qualified or tool.name}' with {text}?",
+            (ACCEPT, REFUSE),
+            form=tool.parameters,
+            name=name,
+            tool=tool.name,
+            arguments=arguments,
+            key=question.key,
+            occurrence=question.occurrence,
+        )
+
+    def _explain_refusal(self, tool: Tool, answered: Answered) -> str:
+        comment = answered.comment.strip()
+        if not comment:
+            return self._words("tools.refused", tool=tool.name)
+        return self._words("tools.refused_because", tool=tool.name, comment=comment)
+
+
+def _find_problem(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
+    """What is wrong with the arguments; None where they fit the tool's schema."""
+    if tool.check is not None:
+        return tool.check(arguments)
+    check = ArgumentCheck(tool.parameters)
+    problems = check.problems(arguments)
+    return check.explain(tool.name, problems) if problems else None
