@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from flowengine.context_providers.parameters import ParameterError
 from flowengine.context_providers.provider import ContextProvider
-from flowengine.core.packages import find_entry_points, load_entry_point
+from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 
 __all__ = ["GROUP", "OURS", "known_names", "object_of", "provider_class", "register"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from typing import Final, NamedTuple
 
-from flowengine.core.packages import find_entry_points, load_entry_point
+from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError
 
 __all__ = ["SHAPES", "TRAITS", "NodeTraits", "find_packaged_kinds", "traits_of"]

@@ -1,15 +1,21 @@
 """Calls code that users wrote, so that nothing but a value or an `Exception` leaves the call.
 
-It knows no node, no tool and no run; whose code it is, and what its failure means, is the caller's matter.
+It knows no node, no tool and no run, and imports what installed packages bring only when it is asked for. Whose code
+it is, and what its failure means, is the caller's matter.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final, TypeVar, cast
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
+
+from flowengine.errors import DefinitionError
 
 __all__ = [
     "DEFAULT_THREADS",
@@ -17,8 +23,11 @@ __all__ = [
     "ForeignExitError",
     "call_in_thread",
     "describe_error",
+    "find_entry_points",
     "is_interrupt",
     "is_of_project",
+    "load_entry_point",
+    "package_of",
     "unprefixed_name",
     "unprefixed_text",
 ]
@@ -111,3 +120,34 @@ def _call_in_tuple(call: Callable[[], T]) -> tuple[T]:
         raise
     except BaseException as error:
         raise ForeignExitError(describe_error(error)) from error
+
+
+# --- What installed packages bring, by entry point group and name
+
+_REMEMBERED: Final = 16
+"""Groups whose entry points are kept: each search reads every installed package's metadata."""
+
+
+def find_entry_points(group: str) -> Mapping[str, EntryPoint]:
+    """Name → entry point of a group. Nothing is imported; the search is repeated when `sys.path` has changed."""
+    return _search(group, tuple(sys.path))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _search(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def load_entry_point(point: EntryPoint, what: str) -> Any:
+    """The object of an entry point. A package that cannot be imported is a `DefinitionError` that names it."""
+    try:
+        return point.load()
+    except Exception as error:  # A package is foreign code: whatever it raises is its own failure.
+        raise DefinitionError(
+            f"{what} of the package '{package_of(point)}' cannot be loaded: {describe_error(error)}"
+        ) from error
+
+
+def package_of(point: EntryPoint) -> str:
+    """The name of the package that brings an entry point."""
+    return point.value if point.dist is None else point.dist.name

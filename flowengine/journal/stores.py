@@ -13,9 +13,8 @@ from inspect import isfunction
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import NodeResult
-from flowengine.core.packages import find_entry_points, load_entry_point, package_of
 from flowengine.core.run_scope import Fence
-from flowengine.core.user_code import describe_error
+from flowengine.core.user_code import describe_error, find_entry_points, load_entry_point, package_of
 from flowengine.core.values import copy_mutable
 from flowengine.engine.events import Event, NodeFinished
 from flowengine.engine.ports import Durability, Journal, JournalStore, RunInfo

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 
-from flowengine.core.packages import find_entry_points, load_entry_point
+from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.masking import patterns
 from flowengine.masking.folding import folded

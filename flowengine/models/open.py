@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.packages import load_entry_point, package_of
-from flowengine.core.user_code import describe_error
+from flowengine.core.user_code import describe_error, load_entry_point, package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
 from flowengine.models.choosing import VendorChoice, VendorQuestion, choose, known_provider
 from flowengine.models.model import Model

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from flowengine.core.packages import find_entry_points, load_entry_point
+from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.retrieval.fts import FtsRetriever
 from flowengine.retrieval.retriever import Retriever

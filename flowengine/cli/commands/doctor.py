@@ -22,7 +22,7 @@ import click
 from flowengine.cli.environment import load_environment
 from flowengine.cli.run_access import choose_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, format_table
-from flowengine.core.packages import package_of
+from flowengine.core.user_code import package_of
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.flowfile.checks.agent_sources import models_of
 from flowengine.flowfile.checks.permissions import list_reach

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, PlainValidator, SerializeAsAny, Validation
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
 from flowengine.core.node_traits import SHAPES, TRAITS, NodeTraits, find_packaged_kinds
-from flowengine.core.packages import load_entry_point, package_of
+from flowengine.core.user_code import load_entry_point, package_of
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import Identifier, refuse, without_notes

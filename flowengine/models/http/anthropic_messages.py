@@ -21,14 +21,75 @@ from flowengine.models.http.anthropic_answers import (
     MessageCollector,
     read_message,
 )
-from flowengine.models.http.anthropic_cache import mark_prefixes, split_text
 from flowengine.models.http.anthropic_schema import answer_format, as_tool_input, is_object, takes_as_format
 from flowengine.models.http.chat_protocol import VendorAnswer
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Request
 
-__all__ = ["ANTHROPIC_MESSAGES", "AnthropicMessages"]
+__all__ = ["ANTHROPIC_MESSAGES"]
+
+# --- How far the cache may keep a prompt: up to the ends of tools, system and what stays of the question
+#
+# A prompt is a prefix of tools, system and messages, in this order. What is shorter than the model's minimum is not
+# kept whatever is marked; a text has at most as many tokens as bytes, so that nothing is counted here.
+# Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+
+MARK: Final = {"type": "ephemeral"}
+"""Kept for five minutes from the last use on."""
+
+_MARK_KEY: Final = "cache_control"
+
+
+def split_text(text: str, stable: int) -> list[dict[str, Any]]:
+    """The blocks of a text whose first characters are the same for other questions; these are marked.
+
+    >>> [(each["text"], "cache_control" in each) for each in split_text("Context: long\\n\\nWhy?", 13)]
+    [('Context: long', True), ('\\n\\nWhy?', False)]
+    """
+    if not 0 < stable < len(text) or not text[:stable].strip() or not text[stable:].strip():
+        return [{"type": "text", "text": text}]
+    return [{"type": "text", "text": text[:stable], _MARK_KEY: MARK}, {"type": "text", "text": text[stable:]}]
+
+
+def mark_prefixes(body: dict[str, Any], minimum: int) -> None:
+    """Mark the prompt of a body whose messages have the marks of `split_text`; those that keep nothing go.
+
+    Where tools have answered, the whole chat is marked too: the next round begins with it. The API takes four marks.
+    """
+    size = 0
+    for part in ("tools", "system"):
+        blocks: list[dict[str, Any]] = body.get(part) or []
+        size += sum(map(_size_of, blocks))
+        if blocks and size >= minimum:
+            blocks[-1][_MARK_KEY] = MARK
+    marked: list[dict[str, Any]] = []
+    for block in _each_block(body):
+        size += _size_of(block)
+        if block.pop(_MARK_KEY, None) is not None and size >= minimum:
+            marked.append(block)
+    last: dict[str, Any] = body["messages"][-1]["content"][-1]
+    has_answers = any(each.get("type") == "tool_result" for each in _each_block(body))
+    if has_answers and size >= minimum and _can_be_marked(last):
+        last[_MARK_KEY] = MARK
+    for block in marked[-1:]:
+        block[_MARK_KEY] = MARK
+
+
+def _each_block(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for message in body["messages"]:
+        yield from message["content"]
+
+
+def _size_of(block: dict[str, Any]) -> int:
+    """Bytes: of a text its own, of all else as JSON."""
+    text = block.get("text")
+    return len((text if isinstance(text, str) else json.dumps(block, ensure_ascii=False)).encode("utf-8", "replace"))
+
+
+def _can_be_marked(block: dict[str, Any]) -> bool:
+    return block.get("type") not in ("thinking", "redacted_thinking") and block.get("text") != ""
+
 
 _VERSION: Final = "2023-06-01"
 
@@ -105,7 +166,7 @@ def _take_turns(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
             if turn is not None:
                 yield turn
             turn = _turn(role, [])
-        turn["content"] += _blocks_of(message)
+        turn["content"] += _to_blocks(message)
     if turn is not None:
         yield turn
 
@@ -114,7 +175,7 @@ def _turn(role: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": role, "content": blocks}
 
 
-def _blocks_of(message: Message) -> list[dict[str, Any]]:
+def _to_blocks(message: Message) -> list[dict[str, Any]]:
     said = split_text(message.content, message.stable) if message.content.strip() else []
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": _to_id(message.tool_call_id or ""), "content": message.content}]
