@@ -15,11 +15,31 @@ from flowengine.flowfile.project.project import Project
 from flowengine.models.dotenv import read_environment
 from flowengine.models.worst_case import ModelFacts
 
-__all__ = ["load_environment", "read_model_facts", "surroundings_of"]
+__all__ = ["find_account", "find_user", "load_environment", "read_model_facts", "surroundings_of"]
 
 
 def load_environment() -> Mapping[str, str]:
     return read_environment(Path.cwd(), os.environ)
+
+
+def find_user() -> str:
+    """Who runs this process; empty where nobody knows."""
+    import getpass  # Few commands ask.
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
+
+
+def find_account() -> str:
+    """Who runs this process as the system knows it, whatever the environment says; empty where it does not."""
+    try:
+        import pwd  # Not on every system.
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        return ""
 
 
 # --- Models, in a project's environment and under its names

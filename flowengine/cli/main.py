@@ -52,6 +52,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cost": ("flowengine.cli.commands.cost", "Say what the runs of a store have spent."),
     "telemetry": ("flowengine.cli.commands.export:telemetry_command", "Export the trace of a run."),
     "ui": ("flowengine.cli.commands.ui", "Show runs live in a browser, and flows to start there."),
+    "mcp": ("flowengine.cli.commands.mcp", "Serve flows as MCP tools, for a client that starts it."),
     "test": ("flowengine.cli.commands.test:test_command", "Run flowtest files."),
     "record": ("flowengine.cli.commands.test:record_command", "Make a cassette for tests from a run."),
     "skills": ("flowengine.cli.commands.skills", "List, check and measure skills."),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,6 +13,7 @@ import anyio
 import click
 
 from flowengine.cli.commands.resume import command as resume
+from flowengine.cli.environment import find_account, find_user
 from flowengine.cli.options import add_running_options, collect_settings
 from flowengine.cli.run_access import beginning, choose_store, format_command, open_journal, read
 from flowengine.cli.terminal import complain
@@ -119,20 +118,8 @@ def _choose_name(events: Sequence[Event], node: str | None, by: str | None) -> s
     waiting = open_questions(events)
     asked = waiting.get(node) if node is not None else next(iter(waiting.values()), None)
     if asked is None or not asked.approvers:
-        return _name_of_user() if by is None else by
+        return find_user() if by is None else by
     if by is not None:
         told = f"the question names its approvers ({', '.join(asked.approvers)}), so who answers is known by the user"
         raise click.UsageError(f"{told} of this machine, not by --by; others answer by the link that was sent to them")
-    try:
-        import pwd  # Not on every system.
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        return ""
-
-
-def _name_of_user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # nobody knows who runs this
-        return ""
+    return find_account()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import sys
@@ -11,7 +10,7 @@ import webbrowser
 
 import click
 
-from flowengine.cli.environment import load_environment
+from flowengine.cli.environment import find_user, load_environment
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain
 from flowengine.engine.ports import Durability
@@ -78,7 +77,7 @@ def command(
             hosts=(*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, names)),
             any_address=not is_here,
             environ=load_environment(),
-            by=_name_of_user(),
+            by=find_user(),
         )
         limits = ConnectionLimits(seconds=request_timeout)
         serve(app, listening, lambda: _announce(results, address, format_store(store), is_here, no_open), limits)
@@ -93,10 +92,3 @@ def _announce(results: Results, address: str, store: str, is_here: bool, no_open
         complain("notice: the token and all runs travel as plain text; put a proxy with TLS before it")
     if not no_open and results.on_terminal and sys.stdin is not None and sys.stdin.isatty():
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-
-
-def _name_of_user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # nobody knows who runs this
-        return ""

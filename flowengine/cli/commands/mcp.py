@@ -1,0 +1,75 @@
+"""`flowengine mcp` serves flows as MCP tools over stdin and stdout, for a client that starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Final
+
+import anyio
+import click
+
+from flowengine.cli.environment import find_account, load_environment
+from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
+from flowengine.cli.terminal import complain
+from flowengine.engine.ports import Durability, JournalStore
+from flowengine.flowfile.project.project import project_of
+from flowengine.version import install_hint, missing_modules
+
+__all__ = ["command"]
+
+_GRACE: Final = 1.0
+"""Seconds that runs may take to end once the client has closed its end: it kills who stays."""
+_INTERRUPTED_CODE: Final = 130
+"""Exit code."""
+
+
+@click.command("mcp")
+@click.argument("flows", metavar="[FLOW|FOLDER]...", nargs=-1, type=click.Path(exists=True))
+@click.option("--patience", type=click.FloatRange(0, min_open=True), default=50.0, show_default=True, metavar="SECONDS",
+              help="After this long a call hands back the id of its run, which goes on.")  # fmt: skip
+@click.option("--on-cancel", type=click.Choice(["cancel", "detach"]), default="cancel", show_default=True,
+              help="What becomes of the run of a call that the client cancels.")  # fmt: skip
+@store_option
+@click.option(
+    "--durability", type=click.Choice(DURABILITIES), default="full", show_default=True,
+    help="What the record of runs survives, as for `run`.",
+)  # fmt: skip
+def command(flows: tuple[str, ...], patience: float, on_cancel: str, store: str | None, durability: Durability) -> int:
+    """Serve the flows in FLOW files or below FOLDERs as MCP tools, until the client closes stdin.
+
+    Without any, the flows are those below the project of the working folder. stdout is the protocol's alone. An
+    MCP client is told of it as `{"command": "flowengine", "args": ["mcp", "flows/"]}`.
+    """
+    if missing_modules("mcp"):
+        raise click.UsageError(f"`flowengine mcp` needs mcp: {install_hint('mcp')}")
+    if sys.stdin is not None and sys.stdin.isatty():
+        complain("an MCP client starts this command and speaks to it over stdin; Ctrl-C ends it")
+    places = list(flows) or [os.path.relpath(project_of(None)[0].root)]
+    with open_journal(choose_store(store), durability) as kept:
+        complain(f"runs of {format_store(choose_store(store))}")
+        anyio.run(_serve, kept, places, patience, on_cancel)
+    return 0
+
+
+async def _serve(store: JournalStore, flows: list[str], patience: float, on_cancel: str) -> None:
+    from flowengine.serving.flow_service import FlowService  # Needs its extra.
+    from flowengine.serving.mcp_server import McpSettings, make_mcp_server, serve_stdio
+
+    settings = McpSettings(patience, "detach" if on_cancel == "detach" else "cancel", find_account())
+    async with (
+        FlowService(store, flows, environ=load_environment(), grace=_GRACE) as service,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def end_at_signal() -> None:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                await anext(aiter(signals))
+            await service.drain()
+            store.close()
+            os._exit(_INTERRUPTED_CODE)  # The thread that reads stdin cannot be woken.
+
+        tasks.start_soon(end_at_signal)
+        await serve_stdio(make_mcp_server(service, settings))
+        tasks.cancel_scope.cancel()

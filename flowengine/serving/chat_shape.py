@@ -1,0 +1,163 @@
+"""Decides which input of a flow gets a chat's message, and which of its outputs is the answer's text. Pure.
+
+The rules read the flow's declaration alone, so the same flow is always called the same way; where they leave a choice
+the flow is refused, with what would decide it:
+
+1. The message goes to the only required input that is a text; where there are several, or none, to the one named
+   `message`, `question` or `prompt`; else to the only text input there is. Texts with an `enum` are no messages.
+2. The whole conversation goes to an input `messages` of the type `array`, where there is one.
+3. The text is the only output; of several the one named `reply`, `answer`, `text` or `message`; else the only one that
+   the file shows to be a text.
+4. The text is streamed while it is written where that output is the output of one agent and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flowengine.errors import DefinitionError
+from flowengine.flow import Flow
+from flowengine.journal.run_export import dumps
+from flowengine.nodes.compiled_flow import REQUIRED, InputField
+
+__all__ = ["ChatShape", "find_chat_shape", "find_message_input", "find_text_output", "outputs_schema_of", "to_text"]
+
+_MESSAGE_NAMES: Final = ("message", "question", "prompt")
+_TEXT_NAMES: Final = ("reply", "answer", "text", "message")
+_HISTORY: Final = "messages"
+
+
+@dataclass(frozen=True)
+class ChatShape:
+    """How a flow is called by chat."""
+
+    message: str | None
+    """The input that gets the newest message; None where only `history` does."""
+    history: str | None
+    """The input that gets the whole conversation."""
+    text: str
+    """The output that is the answer."""
+    answer_node: str | None
+    """The agent whose words are that output, as they are; None: the text is known at the end."""
+
+
+def find_chat_shape(flow: Flow) -> ChatShape:
+    """`DefinitionError` where the declaration leaves open which input or output is meant."""
+    message, history = find_message_input(flow)
+    text, answer_node = find_text_output(flow)
+    return ChatShape(message, history, text, answer_node)
+
+
+def find_message_input(flow: Flow) -> tuple[str | None, str | None]:
+    """The inputs for the newest message and for the whole conversation; one of them is there.
+
+    >>> from flowengine import FunctionNode
+    >>> find_message_input(Flow("f", {"a": FunctionNode(print)}, inputs={"topic": "string", "words": "integer"}))
+    ('topic', None)
+    """
+    inputs = flow.plan.inputs
+    if inputs is None:
+        return "message", None
+    history = _HISTORY if _HISTORY in inputs and _kind_of(inputs[_HISTORY]) == "array" else None
+    texts = [name for name, field in inputs.items() if _kind_of(field) == "string" and not _has_choices(field)]
+    required = [name for name in texts if inputs[name].default is REQUIRED]
+    message = _only(required) or _only(name for name in required or texts if name in _MESSAGE_NAMES) or _only(texts)
+    if message is None and (history is None or required):
+        found = f"its text inputs are {', '.join(texts)}" if texts else "none of its inputs is a text"
+        raise DefinitionError(
+            f"flow '{flow.name}' cannot be called by chat: which input gets the message is open, for {found}; "
+            f"name one of them `message`"
+        )
+    return message, history
+
+
+def find_text_output(flow: Flow) -> tuple[str, str | None]:
+    """The output that is the text, and the agent that writes just that.
+
+    >>> from flowengine import FunctionNode
+    >>> find_text_output(Flow("f", {"a": FunctionNode(print), "b": FunctionNode(print, needs=["a"])}))
+    ('b', None)
+    """
+    names, shapes = _outputs_of(flow)
+    named = _only(name for name in names if name in _TEXT_NAMES)
+    text = _only(names) or named or _only(name for name in names if shapes.get(name) == {"type": "string"})
+    if text is None:
+        raise DefinitionError(
+            f"flow '{flow.name}' cannot be called by chat: which output is the answer's text is open, for its outputs "
+            f"are {', '.join(names) or 'none'}; name one of them `reply`"
+        )
+    return text, _agent_of(flow, text)
+
+
+def outputs_schema_of(flow: Flow) -> Mapping[str, Any]:
+    """The JSON Schema of a flow's outputs; of one that was built in Python only their names are known."""
+    spec = _spec_of(flow)
+    if spec is not None:
+        from flowengine.flowfile.analysis.inferred_shapes import outputs_schema  # YAML only where there is a file.
+
+        return outputs_schema(spec)
+    declared = flow.plan.outputs
+    if declared is None:
+        return {"type": "object"}
+    properties: dict[str, Any] = {name: {} for name in declared}
+    return {"type": "object", "properties": properties, "required": list(declared), "additionalProperties": False}
+
+
+def to_text(value: Any) -> str:
+    """An output as the text of an answer: a text as it is, anything else as JSON.
+
+    >>> to_text("Hello"), to_text({"a": 1}), to_text(None)
+    ('Hello', '{"a": 1}', '')
+    """
+    return value if isinstance(value, str) else "" if value is None else dumps(value)
+
+
+def _outputs_of(flow: Flow) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """The outputs' names, and what is known of their values."""
+    plan = flow.plan
+    if plan.outputs is None:
+        return [plan.graph.ids[leaf] for leaf in plan.graph.leaves], {}
+    return list(plan.outputs), outputs_schema_of(flow).get("properties", {})
+
+
+def _agent_of(flow: Flow, output: str) -> str | None:
+    """The agent whose words are an output."""
+    spec = _spec_of(flow)
+    if flow.plan.outputs is None:
+        node = output
+    elif spec is None:
+        return None
+    else:
+        from flowengine.flowfile.analysis.inferred_shapes import lone_path  # As above.
+
+        path = lone_path(spec.outputs[output])
+        if path is None or len(path) != 3 or (path[0], path[2]) != ("nodes", "output"):
+            return None
+        node = path[1]
+    return node if flow.plan.definitions[node].kind == "agent" else None
+
+
+def _spec_of(flow: Flow) -> Any:
+    """The flow as its file has it; None for one that was built in Python."""
+    plan = flow.plan
+    if plan.source is None or plan.path is None:
+        return None
+    from flowengine.flowfile.loader import load_flow  # As above.
+
+    return load_flow(plan.path, text=plan.source)
+
+
+def _kind_of(field: InputField) -> str | None:
+    """Its JSON type, as far as the declaration says it."""
+    return field.type if field.schema is None else field.schema.get("type")
+
+
+def _has_choices(field: InputField) -> bool:
+    return field.enum is not None or "enum" in (field.schema or {})
+
+
+def _only(names: Iterable[str]) -> str | None:
+    found = list(names)
+    return found[0] if len(found) == 1 else None

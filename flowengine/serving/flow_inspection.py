@@ -1,0 +1,65 @@
+"""Tells of a flow without running it: its problems, what it can take at most, what codes mean. For other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flowengine.errors import DefinitionError, InputError, did_you_mean
+from flowengine.flow import Flow
+from flowengine.nodes.compiled_flow import CompiledFlow
+
+__all__ = ["explain_code", "plan_flow", "validate_flow"]
+
+
+def validate_flow(flow: Flow) -> Mapping[str, Any]:
+    """The problems of the flow's file as it is now, warnings included."""
+    from flowengine.flowfile.loader import check_file  # YAML only where there is a file.
+    from flowengine.flowfile.project.project import project_of
+
+    path = Path(_path_of(flow.plan))
+    project, problems = project_of(path)
+    found = [*problems, *check_file(path, project=project)]
+    errors = sum(each.severity == "error" for each in found)
+    return {"flow": flow.name, "errors": errors, "problems": [str(each) for each in found]}
+
+
+def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """How many model calls, tokens and dollars it can take at most, with the inputs that are known."""
+    from flowengine.estimate.bounds import bound_of  # As above.
+    from flowengine.estimate.plan_report import to_data
+    from flowengine.flowfile.loader import load_flow
+    from flowengine.flowfile.project.project import find_project
+    from flowengine.models.dotenv import read_environment
+    from flowengine.models.worst_case import ModelFacts
+
+    path = _path_of(flow.plan)
+    project = find_project(path)
+    facts = ModelFacts(
+        read_environment(project.root, environ), project.prices, project.default_provider, project.models
+    )
+    spec = load_flow(path, text=flow.plan.source, project=project)
+    unknown = [name for name in inputs if name not in spec.inputs]
+    if unknown:
+        raise InputError(f"unknown input '{unknown[0]}'{did_you_mean(unknown[0], spec.inputs)}")
+    missing = [name for name, each in spec.inputs.items() if each.required and name not in inputs]
+    return to_data(spec, bound_of(spec, facts, inputs=inputs), missing)
+
+
+def explain_code(code: str | None) -> Mapping[str, Any]:
+    """What a code means, with text that causes it; None: the titles of all."""
+    from flowengine.flowfile.checks.codes import CODES  # As above.
+
+    if code is None:
+        return {"codes": {name: each.title for name, each in CODES.items()}}
+    found = CODES.get(code.upper())
+    if found is None:
+        raise InputError(f"there is no code '{code:.40}'{did_you_mean(code[:40].upper(), CODES)}")
+    return {"code": code.upper(), **found._asdict()}
+
+
+def _path_of(plan: CompiledFlow) -> str:
+    if plan.path is None:
+        raise DefinitionError(f"flow '{plan.name}' was built in Python and has no file")
+    return plan.path

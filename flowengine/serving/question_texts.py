@@ -1,0 +1,98 @@
+"""Says a run's questions in plain words, and reads an answer out of what a person writes. Pure.
+
+An answer is taken only where the choice is clear: the message is a choice, or begins with one that a mark (`,` `.` `:`
+`;` `!` a dash or a new line) sets off from the rest, which is then the comment. With several questions the name of the
+one that is meant goes first, as in `sign_off: approve`. A question with a form takes a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from flowengine.core.values import find_label
+from flowengine.journal.approvals import fields_of
+from flowengine.journal.run_export import dumps
+from flowengine.runs import Question
+
+__all__ = ["PersonsAnswer", "format_questions", "read_answer"]
+
+_SET_OFF: Final = re.compile(r"\s*(?:[,.:;!\n]|[-–—](?=\s))\s*")
+_MOST_ANSWER: Final = 100_000
+"""Characters of a message that is looked at."""
+
+
+class PersonsAnswer(NamedTuple):
+    """What a person has decided."""
+
+    question: str
+    """Path of the question."""
+    choice: str
+    comment: str = ""
+    values: Any = None
+    """What was filled in."""
+
+
+def format_questions(run_id: str, questions: Sequence[Question], *, unclear: bool = False) -> str:
+    """What the run waits for and how to answer, for a chat. `unclear`: the last message was no clear answer."""
+    parts = ["That was no clear answer, so nothing has been decided."] if unclear else []
+    parts += [_format_question(each, named=len(questions) > 1) for each in questions]
+    return "\n\n".join([*parts, f"(Run {run_id} waits for the answer.)"])
+
+
+def _format_question(question: Question, *, named: bool) -> str:
+    asks_form = question.form is not None and not question.tool
+    prefix = f"{question.node}: " if named and not asks_form else ""
+    choices = " or ".join(f"`{prefix}{each}`" for each in question.choices)
+    lines = [question.message.strip(), ""]
+    if asks_form and question.form is not None:
+        example = dumps({**({"question": question.node} if named else {}), "choice": question.choices[0], "form": {}})
+        lines.append(f"Answer in this conversation with a JSON object such as {example}, with `form` filled in:")
+        lines.append(
+            f"{fields_of(question.form)}. The choices are {' or '.join(f'`{each}`' for each in question.choices)}."
+        )
+    else:
+        lines.append(f"Answer in this conversation with {choices}; after a comma you can say why.")
+    return "\n".join(lines)
+
+
+def read_answer(questions: Sequence[Question], message: str) -> PersonsAnswer | None:
+    """The answer that a message is; None where it is not clear."""
+    text = message.strip()
+    if len(text) > _MOST_ANSWER:
+        return None
+    if text.startswith("{"):
+        return _read_object(questions, text)
+    if len(questions) > 1:
+        named = [each for each in questions if text.startswith(f"{each.node}:")]
+        if len(named) != 1:
+            return None
+        questions, text = named, text[len(named[0].node) + 1 :].strip()
+    return _read_words(questions[0], text) if questions else None
+
+
+def _read_words(question: Question, text: str) -> PersonsAnswer | None:
+    whole = find_label(text, question.choices, in_any_case=True)
+    if whole is not None:
+        return PersonsAnswer(question.node, whole)
+    for mark in _SET_OFF.finditer(text):
+        choice = find_label(text[: mark.start()], question.choices, in_any_case=True)
+        if choice is not None:
+            return PersonsAnswer(question.node, choice, text[mark.end() :].strip())
+    return None
+
+
+def _read_object(questions: Sequence[Question], text: str) -> PersonsAnswer | None:
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    given = cast("Mapping[str, Any]", found)
+    path, choice, comment = given.get("question"), given.get("choice"), given.get("comment", "")
+    meant = [each for each in questions if path in (None, each.node)]
+    if len(meant) != 1 or not isinstance(choice, str) or not isinstance(comment, str):
+        return None
+    label = find_label(choice, meant[0].choices)
+    return None if label is None else PersonsAnswer(meant[0].node, label, comment, given.get("form"))
