@@ -9,22 +9,15 @@
     word     in how many items of a scope a word is
     word_version  by which rules the words were made
 
-It knows tables, not what they mean. One connection, used by one thread
-at a time; every use runs in a worker thread, so that no event loop waits for a disk.
+It knows tables, not what they mean.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
-
-from anyio import to_thread
 
 from flowengine.errors import (
     FlowEngineError,
@@ -33,7 +26,7 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.storage.private_file import make_private
+from flowengine.storage.sqlite_file import SQLiteFile, primary_code, read_identity, reason_of, use_log
 
 __all__ = ["NO_LIMIT", "MemoryDatabase", "Rows", "SQLDatabase", "SqlConnection", "instant", "moment", "scope_number"]
 
@@ -136,105 +129,30 @@ _SCHEMA: Final = f"""
 """
 
 
-class MemoryDatabase:
-    """One file, opened (and made, with its folder) at its first use; `:memory:` keeps nothing."""
+class MemoryDatabase(SQLiteFile):
+    """The file of memories; `:memory:` keeps nothing."""
 
-    def __init__(self, path: str | os.PathLike[str], *, patience: float = 10.0) -> None:
-        """`patience`: seconds that a write waits while another process writes."""
-        self.path = os.fspath(path)
-        self._patience = patience
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        application, version, tables = read_identity(connection)
+        if application == _APPLICATION_ID and version > _VERSION:
+            raise StoreVersionError(
+                f"{self.path} was written by a newer FlowEngine (version {version} of the memory store; this one reads "
+                f"up to {_VERSION}): upgrade FlowEngine to use it"
+            )
+        if application != _APPLICATION_ID:
+            if tables:
+                raise StoreCorruptError(f"{self.path} is a SQLite database, but no memory store: give another path")
+            use_log(connection, self._patience)
+            connection.executescript(_SCHEMA)
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await to_thread.run_sync(self._used, work)
-
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """All of the work, or nothing of it."""
-        return await to_thread.run_sync(self._used, partial(_in_transaction, work))
-
-    def close(self) -> None:
-        """Let go of the file; a later use opens it again."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _used(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = self._opened()
-                return work(self._connection)
-            except (sqlite3.Error, UnicodeError) as error:
-                raise _explained(self.path, error) from error
-
-    def _opened(self) -> sqlite3.Connection:
-        try:
-            if self.path != ":memory:":
-                make_private(Path(self.path))
-        except OSError as error:
-            raise StoreUnavailableError(f"the folder of {self.path} cannot be made: {error.strerror}") from error
-        connection = sqlite3.connect(
-            self.path, timeout=self._patience, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        try:
-            _prepare(self.path, connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-
-def _prepare(path: str, connection: sqlite3.Connection) -> None:
-    """Refuse what is not ours or is too new; make the tables of a new file."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    query = (
-        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
-        " FROM pragma_application_id, pragma_user_version"
-    )
-    application, version, tables = connection.execute(query).fetchone()
-    if application == _APPLICATION_ID and version > _VERSION:
-        raise StoreVersionError(
-            f"{path} was written by a newer FlowEngine (version {version} of the memory store; this one reads up to "
-            f"{_VERSION}): upgrade FlowEngine to use it"
-        )
-    if application != _APPLICATION_ID:
-        if tables:
-            raise StoreCorruptError(f"{path} is a SQLite database, but no memory store: give another path")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(_SCHEMA)
-    connection.execute("PRAGMA synchronous = NORMAL")
-
-
-def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        value = work(connection)
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-    return value
-
-
-def _explained(path: str, error: sqlite3.Error | UnicodeError) -> FlowEngineError:
-    """What went wrong, as an error of ours that says what to do."""
-    if isinstance(error, UnicodeEncodeError):
-        return NotJournalableError(f"a text cannot be kept in {path}, it holds half a surrogate pair ({error})")
-    code: Any = getattr(error, "sqlite_errorcode", None)
-    primary = None if code is None else code & 0xFF
-    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, UnicodeError):
-        return StoreCorruptError(f"{path} is damaged, or is no memory store ({error}): restore it from a copy")
-    if primary == sqlite3.SQLITE_ERROR and "no such" in str(error):
-        return StoreCorruptError(f"{path} lacks a part of its tables ({error}): restore it from a copy")
-    return StoreUnavailableError(f"{path} {_REASONS.get(primary, 'cannot be used')} ({error})")
-
-
-_REASONS: Final[dict[int | None, str]] = {
-    sqlite3.SQLITE_BUSY: "is locked by another process; wait until it ends, or give another path",
-    sqlite3.SQLITE_LOCKED: "is locked by another process; wait until it ends, or give another path",
-    sqlite3.SQLITE_READONLY: "is read-only; make the file and its folder writable, or give another path",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened; the file and its folder must be readable and writable",
-    sqlite3.SQLITE_FULL: "cannot grow, the disk is full; free some space",
-}
+    def explain(self, error: sqlite3.Error | UnicodeError | OSError) -> FlowEngineError:
+        path, code = self.path, primary_code(error)
+        if isinstance(error, OSError):
+            return StoreUnavailableError(f"the folder of {path} cannot be made: {error.strerror}")
+        if isinstance(error, UnicodeEncodeError):
+            return NotJournalableError(f"a text cannot be kept in {path}, it holds half a surrogate pair ({error})")
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, UnicodeError):
+            return StoreCorruptError(f"{path} is damaged, or is no memory store ({error}): restore it from a copy")
+        if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
+            return StoreCorruptError(f"{path} lacks a part of its tables ({error}): restore it from a copy")
+        return StoreUnavailableError(f"{path} {reason_of(code)} ({error})")

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from flowengine.core.file_values import hash_of
 from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER, beside_owner, check_blob, missing_blob
-from flowengine.journal.sqlite.database import SQLITE_ERRORS, damage, store_error
+from flowengine.journal.sqlite.database import damage, store_error
+from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
 __all__ = ["SqliteBlobs"]
 

@@ -20,7 +20,6 @@ import os
 import shlex
 import shutil
 import sqlite3
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +27,19 @@ from zlib import crc32
 
 from flowengine.engine.ports import Durability
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.storage.private_file import make_private
+from flowengine.storage.sqlite_file import (
+    SQLITE_ERRORS,
+    open_connection,
+    primary_code,
+    read_identity,
+    reason_of,
+    transaction,
+    use_log,
+)
 
 __all__ = [
     "BESIDE",
     "SPAN",
-    "SQLITE_ERRORS",
     "checksum_of_event",
     "checksum_of_texts",
     "connect",
@@ -61,9 +67,6 @@ def checksum_of_texts(*values: Any) -> int:
 
 SPAN: Final = 2**32
 """Positions that a run has."""
-
-SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)
-"""What Python's sqlite3 raises; a message that quotes a damaged file may be no text."""
 
 _APPLICATION_ID: Final = 0x464C4F57
 """`FLOW`, in the header of the file."""
@@ -129,12 +132,6 @@ BESIDE: Final = """
     ) WITHOUT ROWID
 """
 
-_IDENTITY: Final = """
-    SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
-    FROM pragma_application_id, pragma_user_version
-"""
-"""One statement, so that it sees no half of what another process makes."""
-
 _GROWN: Final = 2**20
 """An fsync that also makes its file longer costs twice one that does not (measured: 100–140 instead of 55 µs
 of CPU). So for `full` the log is grown to 1 MiB once, which costs 1.5 ms, and is used again from its start when
@@ -155,8 +152,7 @@ def connect(path: Path, durability: Durability, patience: float) -> sqlite3.Conn
     """An open, checked and configured store; made where there is none. `patience` is in seconds."""
     try:
         _save_log(path)
-        make_private(path)
-        connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+        connection = open_connection(path, patience)
     except OSError as error:
         raise StoreUnavailableError(f"the folder of {path} cannot be made: {error.strerror}") from error
     except SQLITE_ERRORS as error:
@@ -182,8 +178,7 @@ def _save_log(path: Path) -> None:
 
 def _check(path: Path, connection: sqlite3.Connection, patience: float) -> None:
     """Refuse what is not ours or is too new; make the tables of a new file."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    application, version, tables = connection.execute(_IDENTITY).fetchone()
+    application, version, tables = read_identity(connection)
     if application == _APPLICATION_ID and version > _VERSION:
         raise StoreVersionError(
             f"{path} was written by a newer FlowEngine (store version {version}; this one reads up to {_VERSION}): "
@@ -197,36 +192,18 @@ def _check(path: Path, connection: sqlite3.Connection, patience: float) -> None:
         return
     if tables:
         raise StoreCorruptError(f"{path} is a SQLite database, but not a store of FlowEngine: give another path")
-    _use_log(connection, patience)
+    use_log(connection, patience)
     connection.executescript(_SCHEMA)
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
     """Bring the tables to this version, in one transaction; another process may have done it meanwhile."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        done = _read_number(connection, "PRAGMA user_version")
+    with transaction(connection):
+        done = read_identity(connection).version
         for version in range(done, _VERSION):
             for statement in _MIGRATIONS[version]:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {max(done, _VERSION)}")
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
-
-
-def _use_log(connection: sqlite3.Connection, patience: float) -> None:
-    """Write-ahead logging. The one statement for which SQLite does not wait while others make the same file."""
-    end = time.monotonic() + patience
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
-            time.sleep(0.002)
 
 
 def _read_number(connection: sqlite3.Connection, query: str) -> int:
@@ -271,8 +248,7 @@ def damage(path: Path, found: str) -> StoreCorruptError:
 
 def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError:
     """What went wrong, as an error of ours that says what to do."""
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = None if code is None else code & 0xFF
+    code, primary = getattr(error, "sqlite_errorcode", None), primary_code(error)
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH):
         return damage(path, f"is damaged, or is no store at all ({error})")
     if code == sqlite3.SQLITE_IOERR_SHORT_READ or (code is None and "decode" in str(error)):
@@ -281,7 +257,8 @@ def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError
         return damage(path, f"lacks a part of its tables ({error})")
     if primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _is_full(path):
         primary = sqlite3.SQLITE_FULL
-    return StoreUnavailableError(f"{path} {_REASONS.get(primary, 'cannot be used')} ({error})")
+    reason = reason_of(primary) + ", then resume the run, or begin it again" * (primary == sqlite3.SQLITE_FULL)
+    return StoreUnavailableError(f"{path} {reason} ({error})")
 
 
 def _is_full(path: Path) -> bool:
@@ -294,14 +271,3 @@ def _is_full(path: Path) -> bool:
 
 _SMALLEST: Final = 2**16
 """Bytes that any use of a store needs: those of the index of its log."""
-
-_REASONS: Final[dict[int | None, str]] = {
-    sqlite3.SQLITE_BUSY: "is locked by another process; wait until it ends, or give another path",
-    sqlite3.SQLITE_LOCKED: "is locked by another process; wait until it ends, or give another path",
-    sqlite3.SQLITE_READONLY: (
-        "is read-only; make the file, those beside it (-wal, -shm) and their folder writable, or give another path"
-    ),
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened; the file and its folder must be readable and writable",
-    sqlite3.SQLITE_FULL: "cannot grow, the disk is full; free some space, then resume the run, or begin it again",
-    sqlite3.SQLITE_IOERR: "cannot be read or written; check the disk",
-}

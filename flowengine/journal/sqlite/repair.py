@@ -24,10 +24,11 @@ from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.journal.blob_owners import beside_owner, named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
-from flowengine.journal.sqlite.database import SPAN, SQLITE_ERRORS, checksum_of_event, checksum_of_texts, connect
+from flowengine.journal.sqlite.database import SPAN, checksum_of_event, checksum_of_texts, connect
 from flowengine.journal.sqlite.salvage import SavedRow, read_rows
 from flowengine.journal.sqlite.tables import SqliteTables, end_of, finishing, releasing, run_row
 from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
+from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
 __all__ = ["Repair", "RepairedRun", "repair_store"]
 

@@ -28,12 +28,12 @@ from flowengine.journal.sqlite.blob_tables import SqliteBlobs
 from flowengine.journal.sqlite.database import (
     BESIDE,
     SPAN,
-    SQLITE_ERRORS,
     checksum_of_event,
     checksum_of_texts,
     damage,
     store_error,
 )
+from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
 __all__ = ["Change", "Held", "Row", "SqliteTables", "end_of", "finishing", "releasing", "resuming", "run_row"]
 

@@ -20,8 +20,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from flowengine.errors import JournalError, StoreUnavailableError
-from flowengine.journal.sqlite.database import SPAN, SQLITE_ERRORS, checksum_of_event, store_error
+from flowengine.journal.sqlite.database import SPAN, checksum_of_event, store_error
 from flowengine.journal.sqlite.tables import Change, Held, Row, SqliteTables
+from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
 __all__ = ["SqliteWriter", "is_alive", "process_of"]
 

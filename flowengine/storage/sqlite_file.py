@@ -1,0 +1,182 @@
+"""Opens SQLite files: for their owner alone, with a log written ahead, and known by the application that made them.
+
+It knows no table. What an error means to a user is said by the module whose file it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple, TypeVar
+
+from anyio import to_thread
+
+__all__ = [
+    "SQLITE_ERRORS",
+    "Identity",
+    "SQLiteFile",
+    "open_connection",
+    "primary_code",
+    "read_identity",
+    "reason_of",
+    "transaction",
+    "use_log",
+]
+
+T = TypeVar("T")
+
+SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)
+"""What Python's sqlite3 raises; a message that quotes a damaged file may be no text."""
+
+
+class Identity(NamedTuple):
+    """What the header of a file says of it, and how many tables and the like it has."""
+
+    application: int
+    version: int
+    tables: int
+
+
+class SQLiteFile(ABC):
+    """One file, opened (and made, with its folder) at its first use; `:memory:` keeps nothing.
+
+    One connection, which one thread at a time uses: a worker thread, so that no event loop waits for a disk.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, patience: float = 10.0) -> None:
+        """`patience`: seconds that a use waits while another process writes."""
+        self.path = os.fspath(path)
+        self._patience = patience
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What some work gives that writes nothing, done in one transaction."""
+        return await to_thread.run_sync(self._run, work, "DEFERRED")
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What some work gives, done in one transaction: all of it, or nothing."""
+        return await to_thread.run_sync(self._run, work, "IMMEDIATE")
+
+    def close(self) -> None:
+        """Let go of the file; a later use opens it again. What was in memory is gone."""
+        with self._lock:
+            if self._connection is not None:
+                self._closing()
+                self._connection = None
+
+    @abstractmethod
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file of something else, or one that is too new; make the tables of a new one."""
+
+    @abstractmethod
+    def explain(self, error: sqlite3.Error | UnicodeError | OSError) -> Exception:
+        """What went wrong, as an error of ours that says what to do. `OSError`: the folder cannot be made."""
+
+    def _run(self, work: Callable[[sqlite3.Connection], T], kind: str) -> T:
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._open()
+                with transaction(self._connection, kind):
+                    return work(self._connection)
+            except SQLITE_ERRORS as error:
+                raise self.explain(error) from error
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            connection = open_connection(self.path, self._patience)
+        except OSError as error:
+            raise self.explain(error) from error
+        try:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            self.prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._closing = weakref.finalize(self, connection.close)
+        return connection
+
+
+def open_connection(path: str | os.PathLike[str], patience: float) -> sqlite3.Connection:
+    """A connection in which each statement stands alone; `OSError` where the folder of the file cannot be made.
+
+    A new file, and the folder that it needs, are for the owner alone. `patience`: seconds that a statement waits while
+    another process writes.
+    """
+    if os.fspath(path) != ":memory:":
+        _make_private(Path(path))
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    """What is there already stays as it is; what else is in the way is told by whatever opens the file."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def read_identity(connection: sqlite3.Connection) -> Identity:
+    """Whose file it is. One statement, so that it sees no half of what another process makes."""
+    query = (
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
+        " FROM pragma_application_id, pragma_user_version"
+    )
+    return Identity(*connection.execute(query).fetchone())
+
+
+def use_log(connection: sqlite3.Connection, patience: float) -> None:
+    """Write-ahead logging. The one statement for which SQLite does not wait while others make the same file."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.002)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Generator[None]:
+    """All of the block, or nothing of it."""
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.execute("COMMIT")
+
+
+def primary_code(error: BaseException) -> int | None:
+    """The kind of an error of SQLite's; None of any other."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def reason_of(code: int | None) -> str:
+    """What a kind of error means for a file, and what to do."""
+    return _REASONS.get(code, "cannot be used")
+
+
+_REASONS: Final[dict[int | None, str]] = {
+    sqlite3.SQLITE_BUSY: "is locked by another process; wait until it ends, or give another path",
+    sqlite3.SQLITE_LOCKED: "is locked by another process; wait until it ends, or give another path",
+    sqlite3.SQLITE_READONLY: (
+        "is read-only; make the file, those beside it (-wal, -shm) and their folder writable, or give another path"
+    ),
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; the file and its folder must be readable and writable",
+    sqlite3.SQLITE_FULL: "cannot grow, the disk is full; free some space",
+    sqlite3.SQLITE_IOERR: "cannot be read or written; check the disk",
+}
