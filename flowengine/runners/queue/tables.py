@@ -32,6 +32,7 @@ __all__ = [
     "address_of",
     "before_new",
     "expiry_lock",
+    "is_new",
     "job_of",
     "look_into_queue",
     "make_tables",
@@ -195,7 +196,16 @@ def before_new(priority: int) -> int:
     >>> before_new(-3), before_new(before_new(5))
     (999997, 1000005)
     """
-    return priority if priority > MOST_PRIORITY else priority + _BEGUN
+    return priority + _BEGUN if is_new(priority) else priority
+
+
+def is_new(priority: int) -> bool:
+    """Whether a job of this rank is one whose run has not begun.
+
+    >>> is_new(MOST_PRIORITY), is_new(before_new(-MOST_PRIORITY))
+    (True, False)
+    """
+    return priority <= MOST_PRIORITY
 
 
 def expiry_lock(run_id: str) -> str:

@@ -47,11 +47,11 @@ from flowengine.runners.queue.plans import LackingError, Plans, check_versions
 from flowengine.runners.queue.run_positions import TASK, forget, note
 from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.suspicion import Turns
-from flowengine.runners.queue.tables import MOST_PRIORITY, before_new, expiry_lock
+from flowengine.runners.queue.tables import before_new, expiry_lock, is_new
 from flowengine.runners.queue.vitals import Tell, WorkerNotice
 from flowengine.runners.run import Run, settings_of
 
-__all__ = ["JobRetry", "PutBackError", "RunTask", "StumbledError"]
+__all__ = ["JobRetry", "JobTerms", "PutBackError", "RunTask", "StumbledError", "may_leave"]
 
 _FIRST: Final = 1.0
 _LONGEST: Final = 30.0
@@ -62,7 +62,7 @@ _OFFERS: Final = 10
 """Tries after which a run waits for its turn where it is, and is left to others no more."""
 
 
-class _How(NamedTuple):
+class JobTerms(NamedTuple):
     """What a job says beside its run."""
 
     after: int | None = None
@@ -72,7 +72,7 @@ class _How(NamedTuple):
     allow_changed: bool = False
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> _How:
+    def of(cls, said: Mapping[str, Any]) -> JobTerms:
         unknown = ", ".join(sorted(said.keys() - set(cls._fields)))
         if unknown:
             raise LackingError(f"the FlowEngine that knows what '{unknown}' means for a job")
@@ -85,6 +85,11 @@ class _How(NamedTuple):
         if self.if_waiting:
             return ended != "waiting"
         return self.after is not None and length > self.after and ended not in (None, "cancelled")
+
+
+def may_leave(job: Job) -> bool:
+    """Whether a run that has to wait here for its turn is left to another worker."""
+    return job.attempts < _OFFERS
 
 
 class PutBackError(Exception):
@@ -154,7 +159,7 @@ class RunTask:
     async def _work(self, context: JobContext, run_id: str, how: Mapping[str, Any]) -> None:
         """One job: the run goes on until it ends, waits, or is stopped."""
         try:
-            run = await self._run(run_id, _How.of(how), context.job)
+            run = await self._run(run_id, JobTerms.of(how), context.job)
         except HandedBackError:
             await close_run(self._store, run_id, "running")
             self._put_back(run_id)
@@ -169,10 +174,10 @@ class RunTask:
         except anyio.get_cancelled_exc_class():
             await self._stop(run_id, context.abort_reason())
         except FlowEngineError as error:
-            await self._fail(run_id, error)
+            await self.fail(run_id, error)
             return
         except Exception as error:
-            await self._handle_stumble(run_id, error, context.job)
+            await self.handle_stumble(run_id, error, context.job)
             return
         else:
             if run is not None:
@@ -205,7 +210,7 @@ class RunTask:
         self._tell(WorkerNotice(f"run {run_id} is left to others: this worker lacks {error}", "left", run_id))
         raise error
 
-    async def _fail(self, run_id: str, error: FlowEngineError) -> None:
+    async def fail(self, run_id: str, error: FlowEngineError) -> None:
         """The run cannot go on, unless it is the store or this worker that is at fault."""
         if isinstance(error, JournalError):
             await self._refuse_newer_store(run_id)
@@ -223,20 +228,21 @@ class RunTask:
             self._refuse(error)
             self._put_back(run_id)
 
-    async def _run(self, run_id: str, how: _How, job: Job) -> Run | None:
+    async def _run(self, run_id: str, how: JobTerms, job: Job) -> Run | None:
         """The run, gone on with; None where it is not this job's any more."""
         journal = await self._store.take(run_id)
         try:
             started, events = await self._look_at(journal, how, job)
             if started is None:
                 return None
-            deaths, is_new = deaths_of(events), job.priority <= MOST_PRIORITY
+            deaths = deaths_of(events)
             journal.is_careful = deaths.in_a_row > 0
             loading = 0
             if self._plans.known(started) is None:
                 loading = await anyio.to_thread.run_sync(queue_loading.deaths_while_loading, self._store, run_id)
-            may_leave = job.attempts < _OFFERS
-            async with self.turns.turn(journal, run_id, deaths, loading, is_new=is_new, may_leave=may_leave):
+            async with self.turns.turn(
+                journal, run_id, deaths, loading, is_new=is_new(job.priority), may_leave=may_leave(job)
+            ):
                 plan = await self._compile_flow(started, events, how, job)
                 word, event = ("begins", "begins") if len(events) == 1 else ("goes on", "goes_on")
                 self._tell(WorkerNotice(f"run {run_id} {word}: {started.flow}", event, run_id))
@@ -251,7 +257,7 @@ class RunTask:
             await journal.close()
 
     async def _look_at(
-        self, journal: PostgresJournal, how: _How, job: Job
+        self, journal: PostgresJournal, how: JobTerms, job: Job
     ) -> tuple[RunStarted | None, Sequence[Event]]:
         """How the run was started, and its events; None: it is not to go on."""
         with only_looking():  # Its flow, and with it its classes, is loaded when its turn has come.
@@ -265,7 +271,9 @@ class RunTask:
             return None, events
         return started._replace(settings=settings_of(events)), events
 
-    async def _compile_flow(self, started: RunStarted, events: Sequence[Event], how: _How, job: Job) -> CompiledFlow:
+    async def _compile_flow(
+        self, started: RunStarted, events: Sequence[Event], how: JobTerms, job: Job
+    ) -> CompiledFlow:
         """What the run is to go on with."""
         plan = self._plans.known(started) or await self._loaded(started)
         await (
@@ -277,7 +285,7 @@ class RunTask:
             await anyio.to_thread.run_sync(forget, self._store, started.run_id)
         return plan
 
-    async def _handle_stumble(self, run_id: str, error: Exception, job: Job) -> None:
+    async def handle_stumble(self, run_id: str, error: Exception, job: Job) -> None:
         """Others may fare better; where none does, the run is at fault."""
         said = f"{type(error).__name__}: {error}"
         if job.attempts + 1 < _TRIES:

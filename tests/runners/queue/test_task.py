@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from procrastinate import App
 from procrastinate.exceptions import JobAborted
 from procrastinate.jobs import Job
 from procrastinate.retry import RetryDecision
+from procrastinate.testing import InMemoryConnector
 
-from flowengine.errors import StoreUnavailableError
+from flowengine.core.context import RunStatus
+from flowengine.errors import StoreUnavailableError, StoreVersionError
+from flowengine.journal.postgres.store import PostgresStore
+from flowengine.models.wrappers.rate import RateLimiter
 from flowengine.runners.queue.crash_count import LeftError
+from flowengine.runners.queue.plans import LackingError, Plans
+from flowengine.runners.queue.run_queue import submit
 from flowengine.runners.queue.tables import before_new
-from flowengine.runners.queue.task import JobRetry, PutBackError, StumbledError
+from flowengine.runners.queue.task import JobRetry, JobTerms, PutBackError, RunTask, StumbledError, may_leave
+from flowengine.runners.queue.vitals import WorkerNotice
+from tests.support.queue_runs import SLEEP, flow, status
 
 BUSY = 7.0
+
+
+def a_job(attempts: int) -> Job:
+    return Job(id=1, queue="q", task_name="t", lock=None, queueing_lock=None, attempts=attempts)
+
+
+def a_task(store: PostgresStore, told: list[WorkerNotice]) -> RunTask:
+    """What a worker does with jobs, without a queue that gives it any."""
+    app = App(connector=InMemoryConnector())
+    plans = Plans({}, lambda vendor, limits: RateLimiter(limits))
+    return RunTask(app, store, plans, takeovers=3, busy=BUSY, tell=told.append, refuse=told.clear)
 
 
 def decided(error: BaseException, attempts: int = 0) -> tuple[RetryDecision, float]:
@@ -58,3 +79,56 @@ def test_a_run_that_another_writes_is_tried_after_the_time_for_that():
 def test_what_failed_otherwise_is_tried_ever_later_and_out_of_step(attempts: int, least: float, most: float):
     waits = [decided(StumbledError("?"), attempts)[1] for _ in range(30)]
     assert least <= min(waits) < max(waits) <= most + 0.5
+
+
+@pytest.mark.parametrize(
+    ("terms", "ended", "is_done"),
+    [
+        (JobTerms(), "succeeded", True),
+        (JobTerms(), "failed", False),
+        (JobTerms(), None, False),
+        (JobTerms(if_waiting=True), "waiting", False),
+        (JobTerms(if_waiting=True), None, True),
+        (JobTerms(if_waiting=True), "failed", True),
+        (JobTerms(after=7), "failed", True),
+        (JobTerms(after=8), "failed", False),
+        (JobTerms(after=7), "cancelled", False),
+        (JobTerms(after=7), None, False),
+    ],
+)
+def test_a_job_is_done_where_its_run_has_ended_since(terms: JobTerms, ended: RunStatus | None, is_done: bool):
+    assert terms.is_done(ended, 8) is is_done
+
+
+def test_a_job_changes_a_flow_only_where_it_says_so():
+    assert JobTerms.of({}) == (None, False, False)
+    with pytest.raises(LackingError, match="knows what 'later, now' means"):
+        JobTerms.of({"now": 1, "later": 2})
+
+
+def test_a_run_is_left_to_others_ten_times():
+    assert [may_leave(a_job(attempts)) for attempts in (0, 9, 10)] == [True, True, False]
+
+
+@pytest.mark.anyio
+async def test_a_run_on_which_workers_stumble_is_given_up_at_the_twentieth_try(store: PostgresStore, tmp_path: Path):
+    run_id = await submit(store, flow(tmp_path, SLEEP).plan, {})
+    told: list[WorkerNotice] = []
+    task = a_task(store, told)
+    with pytest.raises(StumbledError, match="KeyError"):
+        await task.handle_stumble(run_id, KeyError("x"), a_job(18))
+    assert (status(store, run_id), told.pop().event) == ("running", "left")
+    await task.handle_stumble(run_id, KeyError("x"), a_job(19))
+    assert (status(store, run_id), told.pop().event) == ("failed", "failed")
+    await (await store.take(run_id)).close()  # Nobody holds it any more.
+
+
+@pytest.mark.anyio
+async def test_a_run_that_needs_a_newer_store_is_left_to_others(store: PostgresStore, tmp_path: Path):
+    run_id = await submit(store, flow(tmp_path, SLEEP).plan, {})
+    told: list[WorkerNotice] = []
+    with pytest.raises(LackingError, match="version 9"):
+        await a_task(store, told).fail(run_id, StoreVersionError("version 9"))
+    with pytest.raises(StoreUnavailableError):
+        await a_task(store, told).fail(run_id, StoreUnavailableError("away"))
+    assert (status(store, run_id), [each.event for each in told]) == ("running", ["left"])
