@@ -8,14 +8,14 @@ It loads no flow and chooses no store.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from flowengine.cli.failure import report
 from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import OPTION_OF
-from flowengine.cli.run_access import choose_store, format_command, keeps, open_journal
+from flowengine.cli.run_access import choose_store, format_command, keeps, open_journal, read
 from flowengine.cli.terminal import Results, complain
 from flowengine.cli.watch import Reporting, watching
 from flowengine.core.context import NodeStatus, RunStatus
@@ -29,6 +29,7 @@ from flowengine.journal.stores import TeeStore
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.container import every_node
 from flowengine.nodes.node import RunLimits
+from flowengine.runners import local
 from flowengine.runners.run import Run
 from visualize.progress import NodeRow, Progress
 
@@ -140,6 +141,8 @@ def to_node_object(row: NodeRow, status: NodeStatus | None = None) -> Mapping[st
     }
 
 
+_WAITING: Final = 3
+
 Job = Callable[[JournalStore], Awaitable[Run]]
 """Runs in the store that it is given, whose events are watched."""
 
@@ -164,6 +167,29 @@ class Execution:
         code = self._run(job)
         if self.results.failure is not None:
             raise self.results.failure
+        return self._ask_person(code) if code == _WAITING and self._can_ask else code
+
+    @property
+    def _can_ask(self) -> bool:
+        """Whether somebody sits at the terminal who may answer what the run waits with."""
+        from flowengine.cli.questions import can_ask_person  # Most runs ask nobody.
+
+        is_plain = not (self.reporting.json or self.reporting.events or self.reporting.quiet)
+        return is_plain and self.plan is not None and keeps(choose_store(self.store)) and can_ask_person()
+
+    def _ask_person(self, code: int) -> int:
+        """Have the run's questions answered at the terminal, and go on with it."""
+        from flowengine.cli.questions import ask_person
+
+        plan = self.plan
+        assert plan is not None  # Else nobody can be asked.
+        with open_journal(choose_store(self.store), self.durability) as kept:
+            given = ask_person(kept, self.run_id, read(kept, self.run_id))
+            past = read(kept, self.run_id)
+        if any(each.writer is None for each in given):
+            again = replace(self, past=past)
+            return again.run(lambda kept: local.resume(plan, self.run_id, kept, allow_changed=True))
+        self._tell_how_to_answer(past)
         return code
 
     def _run(self, job: Job) -> int:
@@ -234,15 +260,22 @@ class Execution:
             complain(f"{items} failed; to repeat: {format_command('resume --failed-items', run.id, self.store)}")
 
     def _tell_questions(self, run: Run) -> None:
-        """What the run waits with, and how to answer it."""
-        for node, asked in open_questions(run.events).items():
-            complain(f"'{node}' asks: {asked.message}")
-            form = " --form FILE" if asked.form is not None else ""
-            choices = "|".join(asked.choices)
-            if keeps(choose_store(self.store)):
-                complain(
-                    f"  to answer: {format_command('approve', run.id, self.store)} {node} --choice {choices}{form}"
-                )
+        """What the run waits with, where nobody is asked here."""
+        from flowengine.cli.questions import describe_question  # Most runs ask nobody.
+
+        if not self._can_ask:
+            for path, asked in open_questions(run.events).items():
+                for line in describe_question(path, asked):
+                    complain(line)
+            self._tell_how_to_answer(run.events)
+
+    def _tell_how_to_answer(self, events: Sequence[Event]) -> None:
+        from flowengine.cli.questions import format_choices
+
+        if keeps(choose_store(self.store)):
+            for path, asked in open_questions(events).items():
+                how = f"{format_command('approve', self.run_id, self.store)} {path} {format_choices(asked)}"
+                complain(f"  to answer: {how}")
 
     def _tell_how_to_raise(self, run: Run) -> bool:
         """How to go on beyond the limit that the run ended at; False where it ended at none, or was kept nowhere."""

@@ -30,13 +30,13 @@ def format_run(progress: Progress, status: str = "") -> Iterator[str]:
             yield f"{row.id}: {row.error.type}"
             yield from indent_lines(shorten(row.error.message))
     for row in rows:
-        if row.asked is not None and row.waits:
+        for path, asked in row.questions.items():
             yield ""
-            form = f", and a form with: {fields_of(row.asked.form)}" if row.asked.form is not None else ""
-            yield f"{row.id} asks for one of: {', '.join(row.asked.choices)}{form}"
-            yield from indent_lines(shorten(row.asked.message))
-            if row.asked.approvers:
-                yield f"  to be answered by {' or '.join(row.asked.approvers)}"
+            form = f", and a form with: {fields_of(asked.form)}" if asked.form is not None and not asked.tool else ""
+            yield f"{path} asks for one of: {', '.join(asked.choices)}{form}"
+            yield from indent_lines(shorten(asked.message))
+            if asked.approvers:
+                yield f"  to be answered by {' or '.join(asked.approvers)}"
             yield from (f"  {told.to} could not be told: {told.error}" for told in row.untold)
     finished = progress.finished
     if finished is not None and finished.error is not None and finished.node is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,14 +13,13 @@ import anyio
 import click
 
 from flowengine.cli.commands.resume import command as resume
-from flowengine.cli.environment import find_account, find_user
 from flowengine.cli.options import add_running_options, collect_settings
+from flowengine.cli.questions import ask_person, can_ask_person, describe_question, format_choices, name_person
 from flowengine.cli.run_access import beginning, choose_store, format_command, open_journal, read
 from flowengine.cli.terminal import complain
-from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError
-from flowengine.journal.approvals import answer, open_questions
+from flowengine.journal.approvals import Given, answer, open_questions
 from flowengine.runners.queue.run_positions import queue_of
 
 __all__ = ["command"]
@@ -34,7 +33,12 @@ _RUN_SETTINGS: Final = ("model", "concurrency", "timeout", "max_cost", "max_call
 @click.argument("node", required=False)
 @click.option("--choice", help="One of the choices that the node offers.")
 @click.option("--comment", default="", help="Kept with the choice.")
-@click.option("--form", "form", metavar="FILE", help="What is filled in beside the choice: JSON, - for stdin.")
+@click.option(
+    "--form",
+    "form",
+    metavar="FILE",
+    help="What is filled in beside the choice, or a call's other arguments: JSON, - for stdin.",
+)
 @click.option("--by", help="Who answers, where the question names no approvers.  [default: the user of this machine]")
 @click.option("--no-resume", is_flag=True, help="Only write the answer down; the run is resumed later.")
 @click.option("--here", is_flag=True, help="Go on in this process, also where the run was submitted to a queue.")
@@ -56,6 +60,9 @@ def command(
 ) -> int:
     """Answer the question that RUN waits with at NODE (left out where there is but one), and go on with the run.
 
+    A call of a tool is named NODE:TOOL. It is accepted, refused with the word of --comment, which the model reads, or
+    accepted with the arguments of --form in place of its own. On a terminal, what --choice leaves out is asked for.
+
     A run that was submitted is put back into its queue, and goes on in a worker. The answer to a run that is at work
     is kept for the process that has it, which goes on with it. `flowengine runs show RUN` tells
     what is asked.
@@ -66,12 +73,15 @@ def command(
     with open_journal(choose_store(store)) as kept:
         run_id = kept.find(reference)
         if choice is None:
-            raise click.UsageError(_format_choices(read(kept, run_id), node))
-        who = _choose_name(read(kept, run_id), node, by)
-        give = partial(answer, kept, run_id, node, choice, comment=comment, by=who, form=filled)
-        given = anyio.run(give)
-        if not quiet:
-            complain(f"run {run_id}: '{choice}' is the answer of node '{given.node}'")
+            given = _ask_here(kept, run_id, node)
+            if given is None:
+                return 3
+        else:
+            who = name_person(read(kept, run_id), node, by)
+            give = partial(answer, kept, run_id, node, choice, comment=comment, by=who, form=filled)
+            given = anyio.run(give)
+            if not quiet:
+                complain(f"run {run_id}: '{choice}' is the answer of node '{given.node}'")
         if given.writer is not None:
             if not quiet:
                 complain(f"  kept; the {given.writer} that writes the run takes it in")
@@ -86,12 +96,19 @@ def command(
     return context.invoke(resume, reference=run_id, store=store, quiet=quiet, **options)
 
 
-def _format_choices(events: Sequence[Event], node: str | None) -> str:
-    """What to add to the command: the choices of the question, or of each that the run waits with."""
+def _ask_here(kept: JournalStore, run_id: str, node: str | None) -> Given | None:
+    """The last answer of whoever sits at the terminal; None where none was given. `UsageError` where nobody does."""
+    events = read(kept, run_id)
     asked = open_questions(events)
-    meant = {name: each for name, each in asked.items() if node in (None, name)} or asked
-    said = [f"\n  '{name}' asks: {each.message}\n  --choice {'|'.join(each.choices)}" for name, each in meant.items()]
-    return f"Missing option '--choice'.{''.join(said)}"
+    meant = {name: each for name, each in asked.items() if node in (None, name)}
+    if not can_ask_person() or not meant:
+        told = [
+            f"\n  {line}" for name, each in (meant or asked).items()
+            for line in (*describe_question(name, each), format_choices(each))
+        ]  # fmt: skip
+        raise click.UsageError(f"Missing option '--choice'.{''.join(told)}")
+    given = ask_person(kept, run_id, events, node)
+    return given[-1] if given else None
 
 
 def _requeue_run(kept: JournalStore, run_id: str, queue: str, settings: Mapping[str, Any], *, quiet: bool) -> int:
@@ -111,15 +128,3 @@ def _read_form(file: str) -> Any:
         raise InputError(f"the form '{file}' cannot be read: {error}") from error
     except ValueError as error:
         raise InputError(f"the form '{file}' is no JSON: {error}") from error
-
-
-def _choose_name(events: Sequence[Event], node: str | None, by: str | None) -> str:
-    """Who answers: where the question names its approvers, nobody may say who he is."""
-    waiting = open_questions(events)
-    asked = waiting.get(node) if node is not None else next(iter(waiting.values()), None)
-    if asked is None or not asked.approvers:
-        return find_user() if by is None else by
-    if by is not None:
-        told = f"the question names its approvers ({', '.join(asked.approvers)}), so who answers is known by the user"
-        raise click.UsageError(f"{told} of this machine, not by --by; others answer by the link that was sent to them")
-    return find_account()

@@ -1,0 +1,155 @@
+"""Tells what a run asks people, and asks whoever sits at the terminal.
+
+What is shown comes from models and flow files, so its control characters are written out. An answer is written into the
+run's journal, as `flowengine approve` does it; nothing here goes on with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+import anyio
+import click
+
+from flowengine.cli.environment import find_account, find_user
+from flowengine.cli.terminal import complain, escape_controls, has_live_stderr
+from flowengine.core.records import ACCEPT, Asked
+from flowengine.engine.events import Event
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import ApprovalError
+from flowengine.journal.approvals import Given, answer, open_questions
+
+__all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices", "name_person"]
+
+_LATER: Final = "later"
+_CHANGE: Final = "change"
+
+
+def describe_question(path: str, asked: Asked) -> Iterator[str]:
+    """What is asked, with all arguments of a call."""
+    yield f"'{path}' asks: {asked.message}"
+    if asked.tool and len(asked.arguments or {}) > 1:
+        yield from (f"  {name}: {_to_json(value)}" for name, value in (asked.arguments or {}).items())
+    if asked.approvers:
+        yield f"  to be answered by {' or '.join(asked.approvers)}"
+
+
+def format_choices(asked: Asked) -> str:
+    """The options of `flowengine approve` that answer it."""
+    choices = f"--choice {'|'.join(asked.choices)}"
+    if asked.tool:
+        return f"{choices} [--form OTHER_ARGUMENTS.json] [--comment WHY]"
+    return f"{choices} --form FILE" if asked.form is not None else choices
+
+
+def can_ask_person() -> bool:
+    """Whether somebody sits at the terminal who can be asked."""
+    return sys.stdin.isatty() and has_live_stderr()
+
+
+def ask_person(store: JournalStore, run_id: str, events: Sequence[Event], only: str | None = None) -> list[Given]:
+    """Ask each open question of the run, or only one of them; the answers that were given.
+
+    Whoever answers `later`, presses Ctrl-C or has no more input leaves what is left unanswered.
+    """
+    given: list[Given] = []
+    try:
+        for path, asked in open_questions(events).items():
+            if only in (None, path):
+                found = _ask(store, run_id, events, path, asked)
+                given += [] if found is None else [found]
+    except click.Abort:
+        complain("")
+    return given
+
+
+def _ask(store: JournalStore, run_id: str, events: Sequence[Event], path: str, asked: Asked) -> Given | None:
+    who = name_person(events, path, None)
+    for line in describe_question(path, asked):
+        complain(line)
+    if asked.approvers and who not in asked.approvers:
+        complain(f"  you are '{who}', who is none of them")
+        return None
+    while True:
+        choice = _prompt_choice([*asked.choices[:1], *([_CHANGE] if asked.tool else []), *asked.choices[1:], _LATER])
+        if choice == _LATER:
+            return None
+        form = _prompt_form(asked, choice)
+        is_refusal = asked.tool and choice not in (ACCEPT, _CHANGE)
+        comment = _prompt("why (the model reads it)") if is_refusal else "" if asked.tool else _prompt("comment")
+        said = ACCEPT if choice == _CHANGE else choice
+        try:
+            return anyio.run(partial(answer, store, run_id, path, said, comment=comment, by=who, form=form))
+        except ApprovalError as error:
+            complain(f"  {error}")
+
+
+def _prompt_choice(choices: Sequence[str]) -> str:
+    """One of the choices, or the beginning of one; nothing is `later`."""
+    while True:
+        said = _prompt(" / ".join(choices)).casefold() or _LATER
+        exact = [each for each in choices if each.casefold() == said]
+        found = exact or [each for each in choices if each.casefold().startswith(said)]
+        if len(found) == 1:
+            return found[0]
+        complain(f"  choose one of: {', '.join(found or choices)}")
+
+
+def _prompt_form(asked: Asked, choice: str) -> Any:
+    """What is filled in beside the choice: field by field, as text or as JSON."""
+    if asked.form is None or (asked.tool and choice != _CHANGE):
+        return None
+    properties = asked.form.get("properties")
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
+    before: Mapping[str, Any] = asked.arguments or {}
+    if not fields:
+        return _read_value(_prompt("as JSON", before or None), {}, before)
+    filled = {name: _prompt_field(name, each, before) for name, each in fields.items()}
+    return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
+
+
+_LEFT_OUT: Final = object()
+
+
+def _prompt_field(name: str, schema: Any, before: Mapping[str, Any]) -> Any:
+    known = before.get(name, _LEFT_OUT)
+    return _read_value(_prompt(name, None if known is _LEFT_OUT else known), schema, known)
+
+
+def _read_value(said: str, schema: Any, before: Any) -> Any:
+    """The value that a line says: text where the schema wants text, else JSON; an empty line changes nothing."""
+    if not said:
+        return before
+    if isinstance(schema, Mapping) and cast("Mapping[str, Any]", schema).get("type") == "string":
+        return said
+    try:
+        return json.loads(said)
+    except ValueError:
+        return said
+
+
+def _prompt(text: str, before: Any = None) -> str:
+    """One line of the terminal; `before` is what an empty one leaves as it is."""
+    shown = "" if before is None else f" [{_to_json(before)}]"
+    said: str = click.prompt(f"  {escape_controls(text + shown)}", default="", show_default=False, err=True)
+    return said.strip()
+
+
+def _to_json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def name_person(events: Sequence[Event], node: str | None, by: str | None) -> str:
+    """Who answers: where the question names its approvers, nobody may say who he is."""
+    waiting = open_questions(events)
+    asked = waiting.get(node) if node is not None else next(iter(waiting.values()), None)
+    if asked is None or not asked.approvers:
+        return find_user() if by is None else by
+    if by is not None:
+        told = f"the question names its approvers ({', '.join(asked.approvers)}), so who answers is known by the user"
+        raise click.UsageError(f"{told} of this machine, not by --by; others answer by the link that was sent to them")
+    return find_account()
