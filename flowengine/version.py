@@ -14,12 +14,13 @@ __version__ = "0.1.0"
 
 DISTRIBUTION: Final = "flowengine-dag"
 
-Extra: TypeAlias = Literal["mcp", "otel", "queue", "ui"]
+Extra: TypeAlias = Literal["mcp", "otel", "queue", "serve", "ui"]
 
 EXTRAS: Final[dict[Extra, tuple[str, ...]]] = {
     "mcp": ("mcp",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp"),
     "queue": ("psycopg", "procrastinate"),
+    "serve": ("starlette", "uvicorn", "prometheus_client"),
     "ui": ("starlette", "uvicorn"),
 }
 """Extra → the modules that it brings."""

@@ -51,6 +51,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "diff": ("flowengine.cli.commands.diff", "Compare two runs."),
     "cost": ("flowengine.cli.commands.cost", "Say what the runs of a store have spent."),
     "telemetry": ("flowengine.cli.commands.export:telemetry_command", "Export the trace of a run."),
+    "serve": ("flowengine.cli.commands.serve", "Serve flows over HTTP, for other programs."),
+    "keys": ("flowengine.cli.commands.serve:keys_command", "Make, list and remove the keys of served flows."),
     "ui": ("flowengine.cli.commands.ui", "Show runs live in a browser, and flows to start there."),
     "mcp": ("flowengine.cli.commands.mcp", "Serve flows as MCP tools, for a client that starts it."),
     "test": ("flowengine.cli.commands.test:test_command", "Run flowtest files."),

@@ -23,6 +23,7 @@ from flowengine.errors import (
     FlowEngineError,
     FlowError,
     FlowNotFoundError,
+    InputError,
     JournalError,
     NotJournalableError,
     RunNotFoundError,
@@ -67,6 +68,7 @@ _STATUSES: Final[Mapping[type[FlowEngineError], tuple[int, str]]] = {
     ApprovalError: (409, "The answer cannot be taken"),
     NotJournalableError: (422, "A value cannot be written down"),
     JournalError: (409, "The run's record does not allow it"),
+    InputError: (422, "The inputs do not fit"),
     DefinitionError: (422, "The definition is wrong"),
 }
 """The first that fits counts."""

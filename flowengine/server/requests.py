@@ -16,7 +16,7 @@ from flowengine.server.run_commands import RunCommands
 from flowengine.server.run_watch import RunWatches
 from flowengine.server.safety import AccessKeys
 
-__all__ = ["ServerParts", "get_parts", "read_form", "read_json"]
+__all__ = ["ServerParts", "get_parts", "parse_json", "read_body", "read_form", "read_json", "read_json_object"]
 
 # --- Bodies of requests
 
@@ -31,7 +31,7 @@ _MAX_FIELDS: Final = 1_000
 async def read_form(request: Request) -> Mapping[str, str]:
     """The fields of a posted form; of a field that is there twice, the last counts."""
     _expect_media_type(request, "application/x-www-form-urlencoded")
-    body = await _read_body(request, _MAX_FORM_BYTES)
+    body = await read_body(request, _MAX_FORM_BYTES)
     try:
         text = body.decode()
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
@@ -41,17 +41,34 @@ async def read_form(request: Request) -> Mapping[str, str]:
 
 async def read_json(request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON object of a body, which fits the schema; an empty body is an empty object."""
-    body = await _read_body(request, _MAX_JSON_BYTES)
+    body = await read_body(request, _MAX_JSON_BYTES)
     if body:
         _expect_media_type(request, "application/json")
+    found = parse_json(body or b"{}")
+    _check_schema(found, schema)
+    return cast("dict[str, Any]", found)
+
+
+async def read_json_object(request: Request, most: int) -> dict[str, Any]:
+    """The JSON object of a body of at most so many bytes; an empty body is an empty object."""
+    body = await read_body(request, most)
+    if body:
+        _expect_media_type(request, "application/json")
+    found = parse_json(body or b"{}")
+    if not isinstance(found, dict):
+        raise ProblemError(422, "The body does not fit", f"expected a JSON object, found {type(found).__name__}")
+    return cast("dict[str, Any]", found)
+
+
+def parse_json(body: bytes) -> Any:
+    """The value of a body; a `ProblemError` for what is no JSON, or nested too deep."""
     try:
-        found: Any = json.loads(body or b"{}", parse_constant=_refuse_constant)
+        found: Any = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ProblemError(400, "Not JSON", f"the body is no JSON: {error}") from None
     if _is_too_deep(found):
         raise ProblemError(400, "Too deep", f"the body is nested deeper than {_MAX_DEPTH}")
-    _check_schema(found, schema)
-    return cast("dict[str, Any]", found)
+    return found
 
 
 def _is_too_deep(found: Any) -> bool:
@@ -82,7 +99,8 @@ def _expect_media_type(request: Request, media_type: str) -> None:
         raise ProblemError(415, "Not this media type", f"expected {media_type}, found {given or 'nothing'}")
 
 
-async def _read_body(request: Request, most: int) -> bytes:
+async def read_body(request: Request, most: int) -> bytes:
+    """All of a body, which may have so many bytes."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():

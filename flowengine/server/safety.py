@@ -20,7 +20,17 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = ["LOOPBACK", "AccessKeys", "Gate", "Hosts", "Refusal", "RequestHead", "is_loopback", "make_token"]
+__all__ = [
+    "LOOPBACK",
+    "AccessKeys",
+    "Gate",
+    "Hosts",
+    "Refusal",
+    "RequestHead",
+    "is_loopback",
+    "is_same_origin",
+    "make_token",
+]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -116,7 +126,7 @@ class Gate:
         if not self.hosts.knows(asked.host):
             return Refusal(421, "Not known by this name", "open it by the address that the server told when it started")
         changes = asked.method not in _SAFE_METHODS
-        if changes and asked.origin is not None and not _is_same(asked.origin, asked.host):
+        if changes and asked.origin is not None and not is_same_origin(asked.origin, asked.host):
             return _FOREIGN
         if asked.path.startswith("/static/") and not changes:
             return None
@@ -164,7 +174,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_same(origin: str, host: str) -> bool:
+def is_same_origin(origin: str, host: str) -> bool:
     """Whether a page of this host sent it. A TLS proxy before us changes the scheme, so that is not compared."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower()

@@ -6,8 +6,9 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any, ClassVar, Final, Literal, NamedTuple, cast
 
@@ -170,21 +171,28 @@ def make_config(app: Starlette, limits: ConnectionLimits) -> uvicorn.Config:
 
 
 def serve(
-    app: Starlette, listening: socket.socket, ready: Callable[[], None], limits: ConnectionLimits = _LIMITS
+    app: Starlette,
+    listening: socket.socket,
+    ready: Callable[[], None],
+    limits: ConnectionLimits = _LIMITS,
+    end: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered."""
+    """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered.
+
+    `end`: ends what the app has on its way, while requests are still answered; None: as the viewer does it.
+    """
     config = make_config(app, limits)
     with suppress(KeyboardInterrupt):  # What uvicorn raises again when it has ended well.
-        _Server(config, app, ready).run(sockets=[listening])
+        _Server(config, ready, end or partial(stop, app)).run(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
     """Tells the app first that it ends: uvicorn waits for its streams, which never end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], end: Callable[[], Awaitable[None]]) -> None:
         super().__init__(config)
-        self._app = app
         self._ready = ready
+        self._end = end
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -197,7 +205,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await stop(self._app)
+        await self._end()
         await super().shutdown(sockets)
 
 

@@ -30,16 +30,28 @@ _PATIENCE: Final = 20.0
 class StreamResponse(Response):
     """Server-sent events."""
 
-    def __init__(self, pieces: AsyncGenerator[bytes], patience: float | None = None) -> None:
+    def __init__(
+        self,
+        pieces: AsyncGenerator[bytes],
+        patience: float | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        beat: float | None = None,
+    ) -> None:
+        """`beat`: seconds after each of which a comment is sent, so that nothing on the way cuts off a silence."""
         super().__init__()
         self._pieces = pieces
         self._patience = _PATIENCE if patience is None else patience
+        self._more = dict(headers or {})
+        self._beat = beat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in _HEAD.items()]
+        headers = [(name.encode(), value.encode()) for name, value in {**self._more, **_HEAD}.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_wait_until_gone, receive, tasks.cancel_scope.cancel)
+            if self._beat is not None:
+                tasks.start_soon(self._send_beats, send, self._beat)
             await self._send_all(send)
             tasks.cancel_scope.cancel()
 
@@ -50,6 +62,11 @@ class StreamResponse(Response):
                 if not await self._send(send, piece):
                     return
         await self._send(send, b"", more=False)
+
+    async def _send_beats(self, send: Send, pause: float) -> None:
+        while True:
+            await anyio.sleep(pause)
+            await self._send(send, b":\n\n")
 
     async def _send(self, send: Send, body: bytes, *, more: bool = True) -> bool:
         """Whether the client took it in time."""

@@ -11,11 +11,13 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from os import PathLike
 from typing import Any, Final
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from flowengine.core.context import EMPTY
 from flowengine.engine.events import Event, RunFinished
@@ -36,7 +38,8 @@ from flowengine.runners import local
 from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runs import RunRecord
 from flowengine.server.flow_catalog import Library
-from flowengine.serving.local_runs import LocalRuns, RunStart, log_failure
+from flowengine.serving.api_keys import DayBudgets
+from flowengine.serving.local_runs import LocalRuns, RunStart, log_failure, logging_failure
 from flowengine.serving.outcomes import (
     CALLER,
     SERVED,
@@ -49,7 +52,7 @@ from flowengine.serving.outcomes import (
     served,
     start_of,
 )
-from flowengine.serving.run_driver import Admission, RunDriver
+from flowengine.serving.run_driver import Admission, DrivenRun, RunDriver
 from flowengine.serving.run_feed import Followed
 from flowengine.serving.run_follower import RunFollower
 from flowengine.serving.start_requests import digest, run_id_of_key, take_in_files
@@ -57,6 +60,8 @@ from flowengine.serving.start_requests import digest, run_id_of_key, take_in_fil
 __all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
+_DAY: Final = "day"
+"""Where the setting of a run says of which day's budget it is."""
 _RETRY: Final = 0.02
 """Seconds until a key is looked at again whose run did not begin after all."""
 
@@ -81,7 +86,9 @@ class FlowService:
         """
         self.store = store
         self.flows: Mapping[str, Flow] = _load_flows(flows, os.environ if environ is None else environ)
-        self.driver = RunDriver(store, admission or Admission(), log_failure)
+        self.driver = RunDriver(store, admission or Admission(), log_failure, self._settle_soon)
+        self.budgets = DayBudgets(store)
+        self._tasks: TaskGroup | None = None
         self._follower = RunFollower(store, self.driver)
         self._local = LocalRuns(store, self.flows, self.driver, self._follower)
         self._grace = grace
@@ -97,6 +104,7 @@ class FlowService:
     async def _living(self) -> AsyncGenerator[FlowService]:
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
             self.driver.begin(tasks)
             self._follower.begin(tasks)
             if self._queue is None:
@@ -174,7 +182,9 @@ class FlowService:
         )
         if session is not None and name is None:
             start = start._replace(session=session)
-        while (driven := self.driver.find(run_id)) is not None or not await self._begin(flow, start, tokens):
+        while (driven := self.driver.find(run_id)) is not None or not await self._begin_within(
+            caller, flow, start, tokens
+        ):
             if driven is not None:
                 await driven.begun.wait()
             with suppress(RunNotFoundError):  # It was about to begin, and did not.
@@ -285,6 +295,45 @@ class FlowService:
         query = RunQuery(flow, status, wanted)
         infos = await anyio.to_thread.run_sync(self.store.list)
         return query.select(infos)[:limit]
+
+    async def _begin_within(self, caller: FlowCaller | None, flow: str, start: RunStart, tokens: bool) -> bool:
+        """As `_begin`, within what the caller may spend today."""
+        if caller is None or caller.budget_usd_day is None:
+            return await self._begin(flow, start, tokens)
+        if await self._follower.is_known(start.run_id):
+            return False
+        await self._settle_ended(caller)
+        limit = self.flows[flow].plan.limits.bounds.cost_usd
+        given, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
+        how = {**start.settings[SERVED], _DAY: day}
+        has_begun = False
+        try:
+            start = start._replace(settings={**start.settings, SERVED: how, "cost_usd": given})
+            has_begun = await self._begin(flow, start, tokens)
+        finally:
+            if not has_begun and not await self._follower.is_known(start.run_id):
+                await anyio.to_thread.run_sync(self.budgets.settle, caller.name, day, start.run_id, 0.0)
+        return has_begun
+
+    async def _settle_ended(self, caller: FlowCaller) -> None:
+        """Settle runs that ended elsewhere: in a worker, or in a server that died before it could."""
+        for run_id in await anyio.to_thread.run_sync(self.budgets.open_runs, caller):
+            if self.driver.find(run_id) is None:
+                with suppress(RunNotFoundError):
+                    await self._settle(run_id)
+
+    def _settle_soon(self, driven: DrivenRun) -> None:
+        """A run that went on here has ended or waits."""
+        is_bound = driven.started is None or _DAY in served(driven.started)
+        if self._tasks is not None and driven.run is not None and is_bound:
+            self._tasks.start_soon(logging_failure, partial(self._settle, driven.run_id), f"run {driven.run_id}")
+
+    async def _settle(self, run_id: str) -> None:
+        events = await self._follower.events(run_id)
+        how, outcome = served(start_of(events)), RunOutcome.of(events)
+        if _DAY in how and outcome.has_ended:
+            cost = RunRecord(events).usage.cost_usd or 0.0
+            await anyio.to_thread.run_sync(self.budgets.settle, how[CALLER], how[_DAY], run_id, cost)
 
     async def _begin(self, flow: str, start: RunStart, tokens: bool) -> bool:
         """Whether the run began; False: its id is there already."""

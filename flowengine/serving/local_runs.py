@@ -5,7 +5,7 @@ run asks expires.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import time
@@ -28,7 +28,7 @@ from flowengine.serving.outcomes import RunOutcome, served, start_of
 from flowengine.serving.run_driver import DrivenRun, RunDriver
 from flowengine.serving.run_follower import RunFollower
 
-__all__ = ["LocalRuns", "RunStart", "log_failure"]
+__all__ = ["LocalRuns", "RunStart", "log_failure", "logging_failure"]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
 _RESCUE_PAUSE: Final = 30.0
@@ -69,11 +69,12 @@ class LocalRuns:
     def begin_rescue(self, tasks: TaskGroup) -> None:
         """From now on go on with what is left, and with what expires."""
         self._tasks = tasks
-        tasks.start_soon(self._rescue_runs)
+        tasks.start_soon(logging_failure, self._rescue_runs, "looking for what was left")
 
     async def begin(self, flow: str, start: RunStart, tokens: bool) -> None:
         """Begin a run; `JournalError` where its id is there already."""
-        driven = self._driver.reserve(start.run_id)
+        driven = self._driver.reserve(start.run_id, flow)
+        driven.feed.is_kept = tokens
         try:
             driven.journal = driven.store.create(start.run_id)
             try:
@@ -137,7 +138,7 @@ class LocalRuns:
         flow = start_of(events).flow
         if flow not in self._flows:
             raise FlowNotFoundError(f"run '{run_id}' is of flow '{flow}', which is not here")
-        driven = self._driver.reserve(run_id)
+        driven = self._driver.reserve(run_id, flow)
         try:
             driven.journal = driven.store.open(run_id)
             driven.feed.next = len(driven.journal.read())
@@ -188,7 +189,7 @@ class LocalRuns:
         except RunBusyError:
             return
         except FlowEngineError as error:
-            log_failure(run_id, error)
+            log_failure(f"run {run_id}", error)
 
     def _wake_later(self, run: Run) -> None:
         if run.status == "waiting":
@@ -198,7 +199,7 @@ class LocalRuns:
         """Go on with a run when the first of its questions expires."""
         expiring = [each.expires for each in questions if each.expires is not None]
         if expiring and self._tasks is not None and run_id not in self._wakes:
-            self._tasks.start_soon(self._wake, run_id, min(expiring))
+            self._tasks.start_soon(logging_failure, partial(self._wake, run_id, min(expiring)), f"run {run_id}")
 
     async def _wake(self, run_id: str, at: float) -> None:
         self._wakes.add(run_id)
@@ -209,8 +210,16 @@ class LocalRuns:
                 await self.go_on(run_id)
 
 
+async def logging_failure(work: Callable[[], Awaitable[None]], what: str) -> None:
+    """Do something beside the runs; what goes wrong with it is logged, and ends nothing else."""
+    try:
+        await work()
+    except Exception as error:
+        log_failure(what, error)
+
+
 def log_failure(run_id: str, error: Exception) -> None:
-    _LOG.error("run %s: %s", run_id, Masker().mask(f"{type(error).__name__}: {error}"))
+    _LOG.error("%s: %s", run_id, Masker().mask(f"{type(error).__name__}: {error}"))
 
 
 def _count_resumptions(events: Sequence[Event]) -> int:

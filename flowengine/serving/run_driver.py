@@ -30,6 +30,8 @@ __all__ = ["Admission", "DrivenRun", "OverloadedError", "RunDriver", "StoppingEr
 _FIRST_GUESS: Final = 2.0
 """Seconds that a run takes, before any has ended."""
 _LONGEST_WAIT: Final = 60
+_LINGER: Final = 5.0
+"""Seconds for which what was told of a run is kept that was begun for somebody to follow."""
 
 
 class OverloadedError(FlowEngineError):
@@ -61,9 +63,10 @@ Work: TypeAlias = "Callable[[DrivenRun], Awaitable[Run]]"
 class DrivenRun:
     """One run on its way."""
 
-    def __init__(self, run_id: str, position: int, store: JournalStore) -> None:
+    def __init__(self, run_id: str, flow: str, store: JournalStore) -> None:
         self.run_id = run_id
-        self.feed = RunFeed(position)
+        self.flow = flow
+        self.feed = RunFeed()
         self.store: JournalStore = _ToldStore(store, self)
         """Its own view of the store: whatever writes the run through it is heard by the followers."""
         self.scope = anyio.CancelScope()
@@ -84,18 +87,32 @@ class DrivenRun:
 class RunDriver:
     """The runs that this process drives."""
 
-    def __init__(self, store: JournalStore, admission: Admission, log: Callable[[str, Exception], None]) -> None:
-        """`log` hears of a run (its id) that goes wrong beyond what its record tells."""
+    def __init__(
+        self,
+        store: JournalStore,
+        admission: Admission,
+        log: Callable[[str, Exception], None],
+        ended: Callable[[DrivenRun], None] = lambda driven: None,
+    ) -> None:
+        """`log` hears what goes wrong with a run beyond what its record tells, `ended` of each that was
+        launched and goes on no more here."""
         self._store = store
         self._admission = admission
         self._log = log
+        self._ended = ended
         self._tasks: TaskGroup | None = None
         self._driven: dict[str, DrivenRun] = {}
+        self._lingering: dict[str, RunFeed] = {}
         self._turn: deque[tuple[DrivenRun, Work]] = deque()
         self.running = 0
         self._seconds = _FIRST_GUESS
         """That a run takes."""
         self._idle = anyio.Event()
+        self._listeners: list[Callable[[str, str], None]] = []
+
+    def tell(self, listener: Callable[[str, str], None]) -> None:
+        """`listener` hears flow and status of each run that stops here."""
+        self._listeners.append(listener)
 
     def begin(self, tasks: TaskGroup) -> None:
         """Runs are tasks of this group from now on."""
@@ -116,6 +133,11 @@ class RunDriver:
     def find(self, run_id: str) -> DrivenRun | None:
         return self._driven.get(run_id)
 
+    def feed_of(self, run_id: str) -> RunFeed | None:
+        """What is told of a run that goes on here, or did a moment ago and was begun for somebody to follow."""
+        driven = self._driven.get(run_id)
+        return self._lingering.get(run_id) if driven is None else driven.feed
+
     def admit(self) -> None:
         """Raise where no new run is taken: too many wait (`OverloadedError`), or the server stops."""
         if self._tasks is None:
@@ -127,10 +149,10 @@ class RunDriver:
                 f"{self.running} runs go on and {len(self._turn)} wait for their turn: ask again in {wait} s", wait
             )
 
-    def reserve(self, run_id: str, position: int = 0) -> DrivenRun:
-        """Take a run that nobody here has; it has to be launched or released. `position`: its events so far."""
+    def reserve(self, run_id: str, flow: str) -> DrivenRun:
+        """Take a run that nobody here has; it has to be launched or released."""
         assert run_id not in self._driven, "the caller has looked"
-        driven = self._driven[run_id] = DrivenRun(run_id, position, self._store)
+        driven = self._driven[run_id] = DrivenRun(run_id, flow, self._store)
         return driven
 
     def release(self, driven: DrivenRun) -> None:
@@ -202,7 +224,7 @@ class RunDriver:
         except (Exception, SystemExit, BaseExceptionGroup) as error:  # A node may call sys.exit(): that ends no server.
             driven.failure = error if isinstance(error, Exception) else RunError(repr(error))
             if driven.begun.is_set():  # Else whoever wanted to begin it is told.
-                self._log(driven.run_id, driven.failure)
+                self._log(f"run {driven.run_id}", driven.failure)
         finally:
             self._seconds += 0.1 * (monotonic() - begun - self._seconds)
             del self._driven[driven.run_id]
@@ -211,7 +233,20 @@ class RunDriver:
             driven.feed.end()
             driven.begun.set()
             driven.ended.set()
+            if driven.feed.is_kept and self._tasks is not None:
+                self._tasks.start_soon(self._linger, driven)
+            self._ended(driven)
+            if driven.run is not None:
+                for listener in self._listeners:
+                    listener(driven.flow, driven.run.status)
             self._next()
+
+    async def _linger(self, driven: DrivenRun) -> None:
+        """A run may have ended before whoever began it comes to follow it, and no journal has what its agents wrote."""
+        self._lingering[driven.run_id] = driven.feed
+        await anyio.sleep(_LINGER)
+        if self._lingering.get(driven.run_id) is driven.feed:
+            del self._lingering[driven.run_id]
 
     def _next(self) -> None:
         self.running -= 1
@@ -258,7 +293,9 @@ class _ToldJournal:
         if driven.is_put_back and type(event) is RunFinished and event.status == "cancelled":
             event = event._replace(status="running")
         self._journal.append(event)
-        if driven.feed.followers and type(event) is NodeFinished:  # What a follower does to it reaches no later node.
+        if (driven.feed.followers or driven.feed.is_kept) and type(
+            event
+        ) is NodeFinished:  # What a follower does to it reaches no later node.
             event = event._replace(result=NodeResult(*map(copy_mutable, event.result)))
         driven.feed.hear(event)
         if type(event) is RunStarted:

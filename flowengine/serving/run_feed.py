@@ -1,7 +1,7 @@
 """Holds what a run tells while it goes on, for all who follow it: one list that each of them reads at its own pace.
 
-Nothing is kept while nobody follows. A follower has no buffer of its own, so a slow one costs nothing and delays
-nobody. What happened before the first of them came is in the run's journal.
+Nothing is kept while nobody follows, unless somebody is about to. A follower has no buffer of its own, so a slow one
+costs nothing and delays nobody. What happened before the first of them came is in the run's journal.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class RunFeed:
     """What is told of one run from the journal's position `next` on, until `end`. One event loop uses it."""
 
     def __init__(self, position: int = 0) -> None:
+        self.is_kept = False
+        """Whether all is kept from the beginning on, for somebody who is about to follow."""
         self.next = position
         """The position behind the last event that was heard."""
         self.is_over = False
@@ -35,14 +37,14 @@ class RunFeed:
 
     def hear(self, event: Event) -> None:
         """The journal has taken an event."""
-        if self.followers:
+        if self.followers or self.is_kept:
             self._items.append((self.next, event))
             self._ring()
         self.next += 1
 
     def hear_token(self, token: TokenStreamed) -> None:
         """An agent has written a piece of text."""
-        if self.followers:
+        if self.followers or self.is_kept:
             self._items.append((None, token))
             self._ring()
 
@@ -54,14 +56,14 @@ class RunFeed:
     @contextmanager
     def follow(self) -> Generator[int]:
         """From now on everything is kept, for as long as somebody follows; the position it is kept from."""
-        if not self.followers:
+        if not self.followers and not self.is_kept:
             self._items, self._first = [], self.next
         self.followers += 1
         try:
             yield self._first
         finally:
             self.followers -= 1
-            if not self.followers:
+            if not self.followers and not self.is_kept:
                 self._items = []
 
     async def read(self, after: int) -> AsyncGenerator[Followed]:

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import JournalError, RunNotFoundError
+from flowengine.errors import FlowEngineError, RunNotFoundError
 from flowengine.journal.value_types import only_looking
 from flowengine.serving.outcomes import ENDED, SETTLED
 from flowengine.serving.run_driver import RunDriver
@@ -58,19 +58,19 @@ class RunFollower:
     async def follow(self, run_id: str, after: int, *, stay: bool) -> AsyncGenerator[Followed]:
         """The run's events from a position on, until it has ended or waits; `stay`: also beyond what it waits for."""
         while True:
-            driven = self._driver.find(run_id)
-            if driven is None:
+            feed = self._driver.feed_of(run_id)
+            if feed is None or feed.next <= after:
                 events = await self.events(run_id, max(0, after - 1))
                 for event in events[min(after, 1) :]:
                     yield after, event
                     after += 1
                 last = events[-1] if events else None
                 is_over = isinstance(last, RunFinished) and last.status in (ENDED if stay else SETTLED)
-                if is_over or self._tasks is None:
+                if self._driver.find(run_id) is None and (is_over or self._tasks is None):
                     return
-                if self._driver.find(run_id) is not None:
-                    continue
-            feed = self._watch(run_id, after) if driven is None else driven.feed
+                feed = self._driver.feed_of(run_id)
+            if feed is None or (feed.is_over and feed.next <= after):
+                feed = self._watch(run_id, after)
             with feed.follow() as first:
                 is_whole = False
                 while after < first and not is_whole:
@@ -112,7 +112,7 @@ class RunFollower:
                 await anyio.sleep(pause)
                 if not watch.followers:
                     return
-        except JournalError:  # Removed meanwhile; whoever asks again is told.
+        except FlowEngineError:  # Removed or damaged meanwhile; whoever asks again is told.
             return
         finally:
             if self._watches.get(run_id) is watch:

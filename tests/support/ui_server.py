@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -23,11 +23,11 @@ __all__ = ["Served", "served"]
 class Served:
     """A running server, and a client that has the token."""
 
-    def __init__(self, app: Starlette, port: int) -> None:
+    def __init__(self, app: Starlette, port: int, token: str | None = None) -> None:
         self.app = app
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
-        self.token: str = app.state.token
+        self.token: str = token or app.state.token
         self.client = httpx.Client(
             base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, trust_env=False
         )
@@ -76,14 +76,22 @@ class _QuickAsyncio:
 
 
 @contextmanager
-def served(app: Starlette, port: int = 0, limits: ConnectionLimits | None = None) -> Generator[Served]:
-    """Serve the app for as long as the block lasts; it ends as with Ctrl-C."""
+def served(
+    app: Starlette,
+    port: int = 0,
+    limits: ConnectionLimits | None = None,
+    *,
+    token: str | None = None,
+    end: Callable[[], Awaitable[None]] | None = None,
+) -> Generator[Served]:
+    """Serve the app for as long as the block lasts; it ends as with Ctrl-C. `token`: the client's; `end`: as `serve`
+    takes it."""
     listening = listen("127.0.0.1", port)
     server = uvicorn.Server(make_config(app, limits or ConnectionLimits()))
     ended = server.shutdown
 
     async def shutdown(sockets: Any = None) -> None:
-        await stop(app)
+        await (stop(app) if end is None else end())
         await ended(sockets)
 
     server.shutdown = shutdown  # type: ignore[method-assign]  # as `flowengine.server.serving` does it
@@ -94,7 +102,7 @@ def served(app: Starlette, port: int = 0, limits: ConnectionLimits | None = None
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.005)
-        found = Served(app, port)
+        found = Served(app, port, token)
         try:
             yield found
         finally:

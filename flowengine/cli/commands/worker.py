@@ -43,18 +43,18 @@ def log_notice(notice: WorkerNotice) -> None:
 
 
 @contextmanager
-def worker_log(form: LogFormat, *, quiet: bool) -> Generator[None]:
-    """Log to stderr for as long as the block lasts; `quiet`: errors only."""
+def worker_log(form: LogFormat, *, quiet: bool, logger: logging.Logger = _LOGGER) -> Generator[None]:
+    """Log to stderr for as long as the block lasts; `quiet`: errors only. `logger`: whose lines are the log."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     handler.setLevel(logging.ERROR if quiet else logging.INFO)
-    root, level = logging.getLogger(), _LOGGER.level
+    root, level = logging.getLogger(), logger.level
     root.addHandler(handler)
-    _LOGGER.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        _LOGGER.setLevel(level)
+        logger.setLevel(level)
         root.removeHandler(handler)
 
 

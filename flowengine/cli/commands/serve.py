@@ -1,0 +1,224 @@
+"""`flowengine serve` serves flows over HTTP; `flowengine keys` makes, lists and removes the keys that programs need."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from flowengine.cli.commands.worker import LogFormat, worker_log
+from flowengine.cli.environment import load_environment
+from flowengine.cli.options import duration
+from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, keeps, open_journal, store_option
+from flowengine.cli.terminal import Results, complain, format_table
+from flowengine.engine.ports import Durability
+from flowengine.flowfile.project.project import find_project
+from flowengine.server.safety import LOOPBACK, is_loopback
+from flowengine.version import install_hint
+
+__all__ = ["command", "keys_command"]
+
+_LIBRARIES: Final = ("starlette", "uvicorn", "prometheus_client")
+_LOG: Final = logging.getLogger("flowengine.serving")
+
+
+@click.command("serve")
+@click.argument("flows", metavar="FLOW|FOLDER...", nargs=-1, required=True, type=click.Path(exists=True))
+@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0 takes any free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen: 0.0.0.0 for other machines.")
+@click.option("--allow-host", "names", metavar="NAME", multiple=True, help="A name by which it may be asked for; * is "
+              "any.")  # fmt: skip
+@click.option("--allow-origin", "origins", metavar="URL", multiple=True, help="Another site whose pages may ask.")
+@click.option("--no-keys", is_flag=True, help="Let in whoever reaches it: on this machine alone.")
+@click.option("--runs", "at_once", type=click.IntRange(min=1), default=16, show_default=True, metavar="N",
+              help="Runs that go on here at once.")  # fmt: skip
+@click.option("--waiting", type=click.IntRange(min=0), default=1_000, show_default=True, metavar="N",
+              help="Runs that may wait for their turn; more are answered with 429.")  # fmt: skip
+@click.option("--grace", callback=duration, default="20s", show_default=True, help="That runs have to end at SIGTERM.")
+@click.option("--queue", default="default", show_default=True, metavar="NAME", help="Where runs go on PostgreSQL.")
+@click.option("--request-timeout", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True,
+              metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
+@click.option("--max-body", type=click.IntRange(min=1), default=4_000_000, show_default=True, metavar="BYTES",
+              help="The most that a request's body may have.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="Lines on stderr: as text, or an object of JSON each.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@store_option
+@click.option("--durability", type=click.Choice(DURABILITIES), default="full", show_default=True,
+              help="What the record of runs survives, as for `run`.")  # fmt: skip
+def command(
+    flows: tuple[str, ...],
+    port: int,
+    host: str,
+    names: tuple[str, ...],
+    origins: tuple[str, ...],
+    no_keys: bool,
+    at_once: int,
+    waiting: int,
+    grace: float,
+    queue: str,
+    request_timeout: float,
+    max_body: int,
+    log_format: LogFormat,
+    quiet: bool,
+    store: str | None,
+    durability: Durability,
+) -> int:
+    """Serve the flows in FLOW files or below FOLDERs over HTTP: POST /flows/NAME takes inputs and gives outputs.
+
+    Programs need a key: `flowengine keys add NAME`. /openapi.json describes each flow. With a store on PostgreSQL
+    runs go into its queue, for `flowengine worker`; else they go on here, and what is left at SIGTERM or by a crash
+    goes on at the next start.
+    """
+    is_here = is_loopback(host)
+    if no_keys and not is_here:
+        raise click.UsageError(f"--no-keys goes with this machine's own addresses, and {host} can be reached by others")
+    try:
+        from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
+        from flowengine.serving.run_driver import Admission
+        from flowengine.serving.serving_app import make_serving_app
+    except ModuleNotFoundError as error:
+        raise _lacking(error, "serve") from None
+    results = Results()
+    known = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, names))
+    with worker_log(log_format, quiet=quiet, logger=_LOG), open_journal(choose_store(store), durability) as kept:
+        with results.alone():
+            app = make_serving_app(
+                kept,
+                flows,
+                needs_key=not no_keys,
+                hosts=None if "*" in names else known,
+                any_address=not is_here,
+                origins=origins,
+                admission=Admission(at_once, waiting),
+                grace=grace,
+                queue=queue,
+                environ=load_environment(),
+                project=find_project(),
+                max_body=max_body,
+            )
+        service = app.state.serving.service
+        listening = listen(host, port)
+        address = address_of(host, listening.getsockname()[1])
+
+        def announce() -> None:
+            results.line(address)
+            if not quiet:
+                _announce(sorted(service.flows), format_store(store), address, service.is_queued, no_keys)
+
+        with listening, results.alone():
+            serve(app, listening, announce, ConnectionLimits(seconds=request_timeout), service.drain)
+    complain("stopped")
+    return 0
+
+
+def _announce(flows: Sequence[str], store: str, address: str, is_queued: bool, no_keys: bool) -> None:
+    complain(f"serves {', '.join(flows)}; runs are kept in {store}; Ctrl-C ends it")
+    if not keeps(store):
+        complain("notice: runs are lost when it ends; --store names a place where they are kept")
+    if is_queued:
+        complain("runs go into the queue: `flowengine worker` goes on with them")
+    if no_keys:
+        complain("notice: it lets in whoever reaches it")
+    complain(f"try: curl {address}/flows" + ("" if no_keys else ' -H "Authorization: Bearer KEY"'))
+
+
+def _lacking(error: ModuleNotFoundError, command: str) -> Exception:
+    if error.name is None or error.name.partition(".")[0] not in _LIBRARIES:
+        return error
+    return click.UsageError(f"`flowengine {command}` needs {error.name}: {install_hint('serve')}")
+
+
+# --- `flowengine keys`
+
+
+@click.group("keys")
+def keys_command() -> None:
+    """The keys by which programs call served flows. A store keeps them hashed, beside its runs."""
+
+
+@keys_command.command("add")
+@click.argument("name")
+@click.option("--flows", metavar="NAME,NAME", help="Flows that it may use.  [default: all]")
+@click.option("--budget-usd-day", type=click.FloatRange(0, min_open=True), metavar="USD",
+              help="What its runs may cost in a day (UTC).")  # fmt: skip
+@click.option("--requests-per-minute", type=click.IntRange(min=1), metavar="N", help="How often it may ask.")
+@store_option
+def add_key(
+    name: str, flows: str | None, budget_usd_day: float | None, requests_per_minute: int | None, store: str | None
+) -> int:
+    """Make a key for NAME, and print it: this once, and as the last word."""
+    wanted = None if flows is None else [each.strip() for each in flows.split(",") if each.strip()]
+    if wanted == []:
+        raise click.UsageError("--flows names no flow")
+    results = Results()
+    with open_journal(_choose_kept(store)) as kept:
+        key = _ring(kept).add(
+            name, flows=wanted, budget_usd_day=budget_usd_day, requests_per_minute=requests_per_minute
+        )
+    complain(f"the key of '{name}', which is told this once; send it as `Authorization: Bearer KEY`:")
+    results.line(key)
+    return 0
+
+
+@keys_command.command("list")
+@store_option
+def list_keys(store: str | None) -> int:
+    """List the keys, with what they may do and what they have spent today."""
+    results = Results()
+    with open_journal(_choose_kept(store)) as kept:
+        keys = _ring(kept).list()
+        from flowengine.serving.api_keys import DayBudgets  # As above.
+
+        spent = {key.caller.name: DayBudgets(kept).spent(key.caller.name) for key in keys}
+    if not keys:
+        complain("no keys: `flowengine keys add NAME` makes one")
+    rows = [
+        [
+            key.caller.name,
+            key.id,
+            datetime.fromtimestamp(key.added, UTC).date().isoformat(),
+            "all" if key.caller.flows is None else ",".join(key.caller.flows),
+            _format_budget(key.caller.budget_usd_day, *spent[key.caller.name]),
+            "" if key.caller.requests_per_minute is None else f"{key.caller.requests_per_minute}/min",
+        ]
+        for key in keys
+    ]
+    for line in format_table(rows):
+        results.line(line)
+    return 0
+
+
+def _format_budget(budget: float | None, spent: float, reserved: float) -> str:
+    if budget is None:
+        return ""
+    held = f" + {reserved:.4g} reserved" if reserved else ""
+    return f"{spent:.4g}{held} of {budget:g} USD today"
+
+
+@keys_command.command("remove")
+@click.argument("name")
+@store_option
+def remove_key(name: str, store: str | None) -> int:
+    """Let nobody in any more with the key of NAME."""
+    with open_journal(_choose_kept(store)) as kept:
+        _ring(kept).remove(name)
+    complain(f"the key of '{name}' is no more")
+    return 0
+
+
+def _choose_kept(store: str | None) -> str:
+    chosen = choose_store(store)
+    if not keeps(chosen):
+        raise click.UsageError("a key is kept in a store: --store names a file or a database")
+    return chosen
+
+
+def _ring(kept: Any) -> Any:
+    from flowengine.serving.api_keys import KeyRing  # Commands are imported for their help, too.
+
+    return KeyRing(kept)

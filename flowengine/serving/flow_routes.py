@@ -1,0 +1,243 @@
+"""Serves flows and their runs: `POST /flows/NAME` and what follows from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from functools import wraps
+from typing import Final, NamedTuple
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowengine.journal.run_lookup import parse_labels
+from flowengine.server.problems import ProblemError, reading_records
+from flowengine.server.requests import read_json, read_json_object
+from flowengine.server.schemas import ANSWER
+from flowengine.server.sse import StreamResponse
+from flowengine.serving.flow_documents import describe_flows
+from flowengine.serving.http_answers import (
+    accepted_response,
+    encode_message,
+    error_response,
+    json_response,
+    outcome_response,
+    progress_messages,
+    to_run_state,
+)
+from flowengine.serving.outcomes import FlowCaller, RunOutcome, StartedRun
+from flowengine.serving.serving_parts import MountedRoutes, ServingParts
+
+__all__ = ["answering_errors", "make_flow_routes"]
+
+_WAIT: Final = re.compile(r"wait=(\d{1,5})")
+_BEAT: Final = 15.0
+"""Seconds of silence after which a follower gets a comment, so that nothing on the way cuts it off."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def make_flow_routes(parts: ServingParts) -> MountedRoutes:
+    routes = _FlowRoutes(parts)
+    table: list[tuple[str, str, Handler]] = [
+        ("GET", "/flows", routes.list_flows),
+        ("GET", "/flows/{flow}", routes.describe_flow),
+        ("POST", "/flows/{flow}", routes.call_flow),
+        ("GET", "/flows/{flow}/openapi.json", routes.describe_flow),
+        ("GET", "/openapi.json", routes.describe_all),
+        ("GET", "/runs", routes.list_runs),
+        ("GET", "/runs/{run_id}", routes.get_run),
+        ("GET", "/runs/{run_id}/events", routes.follow_run),
+        ("POST", "/runs/{run_id}/answer", routes.answer_run),
+        ("POST", "/runs/{run_id}/cancel", routes.cancel_run),
+        ("POST", "/runs/{run_id}/resume", routes.resume_run),
+    ]
+    return MountedRoutes([Route(path, answering_errors(each), methods=[method]) for method, path, each in table])
+
+
+def answering_errors(handler: Handler) -> Handler:
+    """The handler, whose errors are problem objects."""
+
+    @wraps(handler)
+    async def guarded(request: Request) -> Response:
+        try:
+            with reading_records(request):
+                return await handler(request)
+        except Exception as error:
+            return error_response(error)
+
+    return guarded
+
+
+class _Wish(NamedTuple):
+    """How the caller wants to be answered."""
+
+    is_async: bool
+    seconds: float | None
+    """That it waits before it takes a 202."""
+    is_stream: bool
+
+    @classmethod
+    def of(cls, request: Request) -> _Wish:
+        """
+        >>> def asked(**headers):
+        ...     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        ...     return _Wish.of(Request({"type": "http", "headers": raw}))
+        >>> asked(prefer="respond-async").is_async, asked(prefer="wait=10").seconds
+        (True, 10.0)
+        """
+        prefer = ",".join(request.headers.getlist("prefer")).lower()
+        said = [each.partition(";")[0].strip() for each in prefer.split(",")]
+        waits = [float(found[1]) for each in said if (found := _WAIT.fullmatch(each))]
+        accept = request.headers.get("accept", "").lower()
+        return cls("respond-async" in said, waits[0] if waits else None, "text/event-stream" in accept)
+
+
+class _FlowRoutes:
+    """The handlers."""
+
+    def __init__(self, parts: ServingParts) -> None:
+        self._service = parts.service
+        self._parts = parts
+
+    async def call_flow(self, request: Request) -> Response:
+        """Start the flow, or find the run of the key; and answer as is wished."""
+        wish, caller, flow = _Wish.of(request), _caller_of(request), request.path_params["flow"]
+        self._service.flow(flow, caller)  # Who asks for another need not send its inputs.
+        inputs = await read_json_object(request, self._parts.max_body)
+        key = request.headers.get("idempotency-key")
+        run = await self._service.start(
+            flow,
+            inputs,
+            run_key=None if key is None else key.strip().removeprefix('"').removesuffix('"'),
+            caller=caller,
+            labels=parse_labels(request.headers.getlist("flowengine-label")),
+            session=request.headers.get("flowengine-session"),
+            tokens=wish.is_stream,
+        )
+        headers = _headers_of(run, wish)
+        root = _root_of(request)
+        if wish.is_stream:
+            return _stream(self._messages(run.run_id, caller, root), headers)
+        if wish.is_async:
+            return accepted_response(await self._service.outcome(run.run_id, caller), root, headers)
+        outcome: RunOutcome | None = None
+        with anyio.move_on_after(wish.seconds):
+            outcome = await self._service.wait(run.run_id, caller)
+        if outcome is None:
+            return accepted_response(await self._service.outcome(run.run_id, caller), root, headers)
+        return outcome_response(outcome, root, headers)
+
+    async def list_flows(self, request: Request) -> Response:
+        names = self._service.names(_caller_of(request))
+        found = [{"name": name, "description": self._service.flows[name].description} for name in names]
+        return json_response({"flows": found})
+
+    async def describe_flow(self, request: Request) -> Response:
+        flow = self._service.flow(request.path_params["flow"], _caller_of(request))
+        return json_response(describe_flows([flow], _root_of(request)))
+
+    async def describe_all(self, request: Request) -> Response:
+        caller = _caller_of(request)
+        flows = [self._service.flows[name] for name in self._service.names(caller)]
+        return json_response(describe_flows(flows, _root_of(request)))
+
+    async def list_runs(self, request: Request) -> Response:
+        asked = request.query_params
+        found = await self._service.list_runs(
+            _caller_of(request),
+            flow=asked.get("flow", ""),
+            status=asked.get("status", ""),
+            labels=parse_labels(asked.getlist("label")),
+        )
+        return json_response({"runs": [each._asdict() | {"path": None} for each in found]})
+
+    async def get_run(self, request: Request) -> Response:
+        record = await self._service.record(request.path_params["run_id"], _caller_of(request))
+        said = to_run_state(RunOutcome.of(record.events), _root_of(request))
+        usage = {
+            "model_calls": record.usage.calls, "tokens": record.usage.tokens, "cost_usd": record.usage.cost_usd
+        }  # fmt: skip
+        nodes = {path: {"status": node.status, "error": node.error} for path, node in record.nodes.items()}
+        return json_response({**said, "nodes": nodes, "usage": usage, "labels": record.labels})
+
+    async def follow_run(self, request: Request) -> Response:
+        run_id, caller = request.path_params["run_id"], _caller_of(request)
+        await self._service.outcome(run_id, caller)
+        messages = self._messages(run_id, caller, _root_of(request), _read_position(request))
+        return _stream(messages, {})
+
+    async def answer_run(self, request: Request) -> Response:
+        body, caller = await read_json(request, ANSWER), _caller_of(request)
+        run_id: str = request.path_params["run_id"]
+        node = await self._service.answer(
+            run_id,
+            body.get("node"),
+            body["choice"],
+            body.get("form"),
+            "" if caller is None else caller.name,
+            comment=body.get("comment", ""),
+            caller=caller,
+        )
+        return json_response({"run_id": run_id, "node": node}, 202, {"Location": f"{_root_of(request)}/runs/{run_id}"})
+
+    async def cancel_run(self, request: Request) -> Response:
+        run_id, caller = request.path_params["run_id"], _caller_of(request)
+        await self._service.cancel(run_id, caller)
+        return json_response(to_run_state(await self._service.outcome(run_id, caller), _root_of(request)))
+
+    async def resume_run(self, request: Request) -> Response:
+        run_id, caller = request.path_params["run_id"], _caller_of(request)
+        await self._service.resume(run_id, caller)
+        return accepted_response(await self._service.outcome(run_id, caller), _root_of(request), {})
+
+    async def _messages(
+        self, run_id: str, caller: FlowCaller | None, root: str, after: int = 0
+    ) -> AsyncGenerator[bytes]:
+        """Progress, and at the end the result, the question, or the error."""
+        yield encode_message("run", {"run_id": run_id, "links": {"self": f"{root}/runs/{run_id}"}})
+        try:
+            async with aclosing(progress_messages(self._service.follow(run_id, after, caller=caller))) as pieces:
+                async for piece in pieces:
+                    yield piece
+            outcome = await self._service.outcome(run_id, caller)
+        except Exception as error:  # The head is out: what went wrong is one more event.
+            yield encode_message("error", json.loads(bytes(error_response(error).body)))
+            return
+        names = {"succeeded": "result", "partial": "result", "waiting": "question", "running": "interrupted"}
+        yield encode_message(names.get(outcome.status, "error"), to_run_state(outcome, root))
+
+
+def _stream(messages: AsyncGenerator[bytes], headers: Mapping[str, str]) -> Response:
+    return StreamResponse(messages, headers=headers, beat=_BEAT)
+
+
+def _headers_of(run: StartedRun, wish: _Wish) -> dict[str, str]:
+    headers = {"Flowengine-Run": run.run_id}
+    if not run.is_new:
+        headers["Idempotent-Replayed"] = "true"
+    if wish.is_async:
+        headers["Preference-Applied"] = "respond-async"
+    return headers
+
+
+def _caller_of(request: Request) -> FlowCaller | None:
+    found: FlowCaller | None = request.state.caller
+    return found
+
+
+def _root_of(request: Request) -> str:
+    root: str = request.scope.get("root_path", "")
+    return root
+
+
+def _read_position(request: Request) -> int:
+    last = request.headers.get("last-event-id")
+    text = request.query_params.get("after", "0") if last is None else last
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        raise ProblemError(400, "No such position", f"a position is a whole number from 0 on, found {text!r:.40}")
+    return int(text) + (last is not None)

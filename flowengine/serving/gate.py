@@ -1,0 +1,95 @@
+"""Lets requests in: by the name that the server is asked by, by where a browser's request comes from, and by key.
+
+Whoever may come in is `request.state.caller` from then on. What is open (`/healthz`, signed links, webhooks) needs no
+key: it tells nothing, or is proved in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import anyio.to_thread
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flowengine.errors import FlowEngineError
+from flowengine.server.problems import ProblemError
+from flowengine.server.safety import Hosts, is_same_origin
+from flowengine.serving.api_keys import KeyRing, RequestRates
+from flowengine.serving.http_answers import error_response
+from flowengine.serving.outcomes import FlowCaller
+
+__all__ = ["ApiGate"]
+
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+_MAX_KEY: Final = 200
+"""Characters of a key; a longer one is none of ours."""
+
+
+class ApiGate:
+    """ASGI in, ASGI out."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Hosts | None,
+        origins: Collection[str],
+        keys: KeyRing | None,
+        open_paths: Sequence[str],
+    ) -> None:
+        """`hosts`: None: every name is known. `origins`: pages of other sites that may ask. `keys`: None: whoever
+        reaches the server may do everything. `open_paths`: beginnings of paths that need no key."""
+        self._app = app
+        self._hosts = hosts
+        self._origins = origins
+        self._keys = keys
+        self._open = tuple(open_paths)
+        self._rates = RequestRates()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            scope.setdefault("state", {})["caller"] = await self._admit(scope, Headers(scope=scope))
+        except FlowEngineError as error:
+            await error_response(error)(scope, receive, guarded)
+            return
+        await self._app(scope, receive, guarded)
+
+    async def _admit(self, scope: Scope, headers: Headers) -> FlowCaller | None:
+        """Who asks; raises why the request is not answered."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if self._hosts is not None and not self._hosts.knows(host):
+            raise ProblemError(421, "Not known by this name", "names beside its own: --allow-host")
+        if origin is not None and origin not in self._origins and not is_same_origin(origin, host):
+            raise ProblemError(403, "Another site's request", "pages of other sites may ask with --allow-origin")
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self._keys is None or path.startswith(self._open):
+            return None
+        if self._keys.is_stale:
+            await anyio.to_thread.run_sync(self._keys.refresh)
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        given = given.strip()
+        caller = self._keys.find(given) if scheme.lower() == "bearer" and 0 < len(given) <= _MAX_KEY else None
+        if caller is None:
+            raise ProblemError(
+                401, "A key is needed", "send `Authorization: Bearer KEY`; `flowengine keys add NAME` makes one"
+            )
+        self._rates.count(caller)
+        return caller

@@ -1,0 +1,82 @@
+"""Serves what those who operate a server ask: `/healthz`, `/readyz` and `/metrics`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import FlowEngineError, JournalError
+from flowengine.runners.queue.status import QueueStatus, queues_of, workers_of
+from flowengine.serving.flow_routes import answering_errors
+from flowengine.serving.outcomes import AccessError
+from flowengine.serving.serving_parts import MountedRoutes, ServingParts
+
+__all__ = ["make_operation_routes"]
+
+_PATIENCE: Final = 5.0
+"""Seconds that the store may take to answer."""
+
+
+def make_operation_routes(parts: ServingParts) -> MountedRoutes:
+    service, metrics, asking = parts.service, parts.metrics, anyio.Lock()
+
+    async def is_alive(request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def is_ready(request: Request) -> Response:
+        why = "it stops" if service.driver.is_stopping else await _unreadiness(service.store)
+        return PlainTextResponse("ready\n") if why is None else PlainTextResponse(f"not ready: {why}\n", 503)
+
+    async def tell_metrics(request: Request) -> Response:
+        caller = request.state.caller
+        if caller is not None and caller.flows is not None:
+            raise AccessError("metrics are of all flows: they are for a key that may use all")
+        if service.is_queued:
+            async with asking:
+                queues = await anyio.to_thread.run_sync(_ask_queues, service.store)
+            counts = ((each.queue, state, count) for each in queues for state, count in _count_states(each))
+            metrics.note_queues(counts, ((each.queue, each.workers) for each in queues))
+        return Response(metrics.text(), media_type=metrics.media_type)
+
+    routes = [
+        Route("/healthz", is_alive),
+        Route("/readyz", is_ready),
+        Route("/metrics", answering_errors(tell_metrics)),
+    ]
+    return MountedRoutes(routes, ("/healthz", "/readyz"))
+
+
+async def _unreadiness(store: JournalStore) -> str | None:
+    """Why the store cannot be used now; None: it can."""
+    with anyio.move_on_after(_PATIENCE):
+        try:
+            await anyio.to_thread.run_sync(store.recall, "serve.ready", "", abandon_on_cancel=True)
+        except JournalError:
+            return "the store cannot be used"
+        return None
+    return "the store does not answer"
+
+
+def _ask_queues(store: JournalStore) -> list[QueueStatus]:
+    try:
+        return list(queues_of(store, workers_of(store)))
+    except FlowEngineError:  # `/readyz` says it.
+        return []
+
+
+def _count_states(queue: QueueStatus) -> list[tuple[str, int]]:
+    """Each run is in one state."""
+    return [
+        ("due", queue.due),
+        ("later", queue.later),
+        ("asking", queue.asking),
+        ("lacking", queue.lacking),
+        ("taken", queue.taken - queue.lost),
+        ("lost", queue.lost),
+    ]

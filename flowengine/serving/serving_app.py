@@ -1,0 +1,154 @@
+"""Makes the app that serves flows over HTTP: the gate, the routes of all modules, and the life of its service.
+
+    app = make_serving_app("sqlite:///runs.db", ["flows/"])     # an ASGI app, for any server of such apps
+
+It can be mounted below a path of an app of your own, whose lifespan enters that of this app:
+
+    Starlette(routes=[Mount("/ai", app)], lifespan=lambda _: app.router.lifespan_context(app))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib import import_module
+from os import PathLike
+from time import perf_counter
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flowengine.engine.ports import Durability, JournalStore
+from flowengine.flow import Flow
+from flowengine.flowfile.project.project import Project
+from flowengine.journal.stores import open_store
+from flowengine.server.problems import ProblemError
+from flowengine.server.safety import LOOPBACK, Hosts
+from flowengine.serving.api_keys import KeyRing
+from flowengine.serving.flow_service import FlowService
+from flowengine.serving.gate import ApiGate
+from flowengine.serving.http_answers import error_response
+from flowengine.serving.run_driver import Admission
+from flowengine.serving.serving_metrics import ServingMetrics
+from flowengine.serving.serving_parts import MountedRoutes, ServingParts
+
+__all__ = ["ROUTES", "make_serving_app"]
+
+ROUTES: Final = (
+    "flowengine.serving.flow_routes:make_flow_routes",
+    "flowengine.serving.operations:make_operation_routes",
+)
+"""Where the routes are made: `module:function` of the `ServingParts`, which gives `MountedRoutes`."""
+
+
+def make_serving_app(
+    store: JournalStore | str,
+    flows: Iterable[Flow | str | PathLike[str]],
+    *,
+    needs_key: bool = True,
+    hosts: Collection[str] | None = LOOPBACK,
+    any_address: bool = False,
+    origins: Collection[str] = (),
+    admission: Admission | None = None,
+    grace: float = 20.0,
+    queue: str = "default",
+    durability: Durability = "full",
+    environ: Mapping[str, str] | None = None,
+    project: Project | None = None,
+    max_body: int = 4_000_000,
+) -> Starlette:
+    """An ASGI app that serves `flows`: objects, flow files, or folders of them.
+
+    `needs_key`: whoever asks needs one of the keys of the store (`KeyRing`). `hosts`: names by which the server is
+    known, None for any, `any_address`: also by every IP address. `origins`: pages of other sites that may ask.
+    `grace`: seconds that runs may take to end when it stops. `queue`: where runs go in a store on PostgreSQL.
+    """
+    opened = open_store(store, durability) if isinstance(store, str) else store
+    looked_up = os.environ if environ is None else environ
+    service = FlowService(opened, flows, admission=admission, environ=looked_up, grace=grace, queue=queue)
+    keys = KeyRing(opened) if needs_key else None
+    metrics = ServingMetrics(service)
+    parts = ServingParts(service, metrics, keys, project, looked_up, max_body)
+    mounted = [_make_routes(each, parts) for each in ROUTES]
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        async with service:
+            yield
+        if isinstance(store, str):
+            opened.close()
+
+    middleware = [Middleware(_Counting, metrics)]
+    if origins:
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(origins),
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=["Location", "Flowengine-Run", "Idempotent-Replayed", "Retry-After"],
+            )
+        )
+    gate = Middleware(
+        ApiGate,
+        hosts=None if hosts is None else Hosts(frozenset(hosts), any_address),
+        origins=frozenset(origins),
+        keys=keys,
+        open_paths=[path for each in mounted for path in each.open_paths],
+    )
+    app = Starlette(
+        routes=[route for each in mounted for route in each.routes],
+        middleware=[*middleware, gate],
+        exception_handlers={404: _answer_not_found, 405: _answer_not_found},
+        lifespan=lifespan,
+    )
+    app.state.serving = parts
+    return app
+
+
+def _make_routes(where: str, parts: ServingParts) -> MountedRoutes:
+    module, _, name = where.partition(":")
+    make: Callable[[ServingParts], MountedRoutes] = getattr(import_module(module), name)
+    return make(parts)
+
+
+async def _answer_not_found(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    title = "No such address" if status == 404 else "Not done that way"
+    return error_response(ProblemError(status, title, f"{request.method} {request.url.path}: see /openapi.json"))
+
+
+class _Counting:
+    """Counts requests by the route that answered; ASGI in, ASGI out."""
+
+    def __init__(self, app: ASGIApp, metrics: ServingMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = perf_counter(), 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            route = getattr(scope.get("route"), "path", "")  # A path that no route has could be anything.
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.count(route, method, status, perf_counter() - began)
+
+
+_METHODS: Final[Sequence[str]] = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")

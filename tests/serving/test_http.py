@@ -1,0 +1,233 @@
+"""Flows over HTTP, as a program with a key calls them: one server for all of these tests."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import httpx
+import jsonschema
+import pytest
+
+from flowengine.journal.stores import open_store
+from flowengine.serving.api_keys import KeyRing
+from flowengine.serving.serving_app import make_serving_app
+from tests.support.ui_server import Served, served
+
+FLOWS = {
+    "shout": """
+        description: Says it louder.
+        inputs:
+          text: {type: string, default: hello}
+        nodes:
+          shout: {type: function, call: "steps:shout", with: {text: "{{ inputs.text }}"}}
+        outputs:
+          loud: "{{ nodes.shout.output }}"
+        """,
+    "fail": """
+        nodes:
+          fail: {type: function, call: "steps:fail"}
+        """,
+    "ask": """
+        nodes:
+          ask:
+            type: approval
+            message: "May it be published?"
+            routes: {"yes": {to: publish}, "no": {}}
+            form: {type: object, properties: {channel: {type: string}}, required: [channel]}
+          publish: {type: function, call: "steps:shout", with: {text: "{{ nodes.ask.output.by }}"}}
+        """,
+    "slow": """
+        nodes:
+          wait: {type: function, call: "steps:wait"}
+        """,
+    "write": """
+        nodes:
+          write: {prompt: "Write a poem about bees, with many lines and many words.", model: offline}
+        """,
+}
+STEPS = """
+import anyio
+
+def shout(text="hello"):
+    return text.upper()
+
+def fail():
+    raise ValueError("no such thing")
+
+async def wait():
+    await anyio.sleep_forever()
+"""
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Api(NamedTuple):
+    """A server with three keys."""
+
+    server: Served
+    ann: httpx.Client
+    ben: httpx.Client
+    """May use `shout` alone."""
+    nobody: httpx.Client
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    folder = tmp_path_factory.mktemp("api")
+    (folder / "steps.py").write_text(STEPS)
+    for name, text in FLOWS.items():
+        (folder / f"{name}.yaml").write_text(f"flowengine: v1\nname: {name}\n{textwrap.dedent(text).lstrip()}")
+    with closing(open_store(f"sqlite:///{folder / 'runs.db'}")) as store:
+        ring = KeyRing(store)
+        ann, ben = ring.add("ann"), ring.add("ben", flows=["shout"])
+        app = make_serving_app(store, [folder], grace=0, max_body=1_000)
+        with served(app, token=ann, end=app.state.serving.service.drain) as server:
+            clients = [
+                httpx.Client(base_url=server.url, trust_env=False, timeout=30, headers=headers)
+                for headers in ({"Authorization": f"Bearer {ben}"}, {})
+            ]
+            yield Api(server, server.client, *clients)
+            for client in clients:
+                client.close()
+
+
+def events_of(text: str) -> Sequence[tuple[str, Any]]:
+    """Name and data of server-sent events."""
+    found: list[tuple[str, Any]] = []
+    for message in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in message.splitlines() if ": " in line)
+        if "event" in fields:
+            found.append((fields["event"], json.loads(fields["data"])))
+    return found
+
+
+def test_inputs_go_in_and_outputs_come_out(api: Api):
+    answer = api.ann.post("/flows/shout", content=b'{"text": "bee \\u2028 \\ud83d"}', headers=JSON)
+    assert (answer.status_code, answer.json()) == (200, {"loud": "BEE \u2028 \ufffd"})
+    assert api.ann.post("/flows/shout").json() == {"loud": "HELLO"}
+    run = api.ann.get(f"/runs/{answer.headers['flowengine-run']}").json()
+    assert (run["status"], run["labels"], run["nodes"]["shout"]["status"]) == (
+        "succeeded",
+        {"caller": "ann"},
+        "succeeded",
+    )
+    listed = api.ann.get("/runs", params={"flow": "shout", "status": "succeeded"}).json()["runs"]
+    assert run["run_id"] in [each["run_id"] for each in listed]
+
+
+def test_the_same_key_is_the_same_run(api: Api):
+    headers = {"Idempotency-Key": "order-1"}
+    first = api.ann.post("/flows/shout", json={"text": "a"}, headers=headers)
+    again = api.ann.post("/flows/shout", json={"text": "a"}, headers={"Idempotency-Key": '"order-1"'})
+    assert first.headers["flowengine-run"] == again.headers["flowengine-run"]
+    assert ("idempotent-replayed" in first.headers, again.headers["idempotent-replayed"]) == (False, "true")
+    other = api.ann.post("/flows/shout", json={"text": "b"}, headers=headers)
+    assert (other.status_code, other.headers["content-type"]) == (422, "application/problem+json")
+    assert api.ben.post("/flows/shout", json={"text": "b"}, headers=headers).json() == {"loud": "B"}
+
+
+def test_a_caller_that_does_not_wait_gets_an_address(api: Api):
+    for wish in ("respond-async", "wait=0"):
+        answer = api.ann.post("/flows/slow", headers={"Prefer": wish})
+        assert answer.status_code == 202
+        assert answer.headers["location"] == f"/runs/{answer.json()['run_id']}" == answer.json()["links"]["self"]
+        stopped = api.ann.post(answer.json()["links"]["cancel"])
+        assert (stopped.status_code, stopped.json()["status"]) == (200, "cancelled")
+        again = api.ann.post(answer.json()["links"]["cancel"])
+        assert (again.status_code, "cannot be cancelled: it is cancelled" in again.json()["detail"]) == (409, True)
+
+
+def test_a_run_that_asks_is_answered_and_the_key_finds_its_result(api: Api):
+    headers = {"Idempotency-Key": "ask-1"}
+    asked = api.ann.post("/flows/ask", headers=headers)
+    [question] = asked.json()["questions"]
+    assert (asked.status_code, question["message"], question["choices"]) == (
+        202,
+        "May it be published?",
+        ["yes", "no"],
+    )
+    wrong = api.ann.post(question["answer"], json={"choice": "yes"})
+    assert (wrong.status_code, "asks for a form" in wrong.json()["detail"]) == (409, True)
+    taken = api.ann.post(question["answer"], json={"choice": "yes", "form": {"channel": "blog"}})
+    assert (taken.status_code, taken.json()["node"]) == (202, "ask")
+    assert api.ann.post("/flows/ask", headers=headers).json() == {"publish": "ANN"}
+
+
+def test_a_stream_tells_progress_tokens_and_the_result(api: Api):
+    headers = {"Accept": "text/event-stream"}
+    found = events_of(api.ann.post("/flows/write", headers=headers).text)
+    assert [name for name, _ in found[:2]] == ["run", "progress"]
+    text = "".join(data["text"] for name, data in found if name == "token")
+    assert found[-1][0] == "result"
+    assert found[-1][1]["outputs"]["write"] == text
+    run_id = found[0][1]["run_id"]
+    later = events_of(api.ann.get(f"/runs/{run_id}/events", params={"after": 2}).text)
+    assert [name for name, _ in later] == ["run", "progress", "result"]
+    assert events_of(api.ann.post("/flows/fail", headers=headers).text)[-1][0] == "error"
+    assert events_of(api.ann.post("/flows/ask", headers=headers).text)[-1][0] == "question"
+
+
+def test_a_run_that_fails_says_where_and_why(api: Api):
+    answer = api.ann.post("/flows/fail", headers={"Idempotency-Key": "f"})
+    problem = answer.json()
+    assert (answer.status_code, problem["node"], problem["error"]) == (500, "fail", "ValueError")
+    assert "no such thing" in problem["detail"]
+    assert "Traceback" not in answer.text
+    again = api.ann.post("/flows/fail", headers={"Idempotency-Key": "f"})
+    assert again.json() == problem
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"{", {}, 400),
+        (b"[1]", {}, 422),
+        (b'{"text": NaN}', {}, 400),
+        (b'{"text": 1}', {}, 422),
+        (b'{"texd": "a"}', {}, 422),
+        (b'{"text": %s}' % (b"[" * 200 + b"]" * 200), {}, 400),
+        (b'{"text": "%s"}' % (b"a" * 1_000), {}, 413),
+        (b'{"text": "a"}', {"Content-Type": "text/plain"}, 415),
+        (b'{"text": "a"}', {"Idempotency-Key": "k" * 256}, 422),
+        (b'{"text": "a"}', {"Flowengine-Label": "caller=ben"}, 422),
+        (b'{"text": "a"}', {"Flowengine-Label": "noequals"}, 422),
+        (b'{"text": "a"}', {"Flowengine-Session": "s" * 300}, 422),
+        (b'{"text": "a"}', {"Prefer": "wait=abc, handling=strict"}, 200),
+    ],
+)
+def test_what_does_not_fit_is_told(api: Api, body: bytes, headers: dict[str, str], status: int):
+    headers = {**JSON, **headers}
+    answer = api.ann.post("/flows/shout", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+
+
+def test_the_description_fits_the_flow(api: Api):
+    one = api.ann.get("/flows/shout/openapi.json").json()
+    assert one["openapi"] == "3.1.0"
+    post = one["paths"]["/flows/shout"]["post"]
+    schema = post["requestBody"]["content"]["application/json"]["schema"]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["properties"]["text"] == {"type": "string", "default": "hello"}
+    outputs = post["responses"]["200"]["content"]["application/json"]["schema"]
+    jsonschema.validate(api.ann.post("/flows/shout", json={}).json(), outputs)
+    calls = {path for path in api.ann.get("/openapi.json").json()["paths"] if path.startswith("/flows")}
+    assert calls == {f"/flows/{name}" for name in FLOWS}
+    assert [path for path in api.ben.get("/openapi.json").json()["paths"] if "flows" in path] == ["/flows/shout"]
+    assert api.ben.get("/flows").json() == {"flows": [{"name": "shout", "description": "Says it louder."}]}
+
+
+def test_metrics_count_requests_by_route(api: Api):
+    api.ann.post("/flows/shout", json={"text": "m"})
+    api.ann.get("/nowhere/at/all")
+    text = api.ann.get("/metrics").text
+    assert 'flowengine_requests_total{method="POST",route="/flows/{flow}",status="200"}' in text
+    assert 'flowengine_runs_total{flow="shout",status="succeeded"}' in text
+    assert "nowhere" not in text
+    assert "flowengine_runs_running 0.0" in text
+    assert [api.nobody.get(path).status_code for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 401]
+    assert api.ben.get("/metrics").status_code == 403
