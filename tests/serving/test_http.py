@@ -167,7 +167,7 @@ def test_a_stream_tells_progress_tokens_and_the_result(api: Api):
     assert found[-1][1]["outputs"]["write"] == text
     run_id = found[0][1]["run_id"]
     later = events_of(api.ann.get(f"/runs/{run_id}/events", params={"after": 2}).text)
-    assert [name for name, _ in later] == ["run", "progress", "result"]
+    assert [name for name, _ in later if name != "token"] == ["run", "progress", "result"]
     assert events_of(api.ann.post("/flows/fail", headers=headers).text)[-1][0] == "error"
     assert events_of(api.ann.post("/flows/ask", headers=headers).text)[-1][0] == "question"
 
