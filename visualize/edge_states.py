@@ -12,7 +12,7 @@ from flowengine.engine.graph import ON_ERROR
 from visualize.progress import NodeRow, Progress
 from visualize.skeleton import Site, SkeletonLevel
 
-__all__ = ["EdgeState", "critical_path", "edges_of", "in_order"]
+__all__ = ["EdgeState", "critical_path", "edge_state", "edges_of", "in_order"]
 
 # --- Edges that a run took
 
@@ -37,9 +37,9 @@ def edges_of(progress: Progress, critical: frozenset[str]) -> Iterator[SiteEdge]
         for source, target, labels in level.edges:
             ends = level.sites[source], level.sites[target]
             pairs = list(_pair_rows(progress, *ends))
-            states: set[EdgeState] = {_decide_state(before, after, labels) for before, after in pairs}
+            states: set[EdgeState] = {edge_state(before, after, labels) for before, after in pairs}
             is_critical = any(
-                before.id in critical and after.id in critical and _decide_state(before, after, labels) == "taken"
+                before.id in critical and after.id in critical and edge_state(before, after, labels) == "taken"
                 for before, after in pairs
             )
             yield SiteEdge(ends[0].path, ends[1].path, labels, _combine_states(states), is_critical)
@@ -64,7 +64,7 @@ def _combine_states(states: Collection[EdgeState]) -> EdgeState:
     return "undecided"
 
 
-def _decide_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeState:
+def edge_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeState:
     """Taken when its source let its target run; undecided while either may still change."""
     if before.status in _OPEN_STATUSES or after.status == "pending":
         return "undecided"
@@ -118,7 +118,7 @@ def _find_chain(rows: Mapping[str, NodeRow | None], level: SkeletonLevel) -> lis
             source in ended
             and before is not None
             and after is not None
-            and _decide_state(before, after, labels) == "taken"
+            and edge_state(before, after, labels) == "taken"
         ):
             parents.setdefault(target, []).append(source)
     line = [max(ended, key=ended.__getitem__)]

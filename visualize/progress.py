@@ -16,6 +16,7 @@ from flowengine.core.node_traits import traits_of
 from flowengine.core.records import (
     Answered,
     Asked,
+    Decided,
     MapBegan,
     ModelCall,
     Notice,
@@ -144,6 +145,8 @@ class NodeRow:
     """Whether it, or something inside it, has waited for a person since it began."""
     earlier_errors: list[ErrorInfo] = field(default_factory=list[ErrorInfo])
     """How it failed before the run was resumed and it ran again."""
+    decided: list[Decided] = field(default_factory=list[Decided])
+    """Why it ran or not, and why its route was taken, in the order in which it was decided."""
     reused: Reused | None = None
     """Where its result comes from, where it did not run."""
 
@@ -320,6 +323,7 @@ class Progress:
         if not row.has_waited:
             row.started = at
         row.ended = None
+        row.decided = []
         row.error = row.cause = row.result = row.reused = None
         self._become(row, "waiting" if row.waits or _only_waits(row) else "running")
 
@@ -334,6 +338,8 @@ class Progress:
             self._become(row, "skipped" if event.skipped else "failed")
         elif isinstance(event, NodeSkipped):
             row.cause = event.cause
+            if event.why is not None:
+                row.decided.append(event.why)
             self._become(row, "skipped")
         else:
             self._become(row, "cancelled")
@@ -362,6 +368,8 @@ class Progress:
         elif isinstance(record, Retry):
             row.retries += 1
             row.forget_questions()
+        elif isinstance(record, Decided):
+            row.decided.append(record)
         elif isinstance(record, Notice):
             self.notices.setdefault(record.text)
         elif isinstance(record, MapBegan):

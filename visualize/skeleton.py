@@ -65,8 +65,17 @@ class SkeletonLevel:
             if source in self.sites and target in self.sites
         ]
         """Source, target and the labels that open the edge; by ids."""
+        self._at: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
         inside = (site for site in self.sites.values() if site.body is not None)
         self._containers = sorted(inside, key=lambda site: -len(site.id))
+
+    def edges_at(self, name: str) -> Sequence[tuple[str, str, tuple[str, ...]]]:
+        """The edges that begin or end at a node."""
+        if not self._at and self.edges:
+            for edge in self.edges:
+                for end in edge[:2]:
+                    self._at.setdefault(end, []).append(edge)
+        return self._at.get(name, ())
 
     def walk(self) -> Iterator[Site]:
         """All sites, each container before its body."""

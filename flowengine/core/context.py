@@ -407,6 +407,9 @@ class Context:
         """Tell what happens inside the node; journaled before it returns."""
         return self._given["note"]
 
+    def explain(self, decided: Any) -> None:
+        """Tell why something was decided (`flowengine.core.records.Decided`); it is on record with what comes next."""
+
     @property
     def recorded(self) -> Sequence[Any]:
         """Records that an interrupted earlier attempt of this node left in the journal."""

@@ -25,6 +25,7 @@ __all__ = [
     "Asked",
     "AwaitsPerson",
     "Brought",
+    "Decided",
     "EffectDecided",
     "Gateway",
     "MapBegan",
@@ -107,6 +108,26 @@ class ToolCall(NamedTuple):
     """The raw value behind the text; None too where it cannot be written down."""
     files: Sequence[FileValue] = ()
     """Those that it gave beside its value."""
+
+
+class Decided(NamedTuple):
+    """Why a node ran or not, or which way led on from it: what was asked, with the values that it saw then."""
+
+    what: str
+    """`when`, `if`, `cases`, `route` (a router's answer), `evaluation`, or `join` (what came of the nodes before)."""
+    answer: str
+    """`true` or `false`, the label taken; of a join `run`, or the cause for which it does not."""
+    tests: Sequence[Mapping[str, Any]] = ()
+    """Each expression that was looked at, in order: `expression`, `values` (path or filter → what it saw, as JSON that
+    may be cut), `answer`, and of a case its `label`."""
+    among: Sequence[str] = ()
+    """The labels that could be taken."""
+    rule: str = ""
+    """The rule of a join: `some`, `all` or `always`."""
+    parents: Mapping[str, str] = {}
+    """Of a join: id of a node before → what had become of it; those that decided come first."""
+    more: int = 0
+    """How many nodes before it are not told of."""
 
 
 class EffectDecided(NamedTuple):
@@ -294,6 +315,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
     for kind in (
         ModelCall,
         ToolCall,
+        Decided,
         EffectDecided,
         Receipt,
         Brought,

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from flowengine.core.context import NodeResult, RunStatus, SkipCause
-from flowengine.core.records import RECORDS
+from flowengine.core.records import RECORDS, Decided
 
 __all__ = [
     "EVENTS",
@@ -210,6 +210,8 @@ class NodeSkipped(NamedTuple):
     node: str
     at: float
     cause: SkipCause
+    why: Decided | None = None
+    """What was decided, with the values that it was decided by. Older journals do not say it."""
 
     as_dict = _as_dict
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from flowengine.core.context import EMPTY, Context, NodeResult, RunStatus, SkipCause
+from flowengine.core.records import Decided
 from flowengine.engine.events import Event
 
 __all__ = [
@@ -50,6 +51,7 @@ class Skip(NamedTuple):
     """A node's answer that it will not run (its `when` is false)."""
 
     cause: SkipCause = "condition_false"
+    why: Decided | None = None
 
 
 class Park(NamedTuple):

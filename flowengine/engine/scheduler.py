@@ -30,7 +30,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import NodeResult, Note, Tell
-from flowengine.core.records import Retry
+from flowengine.core.records import Decided, Retry
 from flowengine.core.run_scope import RunScope
 from flowengine.core.user_code import ForeignExitError, describe_error
 from flowengine.core.values import describe_value
@@ -289,6 +289,8 @@ class Scheduler:
             suspended = True
         # Events as their classes make them, without their keyword handling: this is done for every node.
         journal.append(_new(NodeStarted, (path, clock())))
+        if number in walk.joined:
+            journal.append(NodeRecorded(path, clock(), walk.explain(number)))
         event: Event | None
         try:
             own = self._own.copy()
@@ -362,7 +364,7 @@ class Scheduler:
     def _ended(self, number: int, path: str, result: Ended) -> Event | None:
         """What became of a node that gave no result; None where it goes on waiting."""
         if type(result) is Skip:
-            return NodeSkipped(path, self._clock(), result.cause)
+            return NodeSkipped(path, self._clock(), result.cause, result.why)
         if type(result) is Park:
             self._walk.park(number)
             return None
@@ -397,7 +399,7 @@ class Scheduler:
         """Skips that followed ride in the next commit: a crash before it decides them again, alike."""
         walk = self._walk
         for number, cause in walk.decided:
-            self._journal.append(NodeSkipped(walk.path_of(number), self._clock(), cause))
+            self._journal.append(NodeSkipped(walk.path_of(number), self._clock(), cause, walk.explain(number)))
         walk.decided.clear()
 
     def note_of(self, node: str, /) -> Note:
@@ -405,6 +407,10 @@ class Scheduler:
 
     def tell_of(self, node: str, /) -> Tell | None:
         return None if self._live is None else partial(self._tell, self._live, node)
+
+    def explain(self, node: str, decided: Decided, /) -> None:
+        """Why it was decided so rides in the next commit: a crash before it decides alike once more."""
+        self._journal.append(_new(NodeRecorded, (node, self._clock(), decided)))
 
     async def _note(self, path: str, record: Any) -> None:
         """What a node tells is on record before the node goes on."""

@@ -22,6 +22,7 @@ from flowengine.core.context import (
     ignore_record,
     read_or_raise,
 )
+from flowengine.core.records import Decided
 from flowengine.core.run_scope import RunScope
 from flowengine.core.values import copy_mutable
 from flowengine.engine.state import EVALUATION, ROUTING, Layer
@@ -39,6 +40,10 @@ class Listener(Protocol):
 
     def note_of(self, node: str, /) -> Note:
         """Where a node tells its records."""
+        ...
+
+    def explain(self, node: str, decided: Decided, /) -> None:
+        """A node tells why it was decided as it was."""
         ...
 
     def tell_of(self, node: str, /) -> Tell | None:
@@ -153,6 +158,9 @@ class NodeContext(Context):
     @property
     def note(self) -> Note:
         return self._listener.note_of(self.current_node)
+
+    def explain(self, decided: Decided) -> None:
+        self._listener.explain(self.current_node, decided)
 
     @property
     def recorded(self) -> Sequence[Any]:

@@ -42,6 +42,7 @@ from flowengine.core.context import (
     NodeStatus,
     SkipCause,
 )
+from flowengine.core.records import Decided
 from flowengine.core.values import UNCHANGEABLE, freeze
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph, OnError
@@ -120,6 +121,8 @@ class Walk:
         self.run_id = run_id
         self.ready: deque[int] = deque()
         self.decided: list[Decision] = []
+        self.joined: set[int] = set()
+        """Nodes that may run although not all that is before them went well: their join decided it."""
         self.prefix = prefix
         self.variables = variables
         self.outer = outer
@@ -374,6 +377,8 @@ class Walk:
             return
         cause = self._refusal(number)
         if cause is None:
+            if any(statuses[each] != SUCCEEDED for each in parents):
+                self.joined.add(number)
             statuses[number] = READY
             if not self._stopped:
                 self.ready.append(number)
@@ -408,6 +413,28 @@ class Walk:
         if any(statuses[each] in (SUCCEEDED, HANDLED) for each in routers):
             return "not_selected"
         return "upstream_failed" if any(statuses[each] in _FAILING for each in routers) else "upstream_skipped"
+
+    def explain(self, number: int) -> Decided:
+        """Why a node that was decided may run or was skipped, by what had become of the nodes before it."""
+        statuses, gates = self._statuses, dict(self.graph.gates.get(number, ()))
+        parents = sorted(self._parents[number], key=lambda each: statuses[each] == SUCCEEDED and each not in gates)
+        told = {self.graph.ids[each]: self._fate(each, gates.get(each)) for each in parents[:_MAX_TOLD]}
+        answer = self._causes.get(number, "run")
+        rule = self.graph.vertices[number].join
+        return Decided("join", answer, rule=rule, parents=told, more=max(0, len(parents) - _MAX_TOLD))
+
+    def _fate(self, number: int, labels: frozenset[str] | None) -> str:
+        """What became of a node, as one that follows it is told; `labels` of it lead there."""
+        status = self._statuses[number]
+        if status == HANDLED:
+            return "failed, and was handled"
+        if status in (SKIPPED, TAINTED) and number in self._causes:
+            return f"skipped: {self._causes[number]}"
+        if labels is None or status != SUCCEEDED:
+            return STATUS[status]
+        route = self._routes.get(number)
+        opened = "which leads here" if route in labels else f"not {' or '.join(sorted(labels))}"
+        return f"took {route}, {opened}" if route is not None else f"took no route, {opened}"
 
     def _skip(self, number: int, cause: SkipCause, status: int) -> None:
         self._statuses[number] = status
@@ -507,3 +534,5 @@ class Walk:
 
 _new: Final[Any] = vars(tuple)["__new__"]
 _FAILING: Final = frozenset((FAILED, TAINTED))
+_MAX_TOLD: Final = 8
+"""Nodes before one that its explanation names."""

@@ -16,7 +16,7 @@ from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import is_settled_late
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import Context, EvaluationResult, NodeResult
-from flowengine.core.records import AwaitsPerson
+from flowengine.core.records import AwaitsPerson, Decided
 from flowengine.core.run_scope import RunScope
 from flowengine.core.values import find_label
 from flowengine.engine.graph import FALLBACK
@@ -169,11 +169,14 @@ class AgentNode(FlowNode):
             attachments=() if self.attach is None else files_of(self.attach(context)),
             shared="" if self.shared_prompt is None else text_of(self.shared_prompt(context)),
         )
+        route = None if routing is None else taken(routing.next_route, self._routes, self._fallback)
+        if route is not None:
+            context.explain(Decided("route", route, among=tuple(self._routes)))
         return NodeResult(
             output=result.content,
             result=result,
             routing=routing,
-            route=None if routing is None else taken(routing.next_route, self._routes, self._fallback),
+            route=route,
             evaluation=evaluation,
             prompt=prompt,
             generation=result.content,
@@ -238,6 +241,7 @@ class RoutingNode(FlowNode):
         agent = self.agent if isinstance(self.agent, RoutingAgent) else self.agent(context)
         routing = await agent.route(_subject(context, self.target, self.attach), gateway_of(context))
         label = taken(routing.next_route, self._routes, self._fallback)
+        context.explain(Decided("route", label, among=tuple(self._routes)))
         return NodeResult(output=routing, routing=routing, route=label)
 
     def identity(self) -> Sequence[Any]:
@@ -298,7 +302,14 @@ class EvaluationNode(FlowNode):
             judge = self.judge if isinstance(self.judge, EvaluationAgent) else self.judge(context)
             evaluation = await judge.evaluate(_subject(context, self.target, self.attach), gateway_of(context))
         route = "pass" if evaluation.passed else "fail"
+        context.explain(Decided("evaluation", route, (self._explain(evaluation),), tuple(self._routes)))
         return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)
+
+    def _explain(self, evaluation: EvaluationResult) -> Mapping[str, Any]:
+        judge = self.judge.prototype if isinstance(self.judge, Templated) else self.judge
+        threshold = self.threshold if judge is None else judge.pass_threshold
+        values = {"score": f"{evaluation.score:g}"}
+        return {"expression": f"score >= {threshold:g}", "values": values, "answer": evaluation.passed}
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         return {"content": _subject(context, self.target).content}

@@ -7,10 +7,11 @@ from enum import Enum
 from typing import Any, ClassVar, Unpack, cast
 
 from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import Decided
 from flowengine.core.values import describe_value, find_label
 from flowengine.errors import RouteError
 from flowengine.nodes.code_digest import source_of
-from flowengine.nodes.node import FlowNode, NodeSettings
+from flowengine.nodes.node import FlowNode, NodeSettings, Testable
 
 __all__ = ["CasesNode", "ConditionNode", "Otherwise"]
 
@@ -19,6 +20,7 @@ Otherwise = str | None
 
 _THEN = NodeResult("then", route="then")
 _ELSE = NodeResult("else", route="else")
+_TWO_WAYS = ("then", "else")
 
 
 class ConditionNode(FlowNode):
@@ -44,6 +46,7 @@ class ConditionNode(FlowNode):
         """`has_otherwise` says that an answer without a route leads nowhere; `settings`: see `FlowNode`."""
         super().__init__(**settings)
         self.function = function
+        self._test = function.test if isinstance(function, Testable) else None
         if isinstance(then, Mapping):
             self._routes: dict[str, str | None] = {_label(label): target for label, target in then.items()}
             self._two_way = False
@@ -60,6 +63,13 @@ class ConditionNode(FlowNode):
         return self._routes
 
     async def run(self, context: Context, /) -> NodeResult:
+        if self._test is not None:
+            found = self._test(context)
+            if found["answer"]:
+                context.explain(Decided("if", "then", (found,), _TWO_WAYS))
+                return _THEN
+            context.explain(Decided("if", "else", (found,), _TWO_WAYS))
+            return _ELSE
         answer = self.function(context)
         if answer is True and self._two_way:
             return _THEN
@@ -101,13 +111,20 @@ class CasesNode(ConditionNode):
         has_otherwise: bool = False,
         **settings: Unpack[NodeSettings],
     ) -> None:
-        def first(context: Context) -> str:
-            for predicate, label, _ in cases:
-                if predicate(context):
-                    return label
-            if has_otherwise:
-                return "else"
-            raise RouteError(f"none of the {len(cases)} cases holds and there is no `else`")
+        looks = [(each.test if isinstance(each, Testable) else _answering(each), label) for each, label, _ in cases]
+
+        async def first(context: Context) -> str:
+            tests: list[Mapping[str, Any]] = []
+            chosen = "else" if has_otherwise else None
+            for test, label in looks:
+                tests.append({**test(context), "label": label})
+                if tests[-1]["answer"]:
+                    chosen = label
+                    break
+            context.explain(Decided("cases", "" if chosen is None else chosen, tests, tuple(self._routes)))
+            if chosen is None:
+                raise RouteError(f"none of the {len(cases)} cases holds and there is no `else`")
+            return chosen
 
         super().__init__(
             first,
@@ -120,6 +137,11 @@ class CasesNode(ConditionNode):
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
         return ()  # A file's cases are expressions, which its definition has.
+
+
+def _answering(predicate: Callable[[Context], bool]) -> Callable[[Context], Mapping[str, Any]]:
+    """A test that knows of a function only what it answers."""
+    return lambda context: {"answer": predicate(context)}
 
 
 def _label(value: Any) -> str:

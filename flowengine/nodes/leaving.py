@@ -15,6 +15,7 @@ import anyio
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import Context, Note, Tell
+from flowengine.core.records import Decided
 from flowengine.core.run_scope import RunScope
 from flowengine.engine.ports import Ended, Node
 from flowengine.engine.view import Listener, NodeContext
@@ -97,12 +98,19 @@ class _Heard:
         self._listener = listener
         self.is_cut = False
 
+    def _refuse_late(self, node: str) -> None:
+        if self.is_cut:
+            raise JournalError(f"node '{node}' has timed out and was left behind: nothing of it gets on record")
+
+    def explain(self, node: str, decided: Decided, /) -> None:
+        self._refuse_late(node)
+        self._listener.explain(node, decided)
+
     def note_of(self, node: str, /) -> Note:
         note = self._listener.note_of(node)
 
         async def heard(record: Any) -> None:
-            if self.is_cut:
-                raise JournalError(f"node '{node}' has timed out and was left behind: nothing of it gets on record")
+            self._refuse_late(node)
             await note(record)
 
         return heard

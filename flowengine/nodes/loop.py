@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Unpack
 
 from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.records import RoundEnded
+from flowengine.core.records import Decided, RoundEnded
 from flowengine.core.values import describe_value, freeze
 from flowengine.engine.levels import Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import Ended
 from flowengine.errors import DefinitionError, LimitError, RunError, TemplateError
 from flowengine.nodes.container import ContainerNode
-from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 
 __all__ = ["LoopNode"]
 
@@ -88,6 +88,8 @@ class LoopNode(ContainerNode):
             ended = told.get(index)
             if ended is None:
                 ended = self._judged(index, variables, seen)
+                if isinstance(self.until, Testable):
+                    context.explain(Decided("until", "true" if ended.stopped else "false", (self.until.test(seen),)))
                 await context.note(ended)
             wrote = store_of(context).following(wrote, level.contribution())
             if ended.stopped:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, Protocol, TypedDict, runtime_checkable
 
 from flowengine.core.budget import Budget, OnLimit
 from flowengine.core.context import Context
@@ -28,7 +28,7 @@ from flowengine.errors import (
     unknown_argument,
 )
 
-__all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Value"]
+__all__ = ["FlowNode", "NodeLimits", "NodeSettings", "RetryPolicy", "RunLimits", "Testable", "Value"]
 
 # --- Bounds of a run and of its parts, as data
 
@@ -93,6 +93,15 @@ Effect = Literal["none", "idempotent", "external"]
 
 Value = Callable[[Context], Any]
 """A value that is worked out from what the node sees (a compiled template or expression)."""
+
+
+@runtime_checkable
+class Testable(Protocol):
+    """A condition that says by which values it decided."""
+
+    def test(self, context: Context, /) -> Mapping[str, Any]:
+        """One entry of `Decided.tests`."""
+        ...
 
 
 class NodeSettings(TypedDict, total=False):

@@ -17,7 +17,7 @@ import anyio
 
 from flowengine.core.budget import Ledger, Spending
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import EffectDecided, Notice, ToolCall, tool_key
+from flowengine.core.records import Decided, EffectDecided, Notice, ToolCall, tool_key
 from flowengine.core.records import Retry as RetryRecord
 from flowengine.core.user_code import describe_error
 from flowengine.core.values import describe_value
@@ -27,7 +27,7 @@ from flowengine.engine.tasks import GRACE, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
 from flowengine.errors import NodeTimeoutError, OverdueError, TemplateError, UnknownEffectError
 from flowengine.nodes.leaving import LeavableBody
-from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy
+from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable
 
 __all__ = ["wrapped"]
 
@@ -58,8 +58,16 @@ class _Conditional:
     def __init__(self, node: Node, when: Callable[[Context], Any]) -> None:
         self._node = node
         self._when = when
+        self._test = when.test if isinstance(when, Testable) else None
 
     async def run(self, context: Context, /) -> Ended:
+        if self._test is not None:
+            found = self._test(context)
+            why = Decided("when", "true" if found["answer"] else "false", (found,))
+            if not found["answer"]:
+                return Skip(why=why)
+            context.explain(why)
+            return await self._node.run(context)
         answer: Any = self._when(context)
         if isawaitable(answer):
             answer = await answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, wraps
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from jinja2 import nodes
 
@@ -21,7 +21,7 @@ from flowengine.templating.limits import Meter
 from flowengine.templating.parse import lone_expression, parse_expression, parse_template
 from flowengine.templating.text import to_text
 
-__all__ = ["compile_boolean", "compile_encoded", "compile_expression", "compile_template"]
+__all__ = ["compile_encoded", "compile_expression", "compile_predicate", "compile_template"]
 
 # --- Text and tags as closures
 
@@ -257,17 +257,34 @@ def compile_expression(source: str) -> Template:
     return _compile_value(tree, ExpressionCompiler(Bindings(), bare=True).expression(tree), present=False)
 
 
-@lru_cache(maxsize=_CACHED)
-def compile_boolean(source: str) -> Callable[[Scope], bool]:
-    """An expression that must give true or false; what the run did not make counts as false.
+class Predicate(Protocol):
+    """A compiled expression that decides."""
 
-    >>> compile_boolean("inputs.flag")({"inputs": {"flag": "false"}})
+    def __call__(self, scope: Scope, seen: dict[str, str] | None = None, /) -> bool: ...
+
+
+@lru_cache(maxsize=_CACHED)
+def compile_predicate(source: str) -> Predicate:
+    """An expression that must give true or false; what the run did not make counts as false. What it reads is put into
+    the second argument, where that is a dict: path → the value, as JSON that may be cut.
+
+    >>> seen = {}
+    >>> compile_predicate("inputs.n > 3 and inputs.x")({"inputs": {"n": 2, "x": True}}, seen), seen
+    (False, {'inputs.n': '2'})
+    >>> compile_predicate("inputs.flag")({"inputs": {"flag": "false"}})
     Traceback (most recent call last):
         ...
     flowengine.errors.TemplateError: inputs.flag: expected true or false, got a string: "false"
     """
     evaluate = ExpressionCompiler(Bindings(), bare=True).boolean(_expression_tree(source))
-    return _guard(lambda scope: evaluate(Frame(scope)))
+
+    def decide(scope: Scope, seen: dict[str, str] | None = None, /) -> bool:
+        try:
+            return evaluate(Frame(scope, 0, seen))
+        except RecursionError as error:
+            raise _too_deep() from error
+
+    return decide
 
 
 def _expression_tree(source: str) -> nodes.Expr:
@@ -320,9 +337,13 @@ def _guard(template: Template) -> Template:
         try:
             return template(scope)
         except RecursionError as error:
-            raise TemplateError("the template or a value in it is nested too deep") from error
+            raise _too_deep() from error
 
     return run
+
+
+def _too_deep() -> TemplateError:
+    return TemplateError("the template or a value in it is nested too deep")
 
 
 def _check_present(meter: Meter, value: Any, seen: set[int]) -> None:

@@ -29,6 +29,10 @@ from flowengine.templating.text import excerpt, to_text
 
 __all__ = ["ExpressionCompiler"]
 
+_SHORT: Final = 10**18
+_MAX_SEEN: Final = 20
+_MAX_EXCERPT: Final = 300
+"""Values, and characters of each, that are told of one evaluation."""
 _READS: Final = (nodes.Call, nodes.Filter, nodes.Getattr, nodes.Getitem, nodes.Name)
 """The expressions whose value may not be there."""
 
@@ -76,7 +80,24 @@ class ExpressionCompiler:
         yield
         self._guarded = before
 
+    def _telling(self, node: nodes.Node, source: Closure) -> Closure:
+        """Of an expression that decides: what it reads is told where somebody asks for it."""
+        if not self._bare:
+            return source
+        text = describe_source(node)
+
+        def evaluate(frame: Frame) -> Any:
+            value = source(frame)
+            if frame.seen is not None and text not in frame.seen and len(frame.seen) < _MAX_SEEN:
+                frame.seen[text] = _tell_value(value)
+            return value
+
+        return evaluate
+
     def path(self, node: Any) -> Closure:
+        return self._telling(node, self._path(node))
+
+    def _path(self, node: Any) -> Closure:
         """A name or a value with literal fields and positions after it, as one closure."""
         keys: list[str | int] = []
         while True:
@@ -100,8 +121,12 @@ class ExpressionCompiler:
             return self._slice(node.node, node.arg)
         if _is_literal_key(node.arg):
             return self.path(node)
-        source, key, text = self.expression(node.node), self.expression(node.arg), f"{format_path(node.node)}[…]"
-        return lambda frame: read_item(source(frame), key(frame), text)
+        source, key, text = self._unseen(node.node), self.expression(node.arg), f"{format_path(node.node)}[…]"
+        return self._telling(node, lambda frame: read_item(source(frame), key(frame), text))
+
+    def _unseen(self, node: nodes.Expr) -> Closure:
+        """The closure of what only a part is taken from: not all of it is told."""
+        return self._path(node) if isinstance(node, nodes.Name) else self.expression(node)
 
     def _slice(self, node: nodes.Expr, cut: nodes.Slice) -> Closure:
         source = self.expression(node)
@@ -191,7 +216,7 @@ class ExpressionCompiler:
             given = [each(frame) for each in arguments]
             return function(frame, value, *given, **{name: each(frame) for name, each in keywords})
 
-        return evaluate
+        return self._telling(node, evaluate)
 
     def test(self, node: nodes.Test) -> Closure:
         function = TESTS[node.name]
@@ -262,6 +287,32 @@ def format_path(node: nodes.Node) -> str:
     if isinstance(node, nodes.Getitem):
         return f"{format_path(node.node)}[…]"
     return "(…)"
+
+
+def _tell_value(value: Any) -> str:
+    if type(value) is int and -_SHORT < value < _SHORT:
+        return str(value)
+    if value is True or value is False:
+        return "true" if value else "false"
+    return "nothing" if type(value) is Missing else excerpt(value, _MAX_EXCERPT)
+
+
+def describe_source(node: nodes.Node) -> str:
+    """What an expression reads, roughly as its author wrote it.
+
+    >>> from flowengine.templating.parse import parse_expression
+    >>> describe_source(parse_expression("nodes.draft['output'] | length").tree)
+    'nodes.draft.output | length'
+    """
+    if isinstance(node, nodes.Filter):
+        given = "(…)" if node.args or node.kwargs else ""
+        return f"{'(…)' if node.node is None else describe_source(node.node)} | {node.name}{given}"
+    if isinstance(node, nodes.Getitem) and _is_literal_key(node.arg):
+        key = cast(nodes.Const, node.arg).value
+        return f"{describe_source(node.node)}.{key}" if isinstance(key, str) else f"{describe_source(node.node)}[{key}]"
+    if isinstance(node, nodes.Getattr):
+        return f"{describe_source(node.node)}.{node.attr}"
+    return format_path(node)
 
 
 def _is_literal_key(node: nodes.Node) -> bool:

@@ -40,11 +40,13 @@ class Scope(Protocol):
 class Frame(Meter):
     """One evaluation."""
 
-    __slots__ = ("out", "room", "scope", "slots")
+    __slots__ = ("out", "room", "scope", "seen", "slots")
 
-    def __init__(self, scope: Scope, slots: int = 0) -> None:
+    def __init__(self, scope: Scope, slots: int = 0, seen: dict[str, str] | None = None) -> None:
+        """`seen`: where the values that are read are told, for a reader of the decision."""
         Meter.__init__(self)
         self.scope = scope
+        self.seen = seen
         self.slots: list[Any] = [UNSET] * slots
         self.out: list[str] = []
         self.room = MAX_TEXT

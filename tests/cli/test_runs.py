@@ -175,3 +175,14 @@ def test_a_store_that_is_none_is_told_in_one_line(flowengine: Command, command: 
     assert said.code == 2
     assert len(said.err.splitlines()) == 1
     assert said.err.startswith("error: ")
+
+
+def test_why_tells_of_each_node_or_of_one_what_was_decided(flowengine: Command, runs: None) -> None:
+    said = flowengine("runs", "show", "b2", "--why")
+    assert said.code == 0
+    assert said.out.splitlines()[1] == "  It runs first in the flow"
+    told = json.loads(flowengine("runs", "show", "b2", "--why", "--json").out)
+    assert [set(each) for each in told] == [{"node", "status", "why", "ways", "decided"}] * len(told)
+    one = flowengine("runs", "show", "b2", "--why", "--node", told[0]["node"])
+    assert one.out.splitlines()[0] == f"{told[0]['node']}: {told[0]['status']}"
+    assert flowengine("runs", "show", "b2", "--why", "--events").code == 2

@@ -20,7 +20,7 @@ from flowengine.core.context import EvaluationResult, LLMResult, NodeView
 from flowengine.core.values import freeze
 from flowengine.errors import TemplateError, TemplateSyntaxError
 from flowengine.templating.access import Missing
-from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
+from flowengine.templating.compile import compile_expression, compile_predicate, compile_template
 from flowengine.templating.limits import MAX_INT_BITS, MAX_ITEMS, MAX_TEXT
 from flowengine.templating.parse import parse_expression, parse_template
 
@@ -344,9 +344,9 @@ def test_groupby_gives_groups_that_have_names_and_unpack() -> None:
     ],
 )
 def test_tests(test: str, yes: str, no: str) -> None:
-    assert compile_boolean(f"{yes} is {test}")(SCOPE) is True
-    assert compile_boolean(f"{no} is {test}")(SCOPE) is False
-    assert compile_boolean(f"{no} is not {test}")(SCOPE) is True
+    assert compile_predicate(f"{yes} is {test}")(SCOPE) is True
+    assert compile_predicate(f"{no} is {test}")(SCOPE) is False
+    assert compile_predicate(f"{no} is not {test}")(SCOPE) is True
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_tests(test: str, yes: str, no: str) -> None:
 )
 def test_a_condition_must_be_a_boolean(source: str, message: str) -> None:
     with pytest.raises(TemplateError) as raised:
-        compile_boolean(source)(SCOPE)
+        compile_predicate(source)(SCOPE)
     assert str(raised.value) == message
 
 
@@ -390,7 +390,7 @@ def test_a_template_takes_any_value_as_a_test() -> None:
 
 def test_a_long_value_is_cut_in_the_message() -> None:
     with pytest.raises(TemplateError) as raised:
-        compile_boolean("x")({"x": ["y" * 100] * 10_000})
+        compile_predicate("x")({"x": ["y" * 100] * 10_000})
     assert len(str(raised.value)) < 120
 
 

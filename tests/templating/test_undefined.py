@@ -10,7 +10,7 @@ import pytest
 from flowengine.core.context import NodeView, NoOutputError
 from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing
-from flowengine.templating.compile import compile_boolean, compile_expression, compile_template
+from flowengine.templating.compile import compile_expression, compile_predicate, compile_template
 
 SKIPPED = Missing("nodes.widen.output", "node 'widen' was skipped", excused=True)
 SCOPE: dict[str, Any] = {
@@ -124,7 +124,7 @@ def test_no_missing_value_leaves_inside_a_new_list() -> None:
     ],
 )
 def test_a_condition_on_a_skipped_node_is_false(source: str, value: bool) -> None:
-    assert compile_boolean(source)(SCOPE) is value
+    assert compile_predicate(source)(SCOPE) is value
 
 
 ABSENT = "nodes.plan.output.txt"
@@ -158,7 +158,7 @@ ABSENT = "nodes.plan.output.txt"
     ],
 )
 def test_an_absent_key_of_what_exists_is_an_error_in_a_bare_expression(source: str) -> None:
-    for compiled in (compile_boolean, compile_expression):
+    for compiled in (compile_predicate, compile_expression):
         with pytest.raises(TemplateError, match="is not there"):
             compiled(source)(SCOPE)
 
@@ -177,12 +177,12 @@ def test_an_absent_key_of_what_exists_is_an_error_in_a_bare_expression(source: s
     ],
 )
 def test_an_absent_key_may_be_looked_after(source: str, value: bool) -> None:
-    assert compile_boolean(source)(SCOPE) is value
+    assert compile_predicate(source)(SCOPE) is value
 
 
 def test_the_nearest_key_is_proposed() -> None:
     with pytest.raises(TemplateError, match=r"nodes.plan.output.txt is not there; did you mean 'text'\?"):
-        compile_boolean(ABSENT)(SCOPE)
+        compile_predicate(ABSENT)(SCOPE)
 
 
 def test_the_output_of_a_node_that_did_not_run_is_falsy_among_all_outputs_too() -> None:
@@ -197,7 +197,7 @@ def test_the_output_of_a_node_that_did_not_run_is_falsy_among_all_outputs_too() 
             return 0
 
     scope = {"prev_outputs": Computed()}
-    assert compile_boolean("prev_outputs.a.passed")(scope) is False
+    assert compile_predicate("prev_outputs.a.passed")(scope) is False
     with pytest.raises(TemplateError, match=r"prev_outputs.a is not there \(the node was skipped\)"):
         compile_template("{{ prev_outputs.a }}")(scope)
 

@@ -11,7 +11,7 @@ every event of a node `node` (its path). What else there is, where it is known:
     start                               the node starts
     finish      output, route, state    it finished: the beginning of its output, and its writes to shared state
     fail        error
-    skip        cause
+    skip        cause, why                          why in words, with values
     cancel
     call        purpose, model, seconds, tokens, cost, error      a model answered
     tool        name, seconds, failed, begins                     a tool answered, or an external one begins
@@ -38,6 +38,7 @@ from flowengine.core.records import (
     Answered,
     Asked,
     Brought,
+    Decided,
     MapBegan,
     ModelCall,
     Notice,
@@ -64,6 +65,7 @@ from flowengine.engine.events import (
 )
 from visualize.plain import brief, compact, shown
 from visualize.viewer.html import whole
+from visualize.why import explain_decision, format_words
 
 __all__ = ["feed", "feed_line", "preview"]
 
@@ -128,7 +130,8 @@ def _describe_event(event: Event | TokenStreamed) -> Line:
     if isinstance(event, NodeFailed):
         return {"error": _shorten_error(event.error), "skipped": event.skipped or None}
     if isinstance(event, NodeSkipped):
-        return {"cause": event.cause}
+        why = "" if event.why is None else _format_decision(event.why)
+        return {"cause": event.cause, "why": why or None}
     if isinstance(event, RunStarted):
         return {"run": event.run_id, "flow": event.flow}
     if isinstance(event, RunFinished):
@@ -221,6 +224,14 @@ def _describe_skill(load: SkillLoad) -> Line:
     return {"text": preview(f"skill {load.skill}, level {load.level}, {load.tokens} tokens")}
 
 
+def _describe_decision(decided: Decided) -> Line:
+    return {"text": _format_decision(decided)}
+
+
+def _format_decision(decided: Decided) -> str:
+    return preview("; ".join(format_words(each) for each in explain_decision(decided)))
+
+
 def _describe_other(record: Any) -> Line:
     return {"text": type(record).__name__}
 
@@ -241,5 +252,6 @@ _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
     "SkillLoad": ("told", _describe_skill),
     "Receipt": ("told", _describe_receipt),
     "Brought": ("told", _describe_context),
+    "Decided": ("told", _describe_decision),
 }
 _OTHER: Final = ("told", _describe_other)

@@ -7,6 +7,7 @@ The same fragment stands in the live page, where the server makes it, and in the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from flowengine.core.context import EvaluationResult, RoutingResult
@@ -37,6 +38,7 @@ from visualize.viewer.parts import (
     value,
 )
 from visualize.viewer.reading import Reading
+from visualize.why import CodeText, NodeName, Words, explain_edges, explain_node
 
 __all__ = ["node_panel"]
 
@@ -64,6 +66,7 @@ def _describe_row(
 ) -> Iterator[Markup | None]:
     part = run.part(row.id)
     yield _make_head(row)
+    yield _make_why(run, row)
     if row.status == "waiting" and acting is not None:
         for path, asked in row.questions.items():
             yield approval_form(run.run_id, path, asked, acting)
@@ -100,6 +103,29 @@ def _make_head(row: NodeRow) -> Markup:
         *usage_facts(row.usage),
     ]
     return join([element("h2", _make_path(row), badge(row.status)), facts(told)])
+
+
+def _make_why(run: Reading, row: NodeRow) -> Markup | None:
+    """Why it ran or not, and where it led, in words with the values that it was decided by."""
+    reasons = [element("li", _make_words(each)) for each in explain_node(run.progress, row)]
+    ways = [element("li", _make_words(each)) for each in islice(explain_edges(run.progress, row), _MAX_LISTED)]
+    if not reasons and not ways:
+        return None
+    seq = next((seq for seq, event in run.part(row.id) if not isinstance(event, NodeRecorded)), None)
+    return section(
+        "Why",
+        element("ul", reasons, class_="why") if reasons else None,
+        fold(f"Where it leads: {len(ways)}", element("ul", ways, class_="why")) if ways else None,
+        seq=seq,
+    )
+
+
+def _make_words(words: Words) -> list[Child]:
+    return [
+        link(each.path, each.text) if isinstance(each, NodeName)
+        else element("code", each) if isinstance(each, CodeText) else each
+        for each in words
+    ]  # fmt: skip
 
 
 def _make_path(row: NodeRow) -> Markup:

@@ -232,7 +232,7 @@ def _make_reuse(reused: Reused, seq: int) -> Markup:
 
 
 def _make_nothing(record: Any, seq: int) -> None:
-    """Rounds stand side by side."""
+    """Rounds stand side by side, and decisions under "Why"."""
 
 
 def _make_other(record: Any, seq: int) -> Markup:
@@ -242,6 +242,7 @@ def _make_other(record: Any, seq: int) -> Markup:
 _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
     "ModelCall": _make_model_call,
     "ToolCall": _make_tool_call,
+    "Decided": _make_nothing,
     "EffectDecided": _make_decision,
     "Receipt": _make_receipt,
     "Brought": _make_context,

@@ -24,6 +24,7 @@ from flowengine.cli.terminal import Results, format_clock, format_dollars, forma
 from flowengine.cli.watch import Reporting, follow, format_run_standing
 from flowengine.core.records import (
     Brought,
+    Decided,
     EffectDecided,
     ModelCall,
     Notice,
@@ -36,7 +37,9 @@ from flowengine.core.records import (
 )
 from flowengine.engine.events import Event
 from flowengine.journal.run_export import dumps, event_line, shown
-from visualize.progress import NodeRow
+from visualize.edge_states import in_order
+from visualize.progress import NodeRow, Progress
+from visualize.why import explain_decision, explain_edges, explain_node, format_words
 
 __all__ = ["format_node", "show"]
 
@@ -178,6 +181,11 @@ def _format_provider_failure(failed: ProviderFailed) -> Iterator[str]:
     yield f"context provider {failed.provider} failed: {shorten(failed.error)}"
 
 
+def _format_decided(decided: Decided) -> Iterator[str]:
+    for words in explain_decision(decided):
+        yield from indent_lines(shorten(format_words(words)), "")
+
+
 def _format_other(record: Any) -> Iterator[str]:
     yield f"{type(record).__name__}: {shorten(shown(record))}"
 
@@ -185,6 +193,7 @@ def _format_other(record: Any) -> Iterator[str]:
 _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
     "ModelCall": _format_model_call,
     "ToolCall": _format_tool_call,
+    "Decided": _format_decided,
     "EffectDecided": _format_decision,
     "Retry": _format_retry,
     "Round": _format_round,
@@ -199,11 +208,14 @@ _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
 @click.command("show", cls=ReadingCommand)
 @click.argument("reference", metavar="RUN")
 @click.option("--node", metavar="NODE", help="One node: its prompts, model calls, retries, output and errors.")
+@click.option("--why", is_flag=True, help="Why each node ran or did not, and which ways were taken, with the values.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; nothing is cut.")
 @click.option("--events", is_flag=True, help="Print each event as a line of JSON; nothing is cut.")
 @click.option("--watch", is_flag=True, help="Follow the run until it ends, whichever process it runs in.")
 @store_option
-def show(reference: str, node: str | None, as_json: bool, events: bool, watch: bool, store: str | None) -> int:
+def show(
+    reference: str, node: str | None, why: bool, as_json: bool, events: bool, watch: bool, store: str | None
+) -> int:
     """What happened in RUN: an id, the start of one, or @last.
 
     With --watch the exit code is that of the run, as `flowengine run` has it.
@@ -211,6 +223,8 @@ def show(reference: str, node: str | None, as_json: bool, events: bool, watch: b
     code = 0
     if as_json and events:
         raise click.UsageError("--json and --events exclude each other")
+    if why and (events or watch):
+        raise click.UsageError("--why goes with --node and --json only")
     if watch:
         if node is not None or as_json:
             raise click.UsageError("--watch goes with --events only: the whole run is followed")
@@ -230,7 +244,9 @@ def show(reference: str, node: str | None, as_json: bool, events: bool, watch: b
         for event in chosen:
             results.json(event_line(event))
     elif as_json:
-        results.json(_to_json(everything, chosen, node))
+        results.json(_why_to_json(everything, node) if why else _to_json(everything, chosen, node))
+    elif why:
+        results.line("\n".join(_format_why(fold_events(everything), node)))
     else:
         progress = fold_events(everything)
         lines = (
@@ -242,6 +258,29 @@ def show(reference: str, node: str | None, as_json: bool, events: bool, watch: b
         if node is None and standing:
             results.line("\n" + "\n".join(standing))
     return code
+
+
+def _format_why(progress: Progress, node: str | None) -> Iterator[str]:
+    """The lines of `--why`: each node with its reasons, and the ways on from it."""
+    for row in in_order(progress) if node is None else [progress.nodes[node]]:
+        yield f"{row.id}: {row.status}"
+        for words in (*explain_node(progress, row), *explain_edges(progress, row)):
+            yield from indent_lines(shorten(format_words(words)))
+
+
+def _why_to_json(everything: Sequence[Event], node: str | None) -> str:
+    progress = fold_events(everything)
+    told = [
+        {
+            "node": row.id,
+            "status": row.status,
+            "why": [format_words(each) for each in explain_node(progress, row)],
+            "ways": [format_words(each) for each in explain_edges(progress, row)],
+            "decided": [each._asdict() for each in row.decided],
+        }
+        for row in (in_order(progress) if node is None else [progress.nodes[node]])
+    ]
+    return dumps(told, indent=2)
 
 
 def _to_json(everything: Sequence[Event], chosen: Sequence[Event], node: str | None) -> str:

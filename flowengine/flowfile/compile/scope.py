@@ -11,7 +11,7 @@ from flowengine.core.context import Context
 from flowengine.core.values import copy_mutable
 from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing
-from flowengine.templating.compile import compile_boolean, compile_encoded, compile_expression, compile_template
+from flowengine.templating.compile import compile_encoded, compile_expression, compile_predicate, compile_template
 from flowengine.templating.parse import lone_expression, parse_template
 
 __all__ = [
@@ -80,10 +80,28 @@ def expression(source: str) -> Value:
     return lambda context: copy_mutable(evaluate(ContextScope(context)))
 
 
-def boolean(source: str) -> Callable[[Context], bool]:
+class _Predicate:
+    """An expression that decides, as a function of the context."""
+
+    __slots__ = ("_decide", "_source")
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._decide = compile_predicate(source)
+
+    def __call__(self, context: Context) -> bool:
+        return self._decide(ContextScope(context), None)
+
+    def test(self, context: Context) -> Mapping[str, Any]:
+        """What it gives, with the values that it saw (`Decided.tests`)."""
+        seen: dict[str, str] = {}
+        answer = self._decide(ContextScope(context), seen)
+        return {"expression": self._source, "values": seen, "answer": answer}
+
+
+def boolean(source: str) -> _Predicate:
     """A bare expression that must give true or false."""
-    evaluate = compile_boolean(source)
-    return lambda context: evaluate(ContextScope(context))
+    return _Predicate(source)
 
 
 def template(source: str) -> Value:

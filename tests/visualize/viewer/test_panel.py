@@ -10,6 +10,7 @@ from flowengine.core.context import NodeResult
 from flowengine.core.records import (
     RECORDS,
     Answered,
+    Decided,
     EffectDecided,
     ModelCall,
     Notice,
@@ -207,3 +208,18 @@ def test_the_other_records_have_words():
     ):  # fmt: skip
         assert part in text, part
     assert "AACAPw" not in text
+
+
+def test_why_a_node_does_not_run_is_told_with_a_link_to_the_node_that_decided_it():
+    made = panel("widen")
+    assert "<h3>Why</h3>" in made
+    assert "took <code>ready</code>" in made
+    assert '<a href="#node=triage">triage</a>' in made
+    assert "Where it leads: 1" in words(made)
+
+
+def test_a_decision_shows_its_expression_and_its_values_as_text():
+    test = {"expression": "inputs.x == '<b>'", "values": {"inputs.x": '"<b>"'}, "answer": True}
+    made = panel("n", [*one_record(), NodeStarted("n", 1.5), *one_record(Decided("if", "then", (test,)))[1:]])
+    assert "if was true: inputs.x == '<b>' , where inputs.x = \"<b>\" , so it took then" in words(made)
+    assert "<b>" not in made
