@@ -190,14 +190,10 @@ class NodeRow:
         self.waited_before = 0.0
 
     @property
-    def untold(self) -> Sequence[Notified]:
-        """Whom open questions did not reach, the last try of each."""
-        last = {
-            (each.name, each.channel, each.to): each
-            for each in self.notified
-            if question_path(self.id, each) in self.questions
-        }
-        return [each for each in last.values() if each.error is not None]
+    def told(self) -> Sequence[Notified]:
+        """What became of telling people of the questions that are open, the last try for each."""
+        last = {(each.name, each.channel, each.to): each for each in self.notified}
+        return [each for each in last.values() if question_path(self.id, each) in self.questions]
 
 
 class Progress:

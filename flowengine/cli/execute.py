@@ -22,7 +22,7 @@ from flowengine.core.context import NodeStatus, RunStatus
 from flowengine.engine.events import ErrorInfo, Event
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import LimitError
-from flowengine.journal.approvals import open_questions
+from flowengine.journal.approvals import open_questions, told_last
 from flowengine.journal.run_export import dumps, shown
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.stores import TeeStore
@@ -261,12 +261,15 @@ class Execution:
 
     def _tell_questions(self, run: Run) -> None:
         """What the run waits with, where nobody is asked here."""
-        from flowengine.cli.questions import describe_question  # Most runs ask nobody.
+        from flowengine.cli.format_run import format_told  # Most runs ask nobody.
+        from flowengine.cli.questions import describe_question
 
         if not self._can_ask:
             for path, asked in open_questions(run.events).items():
                 for line in describe_question(path, asked):
                     complain(line)
+            for told in told_last(run.events):
+                complain(f"  {format_told(told)}")
             self._tell_how_to_answer(run.events)
 
     def _tell_how_to_answer(self, events: Sequence[Event]) -> None:

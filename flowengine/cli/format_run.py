@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_table, format_tokens
+from flowengine.core.records import Notified
 from flowengine.journal.approvals import fields_of
 from flowengine.journal.run_export import shown
 from flowengine.journal.run_lookup import labels_of
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress, UsageTotals
 
-__all__ = ["MAX_VALUE_TEXT", "format_run", "format_usage", "indent_lines", "shorten"]
+__all__ = ["MAX_VALUE_TEXT", "format_run", "format_told", "format_usage", "indent_lines", "shorten"]
 
 MAX_VALUE_TEXT: Final = 2000
 """Characters of one value that are shown."""
@@ -37,7 +38,7 @@ def format_run(progress: Progress, status: str = "") -> Iterator[str]:
             yield from indent_lines(shorten(asked.message))
             if asked.approvers:
                 yield f"  to be answered by {' or '.join(asked.approvers)}"
-            yield from (f"  {told.to} could not be told: {told.error}" for told in row.untold)
+        yield from (f"  {format_told(told)}" for told in row.told)
     finished = progress.finished
     if finished is not None and finished.error is not None and finished.node is None:
         yield ""
@@ -45,6 +46,12 @@ def format_run(progress: Progress, status: str = "") -> Iterator[str]:
     if finished is not None and finished.outputs:
         yield ""
         yield from _format_values("outputs", finished.outputs)
+
+
+def format_told(told: Notified) -> str:
+    """What became of telling somebody of a question."""
+    whom = f"{told.channel} ({told.to})" if told.to and told.to != told.channel else told.channel
+    return f"told: {whom}" if told.error is None else f"not told: {whom}: {told.error}"
 
 
 def _format_head(progress: Progress, status: str) -> Iterator[str]:

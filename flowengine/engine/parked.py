@@ -34,7 +34,8 @@ class Entrance(Protocol):
 
 
 class Parked:
-    """What waits in one run. `start_soon` begins a task that lives until the run ends."""
+    """What waits in one run. `start_soon` begins a task that lives until the run ends, `tell` is called
+    when a node has parked, to have people told of what it asks."""
 
     def __init__(
         self,
@@ -43,12 +44,14 @@ class Parked:
         history: History,
         clock: Callable[[], float],
         start_soon: Callable[[Callable[[], Any]], None],
+        tell: Callable[[], None] | None = None,
     ) -> None:
         self._mailbox = mailbox
         self._journal = journal
         self._history = history
         self._clock = clock
         self._start_soon = start_soon
+        self._tell = tell
         self._listens = False
         self._looked = 0.0
         self._answered: set[str] = set()
@@ -62,6 +65,8 @@ class Parked:
         if not self._listens:
             self._listens = True
             self._start_soon(self._listen)
+        if self._tell is not None:
+            self._tell()
         self._go_on()
         await self.take_in()
 

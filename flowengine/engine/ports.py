@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -20,7 +20,9 @@ __all__ = [
     "Known",
     "Mailbox",
     "Node",
+    "Notifier",
     "Park",
+    "QuestionDelivery",
     "RunInfo",
     "Skip",
     "run_clock",
@@ -122,6 +124,25 @@ class Mailbox(Protocol):
 
     async def wait(self) -> None:
         """Until somebody of this process has left something."""
+        ...
+
+
+class QuestionDelivery(NamedTuple):
+    """Somebody who is to be told of a question."""
+
+    node: str
+    """The node that asks."""
+    key: Hashable
+    """Equal for the same question, channel and person."""
+    send: Callable[[], Awaitable[Any]]
+    """Tells them; gives the record of what became of it, and raises nothing."""
+
+
+class Notifier(Protocol):
+    """Tells people of the questions that nodes park with."""
+
+    def due(self, events: Sequence[Event], /) -> Sequence[QuestionDelivery]:
+        """What is still to be told of a run's open questions, after all that its journal has of it."""
         ...
 
 

@@ -15,7 +15,7 @@ from time import time
 from types import TracebackType
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import ACCEPT, Answered, Asked, node_of_question, question_path, tool_key
+from flowengine.core.records import ACCEPT, Answered, Asked, Notified, node_of_question, question_path, tool_key
 from flowengine.core.threads import Post, event_of_this_loop
 from flowengine.core.values import describe_value, find_label, thaw
 from flowengine.engine.events import Event, NodeRecorded, RunFinished
@@ -35,6 +35,7 @@ __all__ = [
     "may_answer",
     "open_questions",
     "times_asked",
+    "told_last",
 ]
 
 # --- Answers kept for another writer
@@ -55,6 +56,16 @@ def _questions_among(events: Sequence[Event]) -> Iterator[tuple[str, NodeRecorde
     for event in events:
         if isinstance(event, NodeRecorded) and type(event.record) is Asked:
             yield question_path(event.node, event.record), event
+
+
+def told_last(events: Sequence[Event]) -> Sequence[Notified]:
+    """What became of telling people of the questions that are open, the last try for each."""
+    waiting, last = open_questions(events), dict[tuple[str, str, str], Notified]()
+    for event in events:
+        if isinstance(event, NodeRecorded) and type(event.record) is Notified:
+            path = question_path(event.node, event.record)
+            last[path, event.record.channel, event.record.to] = event.record
+    return [told for (path, _, _), told in last.items() if path in waiting]
 
 
 def keep_answer(store: JournalStore, run_id: str, path: str, asked: float, answered: Answered) -> None:

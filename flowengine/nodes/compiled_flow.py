@@ -23,7 +23,7 @@ from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import describe_value, freeze, is_json_type
 from flowengine.engine.graph import Graph
 from flowengine.engine.merging import StateKey, state_rules
-from flowengine.engine.ports import Node
+from flowengine.engine.ports import Node, Notifier
 from flowengine.engine.state import ENGINE_KEYS, KeyRules
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
@@ -183,6 +183,8 @@ class CompiledFlow:
     """What another machine needs beside the source to build the plan (`flowengine.flowfile.run_bundle`)."""
     interruptible: bool = True
     """Whether a `KeyboardInterrupt` out of a node's code interrupts the run; else the node fails."""
+    notifier: Notifier | None = field(default=None, repr=False)
+    """Tells people of the flow's questions; None where nobody is told."""
     prepares_slowly: bool = False
     """Whether preparing may wait for a command that gives a key."""
 

@@ -350,7 +350,7 @@ async def _drive(
             files = _keeper(plan, store, run_id, lambda: find_files(list(store.events(run_id))))
             ledger = _ledger(walk, limits, above)
             scheduled = partial(_schedule, plan, walk, journal, limits, live, clock, fence, mail, files, ledger)
-            stop = await (scheduled() if limits.timeout is None else _run_in_time(limits, limits.timeout, scheduled))
+            stop = await _tell_beside(plan, walk, journal, clock, mail, limits, scheduled)
         finished = _finish(plan, walk, stop, clock())
         if finished.status == "succeeded":
             await leave(fence)
@@ -382,13 +382,44 @@ async def _commit(journal: Journal, *events: Event) -> None:
         await waiting
 
 
+async def _tell_beside(
+    plan: CompiledFlow,
+    walk: Walk,
+    journal: Journal,
+    clock: Callable[[], float],
+    mail: Mail,
+    limits: RunLimits,
+    scheduled: Callable[[Callable[[], None] | None], Awaitable[LimitError | _Refused | None]],
+) -> LimitError | _Refused | None:
+    """`_schedule` within the run's time, while people are told of its questions; that takes none of the time."""
+
+    async def run(tell: Callable[[], None] | None = None) -> LimitError | _Refused | None:
+        return await (
+            scheduled(tell) if limits.timeout is None else _run_in_time(limits, limits.timeout, scheduled, tell)
+        )
+
+    if plan.notifier is None:
+        return await run()
+    from flowengine.runners.deliveries import Deliveries  # Few flows ask people, and fewer tell them.
+
+    waits = partial(_waits_for_people, walk)
+    return await Deliveries(plan.notifier, journal, clock).beside(run, waits, mail)
+
+
+def _waits_for_people(walk: Walk) -> bool:
+    return walk.waits and walk.failure() is None
+
+
 async def _run_in_time(
-    limits: RunLimits, seconds: float, scheduled: Callable[[], Awaitable[LimitError | _Refused | None]]
+    limits: RunLimits,
+    seconds: float,
+    scheduled: Callable[[Callable[[], None] | None], Awaitable[LimitError | _Refused | None]],
+    tell: Callable[[], None] | None,
 ) -> LimitError | _Refused | None:
     """`_schedule` for as long as the run may take."""
     stop: LimitError | _Refused | None = None
     with anyio.move_on_after(seconds) as scope:
-        stop = await scheduled()
+        stop = await scheduled(tell)
     if not scope.cancelled_caught:
         return stop
     return LimitError(
@@ -407,6 +438,7 @@ async def _schedule(
     mail: Mail,
     files: FileKeeper | None,
     ledger: Ledger | None,
+    tell: Callable[[], None] | None,
 ) -> LimitError | _Refused | None:
     """Run what can run; the limit that ended it early, or what kept it from beginning."""
     async with RunScope(fence, limits.concurrency, files) as scope:
@@ -423,7 +455,7 @@ async def _schedule(
             scope=scope,
             ledger=ledger,
             clock=clock,
-            parked=Parked(mail, journal, walk.history, clock, scope.start_soon),
+            parked=Parked(mail, journal, walk.history, clock, scope.start_soon, tell),
             interruptible=plan.interruptible,
         )
         await scheduler.run()

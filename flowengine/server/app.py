@@ -10,7 +10,7 @@ It can be mounted below a path of an app of your own, whose lifespan enters that
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
 from os import PathLike
@@ -28,13 +28,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
+from flowengine.server.answer_links import AnswerDesk, make_answer_routes
 from flowengine.server.api import make_api_routes
 from flowengine.server.flow_catalog import Library
 from flowengine.server.pages import FILE_CSP, make_page_routes
 from flowengine.server.problems import ProblemError, problem_response, refusal_response
-from flowengine.server.requests import ServerParts
+from flowengine.server.requests import ServerParts, get_parts
 from flowengine.server.run_cache import RunCache
-from flowengine.server.run_commands import RunCommands, RunningRuns
+from flowengine.server.run_commands import ApprovalDecision, RunCommands, RunningRuns
 from flowengine.server.run_watch import RunWatches
 from flowengine.server.safety import LOOPBACK, AccessKeys, Gate, Hosts, RequestHead, make_token
 from visualize.viewer.html import ROOT, runs_url
@@ -178,8 +179,9 @@ def make_app(
         if isinstance(store, str):
             opened.close()
 
+    environ = os.environ if environ is None else environ
     app = Starlette(
-        routes=[*make_api_routes(), *make_page_routes()],
+        routes=[*make_answer_routes(_make_desk(environ)), *make_api_routes(), *make_page_routes()],
         middleware=[Middleware(Guard, Gate(keys, Hosts(frozenset(hosts), any_address)))],
         exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
@@ -188,6 +190,18 @@ def make_app(
     app.state.runs = runs
     app.state.token = keys.token
     return app
+
+
+def _make_desk(environ: Mapping[str, str]) -> Callable[[Request], AnswerDesk]:
+    def desk(request: Request) -> AnswerDesk:
+        parts = get_parts(request)
+
+        async def give(run_id: str, question: str, given: ApprovalDecision, asked: float) -> bool:
+            return (await parts.acts.approve(run_id, question, given, asked))[1]
+
+        return AnswerDesk(environ, parts.shelf.events, give)
+
+    return desk
 
 
 async def stop(app: Starlette) -> None:

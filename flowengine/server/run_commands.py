@@ -163,8 +163,11 @@ class RunCommands:
         await self._runs.launch(chosen, job)
         return chosen
 
-    async def approve(self, run_id: str, node: str | None, given: ApprovalDecision) -> tuple[str, bool]:
-        """Write the answer down and go on with the run; the node's path, and whether the run goes on now.
+    async def approve(
+        self, run_id: str, node: str | None, given: ApprovalDecision, asked: float | None = None
+    ) -> tuple[str, bool]:
+        """Write the answer down and go on with the run; the node's path, and whether the run goes on now. `asked`:
+        when the question was asked, where no later one is meant.
 
         One that was submitted is put back into its queue. It does not go on where this server does not have the run's
         flow: then the answer is kept all the same. A run that is at work, here or elsewhere, is left to its owner, who
@@ -173,8 +176,9 @@ class RunCommands:
         started, _ = await self._ends(run_id)
         is_submitted = queue_of(self._shelf.store, started) is not None
         entry = None if is_submitted else await self._shelf.do(self._library.of_run, started)
+        choice, comment, form, by = given
         path, writer = await answer(
-            self._shelf.store, run_id, node, given.choice, comment=given.comment, by=given.by, form=given.form
+            self._shelf.store, run_id, node, choice, comment=comment, by=by, form=form, asked=asked
         )
         if writer is not None:
             return path, True

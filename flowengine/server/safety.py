@@ -3,7 +3,8 @@
     host     only names that the server is known by, so that no foreign name can be bound to its address
     origin   what changes something comes from one of our own pages, or from no page at all
     token    everything but the style sheet and the script needs it: as `Authorization: Bearer`, or as the cookie
-             that a browser is given when it is opened with `?token=…`; a cookie changes nothing in the API
+             that a browser is given when it is opened with `?token=…`; a cookie changes nothing in the API. Pages of
+             signed links (`ANSWERS`) need none: the link is the key
 
 Pages' forms carry a second secret beside the cookie (`AccessKeys.form`); the reader of the form checks it.
 """
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 __all__ = [
+    "ANSWERS",
     "LOOPBACK",
     "AccessKeys",
     "Gate",
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+ANSWERS: Final = "/answer/"
+"""Where the pages of signed links are: a link says itself who answers what."""
 
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:@/\\?#\[\]]+))(?::[0-9]{0,5})?")
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -128,7 +132,7 @@ class Gate:
         changes = asked.method not in _SAFE_METHODS
         if changes and asked.origin is not None and not is_same_origin(asked.origin, asked.host):
             return _FOREIGN
-        if asked.path.startswith("/static/") and not changes:
+        if (asked.path.startswith("/static/") and not changes) or asked.path.startswith(ANSWERS):
             return None
         if self._has_token(asked):
             return None

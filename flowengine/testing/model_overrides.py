@@ -42,11 +42,11 @@ Change: TypeAlias = Callable[[str, FlowNode], FlowNode]
 
 
 def replace_nodes(flow: Flow, change: Change) -> Flow:
-    """The flow with what `change` gives in the place of each node."""
+    """The flow with what `change` gives in the place of each node. It tells nobody of its questions."""
     plan = flow.plan
     definitions = _replace_all("", plan.definitions, change)
     nodes = [wrapped(definitions[name]) for name in plan.graph.ids]
-    return type(flow).of(replace(plan, definitions=definitions, nodes=nodes))
+    return type(flow).of(replace(plan, definitions=definitions, nodes=nodes, notifier=None))
 
 
 def agent_of(node: FlowNode) -> Any:

@@ -178,6 +178,13 @@ def test_the_page_of_experiments_runs_as_it_stands(
     assert _run_blocks("experiments.md", monkeypatch, capfd) >= 3
 
 
+def test_the_page_of_approvals_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert _run_blocks("approvals.md", monkeypatch, capfd) >= 1
+
+
 def test_the_flows_of_the_page_on_steps_are_right_under_its_project_file(tmp_path: Path):
     blocks = BLOCK.findall((DOCS / "steps.md").read_text("utf-8"))
     [project] = [text for kind, text in blocks if kind == "toml"]

@@ -15,7 +15,7 @@ from flowengine.core.records import REFUSE, Asked
 from visualize.viewer.html import Child, Markup, approve_url, element
 from visualize.viewer.parts import clock, fold, note, section
 
-__all__ = ["Acting", "FormAnswer", "answer_of", "approval_form", "fields_for", "form", "said_in"]
+__all__ = ["Acting", "FormAnswer", "answer_fields", "answer_of", "approval_form", "fields_for", "form", "said_in"]
 
 _LONG_TEXT: Final = 200
 """A text that may be longer than this many characters gets several lines."""
@@ -155,9 +155,6 @@ def approval_form(run_id: str, node: str, asked: Asked, acting: Acting) -> Marku
 
     That of a tool's call begins with the model's arguments; what is changed in it is accepted as it then is.
     """
-    fields = (
-        _argument_fields(asked) if asked.tool else fields_for(asked.form, "FormAnswer, as JSON") if asked.form else None
-    )
     buttons = [element("button", choice, type="submit", name="choice", value=choice) for choice in asked.choices]
     return section(
         "Your answer is waited for",
@@ -166,13 +163,20 @@ def approval_form(run_id: str, node: str, asked: Asked, acting: Acting) -> Marku
         form(
             approve_url(run_id, node),
             acting,
-            fields,
-            labelled("Comment", element("textarea", name="comment", rows=2)),
+            answer_fields(asked),
             element("div", buttons, class_="choices"),
             class_="asks",
         ),
         class_="approval",
     )
+
+
+def answer_fields(asked: Asked, *, has_arguments: bool = True) -> list[Markup]:
+    """What is filled in beside the choice; `has_arguments`: where a call is asked about, its arguments too."""
+    fields = fields_for(asked.form, "FormAnswer, as JSON") if asked.form and not asked.tool else []
+    if asked.tool and has_arguments:
+        fields = _argument_fields(asked)
+    return [*fields, labelled("Comment", element("textarea", name="comment", rows=2))]
 
 
 def answer_of(asked: Asked, fields: Mapping[str, str]) -> FormAnswer:

@@ -16,7 +16,18 @@ from visualize.style import LOOKS, PLAIN, Look
 from visualize.viewer.html import Child, Markup, element, flows_url, join, runs_url, static_url, whole
 from visualize.viewer.parts import note
 
-__all__ = ["ASSETS", "CSP", "SCRIPTS", "asset", "file_page", "page", "problem_page", "script", "style_sheet"]
+__all__ = [
+    "ASSETS",
+    "CSP",
+    "SCRIPTS",
+    "asset",
+    "bare_page",
+    "file_page",
+    "page",
+    "problem_page",
+    "script",
+    "style_sheet",
+]
 
 # --- Script and style sheet
 
@@ -86,6 +97,11 @@ def page(title: str, *children: Child, class_: str = "") -> str:
     links = [element("a", name, href=url) for name, url in (("Runs", runs_url()), ("Flows", flows_url()))]
     top = element("nav", element("strong", "FlowEngine"), links, class_="top")
     return _write_document(title, head, top, children, class_)
+
+
+def bare_page(title: str, style: str, *children: Child) -> str:
+    """A page for somebody who may see nothing else: no script, no links. `style`: where its style sheet is."""
+    return _write_document(title, element("link", rel="stylesheet", href=style), None, children, "")
 
 
 def file_page(title: str, *children: Child, class_: str = "") -> str:

@@ -23,7 +23,7 @@ from flowengine.cli.environment import load_environment
 from flowengine.cli.run_access import choose_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, format_table
 from flowengine.core.user_code import package_of
-from flowengine.errors import FlowEngineError, ModelConfigError
+from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError
 from flowengine.flowfile.checks.agent_sources import models_of
 from flowengine.flowfile.checks.permissions import list_reach
 from flowengine.flowfile.loader import load_flow
@@ -80,6 +80,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         *_check_vendors(project.providers),
         *(_probe_models(_probe_place(environ, project), models) if is_probing else ()),
         _check_project(),
+        *_check_notify(environ, project),
         *(finding for flow, spec in zip(flows, specs, strict=True) for finding in _list_reach(flow, spec)),
         _check_store(choose_store(store)),
     ]
@@ -227,6 +228,24 @@ def _check_project() -> DoctorFinding:
         return DoctorFinding("project", "; ".join(str(each) for each in problems), is_fine=False)
     found = f"no project file; the root is {project.root}" if project.file is None else str(project.file)
     return DoctorFinding("project", found)
+
+
+def _check_notify(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:
+    """How people are told of questions, where the project says so."""
+    if project.notify is None:
+        return
+    from flowengine.notify.links import find_signer  # Few projects tell anybody.
+
+    named = ", ".join(f"{name} ({each.type})" for name, each in project.notify.channels.items()) or "no channel"
+    try:
+        find_signer(environ)
+    except DefinitionError as error:
+        yield DoctorFinding("notify", str(error), is_fine=False)
+    else:
+        yield DoctorFinding("notify", f"{named}; links lead to {project.notify.url}")
+    for name in project.notify.variables:
+        if not environ.get(name):
+            yield DoctorFinding("notify", f"the environment variable {name} is not set", is_fine=False)
 
 
 def _check_store(store: str) -> DoctorFinding:

@@ -68,13 +68,18 @@ def command(
         raise click.UsageError(f"`flowengine ui` needs {error.name}: {install_hint('ui')}") from None
     listening = listen(host, port)
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
-    results = Results()
+    results, project = Results(), project_of(None)[0]
+    links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
     with listening, results.alone(), open_journal(choose_store(store), durability) as kept:
         app = make_app(
             kept,
-            flows or [os.path.relpath(project_of(None)[0].root)],
+            flows or [os.path.relpath(project.root)],
             secret,
-            hosts=(*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, names)),
+            hosts=(
+                *LOOPBACK,
+                *([] if is_here else [host, socket.gethostname().lower()]),
+                *map(str.lower, (*names, *links)),
+            ),
             any_address=not is_here,
             environ=load_environment(),
             by=find_user(),

@@ -42,7 +42,7 @@ from flowengine.flowfile.checks.warnings import (
 from flowengine.flowfile.file_texts import Subflows
 from flowengine.flowfile.project.project import Project, project_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_code_node, is_http, is_tool
+from flowengine.flowfile.schema.node_guards import is_approval, is_code_node, is_http, is_tool
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.code_kind import CodeNodeSpec
@@ -161,6 +161,10 @@ def check(
             from flowengine.flowfile.checks.http_addresses import check_addresses_of  # Few flows send requests.
 
             check_addresses_of(spec, project, beside)
+        if _tells_people(spec):
+            from flowengine.flowfile.checks.notified_people import check_notified  # Few flows tell anybody.
+
+            check_notified(spec, project, beside)
         check_context(spec, project, beside)
         check_subflows(spec, project, subflows, beside, whole=whole)
     check_bodies(spec, report)
@@ -195,10 +199,14 @@ def _refuse_braces(text: Text, report: Report) -> None:
     report.in_text("FE310", f"'{key}' is not rendered, so it takes no template", text, line, column)
 
 
+def _tells_people(spec: FlowSpec) -> bool:
+    return any(is_approval(node) and node.notify for _, node in nodes_of(spec))
+
+
 def _needs_project(spec: FlowSpec) -> bool:
     if any(use.reference.path[0] == "env" for use in reads_of(spec).uses):
         return True
-    if any(is_tool(node) or is_http(node) for _, node in nodes_of(spec)):
+    if any(is_tool(node) or is_http(node) for _, node in nodes_of(spec)) or _tells_people(spec):
         return True
     if any(getattr(each, "approve", None) for _, each in settings_in(spec)):
         return True

@@ -358,7 +358,9 @@ CODES: Final[Mapping[str, Code]] = {
         "adapter, structured_output, key_env, key_command), `models` (a name of the project's own → model, "
         "base_url, key_env, key_command, options, price, window, longest_answer, structured_output, images, "
         "adapter), `mcp_servers` (name → a server, as in a flow file), `files` (max_file, max_run, media_types, "
-        "allow_urls), `prices` (model → input, output, per_call) and `memory`.",
+        "allow_urls), `notify` (url, send, the table `mail` with server, security, from, user_env, password_env and "
+        "allow_to, and `channels`: name → type, to, url, url_env, headers, headers_env, json, body), `prices` (model → "
+        "input, output, per_call) and `memory`.",
         "[tool.flowengine]\nallow_cals = []",
     ),
     "FE503": Code(
@@ -451,6 +453,13 @@ CODES: Final[Mapping[str, Code]] = {
         "`approve` names tools whose calls wait for a person: a function by the name that the model calls it by, a "
         "server's tool as `server.tool`, several with `*`. A name that no tool has would let calls through unasked.",
         "tools: [shop:refund], approve: [refnd]",
+    ),
+    "FE531": Code(
+        "people who cannot be told",
+        "`notify` names channels of the project file (`[notify.channels.NAME]`), or channels of its own. The project "
+        "file says where links lead (`url` of `[notify]`), which server mails are given to (`[notify.mail]`), and to "
+        "whom questions may have mails sent (`allow_to` in it).",
+        "notify: [finanse]",
     ),
     # --- FE9xx: warnings
     "FE901": Code(

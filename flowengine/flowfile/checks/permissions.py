@@ -25,11 +25,20 @@ from flowengine.flowfile.recovery import STAND_IN_CODE
 from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
 from flowengine.flowfile.schema.fields import is_code
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_guards import is_agent, is_code_node, is_function, is_http, is_tool, may_call
+from flowengine.flowfile.schema.node_guards import (
+    is_agent,
+    is_approval,
+    is_code_node,
+    is_function,
+    is_http,
+    is_tool,
+    may_call,
+)
 from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
 
 if TYPE_CHECKING:
+    from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
     from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
     from flowengine.flowfile.kinds.tool_kind import ToolNodeSpec
     from flowengine.tools.mcp.server_settings import McpServer
@@ -362,10 +371,23 @@ def _find(spec: FlowSpec, project: Project) -> Iterator[Reach]:
         elif is_http(node):
             secrets = ", ".join(node.headers_env.values())
             yield Reach("sends to", f"{node.method} {node.url[:_SHOWN]}{secrets and f' with {secrets}'}")
+        elif is_approval(node):
+            yield from (Reach("sends to", each) for each in _told_by(node))
         elif is_code_node(node):
             yield Reach("runs", f"the code of '{'.'.join(path)}' in the sandbox")
     for each in spec.subflows.values():
         yield from _find(each, project)
+
+
+def _told_by(node: ApprovalNodeSpec) -> Iterator[str]:
+    """Whom an approval tells by itself; channels are the project's."""
+    for each in node.notify or ():
+        if isinstance(each, str):
+            yield f"channel '{each}' of the project"
+        elif each.to:
+            yield f"mail to {', '.join(each.to)[:_SHOWN]}"
+        else:
+            yield f"POST {(each.url or f'the address in {each.url_env}').partition('?')[0][:_SHOWN]}"
 
 
 def _of_server(name: str, command: str | None, args: tuple[str, ...], url: str | None) -> Reach:

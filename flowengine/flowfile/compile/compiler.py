@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
+    from flowengine.engine.ports import Notifier
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
@@ -118,11 +119,22 @@ def build(
         allow_env=project.allow_env,
         files=replace(project.files, root=project.root),
         environ=environ,
+        notifier=_notifier(project, environ),
         prepares_slowly=any(each.key_command for each in (*project.models.values(), *project.providers.values())),
         path=None if spec.path is None else str(spec.path),
         source=spec.text,
         place_of=place_of,
     )
+
+
+def _notifier(project: Project, environ: Mapping[str, str]) -> Notifier | None:
+    """Tells people of questions, where the project says how."""
+    if project.notify is None:
+        return None
+    from flowengine.nodes.http_sender import HttpSender
+    from flowengine.notify.notifier import PeopleNotifier
+
+    return PeopleNotifier(project.notify, HttpSender(project.allow_http, environ), environ)
 
 
 class _Compiler:
@@ -272,7 +284,7 @@ class _Builder:
         if is_asking(node):
             agent = settings_of(self.spec, node).model_dump(mode="json", exclude_unset=True)
         inherited = [self._model, agent, timeout_of(self.spec, node), repr(retry_of(self.spec, node))]
-        own = node.model_dump(mode="json", exclude_unset=True, exclude={"nodes", "limits"})
+        own = node.model_dump(mode="json", exclude_unset=True, exclude={"nodes", "limits", "notify"})
         return json.dumps([own, *inherited], sort_keys=True, ensure_ascii=False)
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 from pydantic import Field, model_validator
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import template
+from flowengine.flowfile.compile.scope import template, values
 from flowengine.flowfile.schema.agent_settings import JsonSchema
 from flowengine.flowfile.schema.fields import Duration, ListOf, Maybe, Plain, Routes, Template, refuse
 from flowengine.flowfile.schema.keys import TEXT, NodeKeys, OwnRoute, Shape, object_shape, routes_to
 from flowengine.flowfile.schema.node_kinds import NodeKind
+from flowengine.flowfile.schema.notify_keys import ChannelKeys, Notify
 
 if TYPE_CHECKING:
     from flowengine.flowfile.schema.node_kinds import NodeCompiler
-    from flowengine.nodes.node import FlowNode
+    from flowengine.nodes.node import FlowNode, Value
 
 __all__ = ["KIND", "ApprovalNodeSpec"]
 
@@ -42,6 +44,9 @@ class ApprovalNodeSpec(NodeKeys):
     approvers: ListOf[Name] = ()
     """Who alone may answer: a mail address (of a link that was sent there), a channel of the project, a key of the
     server, or a user of the machine. Left out: whoever gets a link, or may answer at all."""
+    notify: Maybe[Notify] = None
+    """Who is told of the question, with links to answer by: channels of the project by name, and channels of its own.
+    Left out: those that the project file says (`send` of `[notify]`); `[]` is nobody."""
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> ApprovalNodeSpec:
@@ -63,6 +68,26 @@ class ApprovalNodeSpec(NodeKeys):
         return object_shape(("choice", "comment", "by", "form"), choice=TEXT, comment=TEXT, by=TEXT, form=form)
 
 
+def _notify(said: Sequence[str | ChannelKeys]) -> Value:
+    """The channels of a question, with the addresses that a run has for them."""
+    made = [_channel(each) for each in said]
+    return lambda context: [each(context) for each in made]
+
+
+def _channel(said: str | ChannelKeys) -> Value:
+    if isinstance(said, str):
+        return lambda context: said
+    fixed, to = said.model_dump(by_alias=True, exclude_unset=True), values(said.to)
+    return lambda context: {**fixed, "to": _addresses(to(context))} if said.to else fixed
+
+
+def _addresses(rendered: Any) -> list[str]:
+    """Addresses, of which a template may give several."""
+    if isinstance(rendered, list):
+        return [address for each in cast("list[Any]", rendered) for address in _addresses(each)]
+    return [str(rendered)]
+
+
 def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
     from flowengine.nodes.approval import ApprovalNode
 
@@ -73,6 +98,7 @@ def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompile
         expires=node.expires,
         on_expire=node.on_expire,
         approvers=node.approvers,
+        notify=None if node.notify is None else _notify(node.notify),
         **settings,
     )
 

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from flowengine.core.file_values import FileRules
 from flowengine.core.flow_paths import RefusedPathError, resolve_path
@@ -31,6 +31,9 @@ from flowengine.models.definitions import ModelDefinition
 from flowengine.models.dotenv import is_planted
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
+
+if TYPE_CHECKING:  # Read where a project file has the table.
+    from flowengine.notify.channels import NotifySettings
 
 __all__ = ["Project", "ProjectProblem", "find_project", "project_of"]
 
@@ -84,6 +87,8 @@ class Project:
     """Settings of memory."""
     files: FileRules = field(default_factory=FileRules)
     """What files runs may take in."""
+    notify: NotifySettings | None = None
+    """How people are told of questions; None: they are not."""
 
     def resolve(self, path: str | os.PathLike[str], base: Path | None = None) -> Path:
         """A path of a flow, from `base` (the root, if not given); `ProjectError` where a flow may not name it."""
@@ -288,6 +293,7 @@ _EXPECTED: Final = {
     "models": "a table",
     "memory": "a table",
     "files": "a table",
+    "notify": "a table",
 }
 _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     _LIST: lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),  # pyright: ignore[reportUnknownVariableType] - a list of a TOML file
@@ -348,6 +354,10 @@ def _read_tables(sound: dict[str, Any], tell: TellProblem, place_of: Callable[[T
                 tell(f"'{each:.100}' in `allow_http` {text}", "", ())
     if "mcp_servers" in sound:
         sound["mcp_servers"] = _read_servers(sound["mcp_servers"], tell)
+    if "notify" in sound:
+        from flowengine.flowfile.project.notify_table import read_notify
+
+        sound["notify"] = read_notify(sound["notify"], sound.get("allow_http", ()), tell)
     if "models" in sound:
         from flowengine.flowfile.project.model_tables import read_models
 

@@ -10,6 +10,7 @@ from flowengine.flowfile.schema.keys import NodeKeys
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
+    from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
     from flowengine.flowfile.kinds.code_kind import CodeNodeSpec
     from flowengine.flowfile.kinds.condition_kind import ConditionNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "is_agent",
+    "is_approval",
     "is_asking",
     "is_code_node",
     "is_condition",
@@ -41,6 +43,10 @@ __all__ = [
 
 def is_agent(node: NodeKeys | None) -> TypeIs[AgentNodeSpec]:
     return node is not None and node.type == "agent"
+
+
+def is_approval(node: NodeKeys | None) -> TypeIs[ApprovalNodeSpec]:
+    return node is not None and node.type == "approval"
 
 
 def is_routing(node: NodeKeys | None) -> TypeIs[RoutingNodeSpec]:

@@ -38,6 +38,7 @@ from flowengine.flowfile.schema.fields import Route
 from flowengine.flowfile.schema.flow_file import Defaults, FlowSpec, InputSpec, LimitsSpec, StateSpec
 from flowengine.flowfile.schema.keys import NodeLimitsSpec, OnErrorSpec, RetrySpec
 from flowengine.flowfile.schema.node_kinds import spec_of
+from flowengine.flowfile.schema.notify_keys import ChannelKeys
 from flowengine.templating.filters import FILTERS, TESTS
 from flowengine.tools.mcp.server_settings import McpServer
 
@@ -133,6 +134,7 @@ _AFTER: Final[Mapping[str, type[BaseModel]]] = {
     "`memory` of an agent": MemorySpec,
     "An MCP server": McpServerSpec,
     "`retry`": RetrySpec,
+    "A channel of `notify`": ChannelKeys,
 }
 _ON_ERROR: Final = """\
 ### `on_error`

@@ -40,6 +40,7 @@ from flowengine.journal.postgres.writer import HandedBackError
 from flowengine.journal.value_types import only_looking
 from flowengine.models.litellm.loading import wait_for_started_import
 from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.runners.deliveries import next_try
 from flowengine.runners.local import resume
 from flowengine.runners.queue import crash_count as queue_loading
 from flowengine.runners.queue.crash_count import LeftError, deaths_of
@@ -319,8 +320,10 @@ class RunTask:
         self._tell(WorkerNotice(f"run {run_id} failed: {error}", "failed", run_id))
 
     async def _wake(self, run_id: str, events: Sequence[Event], job: Job) -> None:
-        """A run that waits holds no slot. Where its question expires, it is looked at again then."""
+        """A run that waits holds no slot. It is looked at again when its question expires, and when those are to be
+        told of it who could not be told."""
         times = [asked.expires for asked in open_questions(events).values() if asked.expires is not None]
+        times += [] if (retry := next_try(events)) is None else [retry]
         if not times:
             return
         at = datetime.fromtimestamp(min(times), UTC)

@@ -1,0 +1,101 @@
+"""What a flow or a project file says of a channel by which people are told of questions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+
+from flowengine.core.address_rules import origin_of
+from flowengine.errors import DefinitionError
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Template, found, refuse
+
+__all__ = ["ChannelKeys", "Notify"]
+
+_OF_POSTS: Final = ("url", "url_env", "headers", "headers_env")
+_VARIABLE: Final = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
+_Variable = Annotated[Plain, Field(pattern=_VARIABLE)]
+
+
+def _with_names(value: Any) -> Any:
+    """Headers, of which each is the author's to set."""
+    from flowengine.nodes.http_request import check_header_name
+
+    for name in value if is_map(value) else ():
+        try:
+            check_header_name(name)
+        except DefinitionError as error:
+            raise refuse("FE401", str(error), path=(name,)) from error
+    return value
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) or is_map(value) else value
+
+
+class ChannelKeys(Keys):
+    """A channel by which people are told of a question: a mail, or a POST to Slack, Teams or any address."""
+
+    type: Literal["mail", "slack", "teams", "http"]
+    """What is sent, and how it is written."""
+    to: Annotated[ListOf[Template], BeforeValidator(_as_list)] = ()
+    """Of `mail`: addresses. Each gets a mail of its own, with links of its own."""
+    url: Maybe[Plain] = None
+    """Where it is posted; `allow_http` of the project file has to allow it."""
+    url_env: Maybe[_Variable] = None
+    """The environment variable that holds the address: those of Slack and Teams are secrets."""
+    headers: Annotated[dict[str, Plain], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
+    """Header → value. No secrets: the file is no place for them."""
+    headers_env: Annotated[dict[str, _Variable], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
+    """Header → the environment variable that holds its value; the project's entry of the address has to name it."""
+    json_: Any = Field(default=None, alias="json")
+    """Of `http`: what is posted as JSON, with templates that know `question`, `links` and `run`. Left out: all of
+    these."""
+    body: Maybe[str] = None
+    """Of `http`: what is posted as text, with such templates."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> ChannelKeys:
+        given = [
+            field.alias or name for name, field in ChannelKeys.model_fields.items() if name in self.model_fields_set
+        ]
+        if self.type == "mail":
+            if not self.to:
+                raise refuse("FE202", "a mail goes 'to' at least one address", at="type")
+            self._refuse_all(given, (*_OF_POSTS, "json", "body"))
+            return self
+        self._refuse_all(given, ("to",) if self.type == "http" else ("to", "json", "body"))
+        if (self.url is None) == (self.url_env is None):
+            raise refuse("FE202", "a channel that posts has one of 'url' and 'url_env'", at="type")
+        if self.url is not None and origin_of(self.url) is None:
+            raise refuse("FE401", f"expected an address such as https://host/path, found {found(self.url)}", at="url")
+        if "json" in given and "body" in given:
+            raise refuse("FE209", "'json' is the body already; remove 'body'", at="body")
+        self._check_templates()
+        return self
+
+    def _refuse_all(self, given: list[str], keys: tuple[str, ...]) -> None:
+        for key in given:
+            if key in keys:
+                raise refuse("FE209", f"a channel of the type '{self.type}' takes no '{key}'", at=key)
+
+    def _check_templates(self) -> None:
+        from flowengine.notify.channels import find_template_problems
+
+        for key, tree in (("json", self.json_), ("body", self.body)):
+            for problem in find_template_problems(tree):
+                raise refuse("FE301", problem, at=key)
+
+
+def _as_channel(value: Any) -> Any:
+    return value if isinstance(value, str | ChannelKeys) else ChannelKeys.model_validate(value)
+
+
+_Channel = Annotated[
+    str | ChannelKeys,
+    PlainValidator(_as_channel),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"$apart": "ChannelKeys"}]}),
+]
+Notify = Annotated[ListOf[_Channel], BeforeValidator(_as_list)]
+"""Names of the project's channels, and channels of one's own."""

@@ -1,0 +1,139 @@
+"""Has people told of the questions of a run while it goes on, and journals what became of it.
+
+It neither delays nor ends the run: nodes go on meanwhile, and so does the run once an answer is there. What was not
+told when the run is put aside is told by whoever goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from time import perf_counter
+from typing import Final, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from flowengine.core.records import Notified
+from flowengine.engine.events import Event, NodeRecorded
+from flowengine.engine.ports import Journal, Notifier, QuestionDelivery
+from flowengine.errors import JournalError
+from flowengine.journal.approvals import Mail, told_last
+
+__all__ = ["Deliveries", "next_try"]
+
+T = TypeVar("T")
+
+
+_SHARE: Final = 0.1
+"""Of the time, at most, that is spent on looking for what is to be told."""
+
+_AT_ONCE: Final = 8
+_LONGEST_WAIT: Final = 30.0
+"""Seconds that a run which waits for people is kept open for deliveries."""
+
+
+_FIRST, _LONGEST, _MOST_TRIES = 60.0, 3600.0, 30
+"""Seconds until those are told again who could not be told, which double; and how often that is done, about a day."""
+
+
+def next_try(events: Sequence[Event]) -> float | None:
+    """When a run that waits is to be opened again, since somebody could not be told; None where all were, or where it
+    has been tried for long enough."""
+    untold = sum(each.error is not None for each in told_last(events))
+    failed = [
+        event.at
+        for event in events
+        if isinstance(event, NodeRecorded) and type(event.record) is Notified and event.record.error is not None
+    ]
+    if not untold or len(failed) > _MOST_TRIES * untold:
+        return None
+    rounds = -(-len(failed) // untold)
+    return max(failed) + min(_FIRST * 2 ** (rounds - 1), _LONGEST)
+
+
+class Deliveries:
+    """Those of one run, for as long as one process drives it."""
+
+    def __init__(self, notifier: Notifier, journal: Journal, clock: Callable[[], float]) -> None:
+        self._notifier, self._journal, self._clock = notifier, journal, clock
+        self._begun: set[Hashable] = set()
+        self._left = 0
+        """Deliveries, and looks for them, that are on their way."""
+        self._looks = self._is_asked = False
+        self._idle = anyio.Event()
+        self._turns = anyio.Semaphore(_AT_ONCE)
+        self._tasks: TaskGroup
+        self._failure: BaseException | None = None
+
+    async def beside(
+        self, work: Callable[[Callable[[], None]], Awaitable[T]], waits: Callable[[], bool], mail: Mail
+    ) -> T:
+        """What `work` gives; it calls what it is called with whenever a node asks. If the run `waits` after it, the
+        last deliveries are waited for, until somebody has answered."""
+        found: list[T] = []
+        async with anyio.create_task_group() as self._tasks:
+            try:
+                found.append(await work(self._look_soon))
+                if waits():
+                    await self._settle(mail)
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:
+                self._failure = error  # Raised once the group is closed, so that it comes out alone.
+            self._tasks.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
+        return found[0]
+
+    def _look_soon(self) -> None:
+        """Many nodes may ask at once: they share a look."""
+        self._is_asked = True
+        if not self._looks:
+            self._looks = True
+            self._left += 1
+            self._tasks.start_soon(self._look)
+
+    async def _look(self) -> None:
+        while self._is_asked:
+            self._is_asked, begun = False, perf_counter()
+            for each in self._notifier.due(self._journal.read()):
+                if each.key not in self._begun:
+                    self._begun.add(each.key)
+                    self._left += 1
+                    self._tasks.start_soon(self._deliver, each)
+            await anyio.sleep((perf_counter() - begun) / _SHARE)
+        self._looks = False
+        self._end_one()
+
+    async def _deliver(self, delivery: QuestionDelivery) -> None:
+        async with self._turns:
+            record = await delivery.send()
+        try:
+            self._journal.append(NodeRecorded(delivery.node, self._clock(), record))
+            waiting = self._journal.commit(False)
+            if waiting is not None:
+                await waiting
+        except JournalError as error:
+            self._failure = self._failure or error
+        self._end_one()
+
+    def _end_one(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._idle.set()
+
+    async def _settle(self, mail: Mail) -> None:
+        """Wait for the deliveries that are on their way, or for an answer."""
+        if not self._left:
+            return
+        self._idle = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+
+            async def hear() -> None:
+                await mail.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(hear)
+            with anyio.move_on_after(_LONGEST_WAIT):
+                await self._idle.wait()
+            tasks.cancel_scope.cancel()
