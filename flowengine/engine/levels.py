@@ -15,7 +15,7 @@ import anyio
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.values import freeze
+from flowengine.core.values import frozen_dict
 from flowengine.engine.graph import Graph
 from flowengine.engine.ports import CalledOff, Node, Park
 from flowengine.engine.result_propagation import NOTHING
@@ -54,10 +54,13 @@ class Level:
     async def run(self) -> None:
         """To its end. Raises `BodyError` where a node failed and nobody handled it, `Unfinished` where it waits
         or was stopped, and the `LimitError` that stopped it."""
-        outside, walk = self._outside, self.walk
+        outside, walk, ledger = self._outside, self.walk, self._scheduler.ledger
         outside.inside.add(walk)
         try:
-            await self._in_time()
+            if ledger is None or ledger.deadline is None:
+                await self._scheduler.run_level()
+            else:
+                await self._run_until(ledger.deadline, ledger)
         finally:
             outside.inside.discard(walk)
         failure = walk.failure()
@@ -68,12 +71,8 @@ class Level:
         if not walk.done:
             raise Unfinished(Park() if walk.waits and not outside.stopped else CalledOff())
 
-    async def _in_time(self) -> None:
-        ledger = self._scheduler.ledger
-        if ledger is None or ledger.deadline is None:
-            await self._scheduler.run_level()
-            return
-        with anyio.move_on_at(ledger.deadline):
+    async def _run_until(self, deadline: float, ledger: Ledger) -> None:
+        with anyio.move_on_at(deadline):
             await self._scheduler.run_level()
             return
         raise timeout_error(ledger)
@@ -100,9 +99,9 @@ def enter_level(
 ) -> Level:
     """A level inside the node that a context belongs to; what is journaled of it already is done.
 
-    `at` is what follows the node's path in the paths inside (`.`, `[3].`, `.round[2].`). `received`: the
-    `result` of its first nodes. `before`: what earlier levels of the same node wrote, which this one sees. With a
-    `store` of its own (a subflow) it sees nothing of what is outside.
+    `at` is what follows the node's path in the paths inside (`.`, `[3].`, `.round[2].`). `variables` are frozen
+    already. `received`: the `result` of its first nodes. `before`: what earlier levels of the same node wrote, which
+    this one sees. With a `store` of its own (a subflow) it sees nothing of what is outside.
     """
     if not isinstance(context, NodeContext):
         raise RunError("a container runs inside a flow's run only")
@@ -115,7 +114,7 @@ def enter_level(
         run_id=outside.run_id,
         history=outside.history,
         prefix=f"{outside.path_of(number)}{at}",
-        variables=freeze({**outside.variables, **variables} if store is None else dict(variables)),
+        variables=frozen_dict({**outside.variables, **variables}) if store is None else variables,
         received=received,
         outer=(outside, number) if store is None else None,
         container=(outside, number),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from flowengine.core.context import RunStatus
 from flowengine.core.file_values import find_files, hash_of
@@ -21,6 +21,10 @@ from flowengine.journal.run_lookup import labels_of, no_such_run, resolve
 __all__ = ["MemoryJournal", "MemoryStore", "open_memory"]
 
 
+class Append(Protocol):
+    def __call__(self, event: Event, /) -> None: ...
+
+
 class MemoryJournal:
     """The events of one run in a list.
 
@@ -31,17 +35,16 @@ class MemoryJournal:
     [NodeStarted(node='draft', at=1.5)]
     """
 
-    __slots__ = ("_add", "_events", "_released")
+    __slots__ = ("_events", "_released", "append")
 
     flush_interval: float | None = None
+    append: Append
+    """The list's own: it is called twice for each node."""
 
     def __init__(self, events: list[Event] | None = None, released: Callable[[], None] | None = None) -> None:
         self._events: list[Event] = [] if events is None else events
         self._released = released
-        self._add: Callable[[Event], None] = self._events.append
-
-    def append(self, event: Event, /) -> None:
-        self._add(event)
+        self.append = self._events.append
 
     def commit(self, alone: bool = True, /) -> None:
         """Nothing to wait for."""
@@ -53,7 +56,7 @@ class MemoryJournal:
         return self._events[after:]
 
     async def close(self) -> None:
-        self._add = _refuse_event
+        self.append = _refuse_event
         if self._released is not None:
             self._released()
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.records import Decided, RoundEnded
-from flowengine.core.values import describe_value, freeze
+from flowengine.core.values import describe_value, freeze, frozen_dict
 from flowengine.engine.levels import Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import Ended
 from flowengine.errors import DefinitionError, LimitError, RunError, TemplateError
@@ -52,6 +52,7 @@ class LoopNode(ContainerNode):
         self.max_iterations = max_iterations
         self.initial = initial
         self.until = until
+        self._test = until.test if isinstance(until, Testable) else None
         self.carry = carry
         self.best_by = best_by
         self.exhausted_fails = exhausted_fails
@@ -74,7 +75,7 @@ class LoopNode(ContainerNode):
         wrote: Mapping[str, Any] = EMPTY
         chosen: RoundEnded | None = None
         for index in range(self.max_iterations):
-            names = {**variables, "index": index, "last": index == self.max_iterations - 1}
+            names = frozen_dict({**variables, "index": index, "last": index == self.max_iterations - 1})
             level = enter_level(context, self.body, f".round[{index}].", variables={"round": names}, before=wrote)
             try:
                 await level.run()
@@ -88,14 +89,14 @@ class LoopNode(ContainerNode):
             ended = told.get(index)
             if ended is None:
                 ended = self._judged(index, variables, seen)
-                if isinstance(self.until, Testable):
-                    context.explain(Decided("until", "true" if ended.stopped else "false", (self.until.test(seen),)))
+                if self._test is not None:
+                    context.explain(Decided("until", "true" if ended.stopped else "false", (self._test(seen),)))
                 await context.note(ended)
             wrote = store_of(context).following(wrote, level.contribution())
             if ended.stopped:
                 return _result(ended, wrote, index + 1, exhausted=False)
             chosen = self._better(chosen, ended)
-            if index + 1 < self.max_iterations:
+            if self.carry and index + 1 < self.max_iterations:
                 variables = freeze({**variables, **{name: value(seen) for name, value in self.carry.items()}})
         assert chosen is not None  # There was at least one round.
         if self.until is not None and self.exhausted_fails:

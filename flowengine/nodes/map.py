@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.context import Context
 from flowengine.core.records import MapBegan
-from flowengine.core.values import describe_value, freeze
+from flowengine.core.values import FrozenDict, describe_value, freeze
 from flowengine.engine.levels import Level, Unfinished, enter_level, result_of_level, store_of
 from flowengine.engine.ports import CalledOff, Ended, Park
 from flowengine.engine.scheduler import BodyError
@@ -161,7 +161,7 @@ class _MapRun:
 
     async def _item(self, index: int) -> None:
         node, item = self._node, self._items[index]
-        names = {node.name: item, "each": {"index": index, "total": len(self._items)}}
+        names = {node.name: item, "each": FrozenDict(index=index, total=len(self._items))}
         level = enter_level(self._context, node.body, f"[{index}].", variables=names, received=item)
         try:
             await level.run()
