@@ -246,16 +246,18 @@ class FlowService:
         by: str = "",
         *,
         comment: str = "",
+        asked: float | None = None,
         caller: FlowCaller | None = None,
     ) -> str:
         """Answer what the run waits with, which then goes on; the path of the question's node.
 
-        `question`: the node's path; None where it waits with one. `values`: what its form asks for. `ApprovalError`
+        `question`: the node's path; None where it waits with one. `values`: what its form asks for. `asked`: when the
+        question was asked, where no later one is meant. `ApprovalError`
         says why an answer is not taken.
         """
         events = await self._follower.events(run_id)
         check_access(RunOutcome.of(events), caller)
-        given = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values)
+        given = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values, asked=asked)
         if given.writer is None and not await self._requeue(run_id, events):
             await self._local.go_on(run_id)
         return given.node

@@ -43,6 +43,7 @@ __all__ = ["ROUTES", "make_serving_app"]
 ROUTES: Final = (
     "flowengine.serving.flow_routes:make_flow_routes",
     "flowengine.serving.operations:make_operation_routes",
+    "flowengine.serving.answer_routes:make_answer_link_routes",
 )
 """Where the routes are made: `module:function` of the `ServingParts`, which gives `MountedRoutes`."""
 

@@ -14,11 +14,13 @@ import anyio.to_thread
 import pytest
 
 from flowengine import Flow
-from flowengine.core.records import Notified
+from flowengine.core.records import Answered, Asked, Notified
 from flowengine.engine.events import NodeRecorded
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
+from flowengine.journal.run_export import store_run
 from flowengine.notify.notifier import DeliveryPace, PeopleNotifier
+from flowengine.runners.deliveries import next_try
 from flowengine.runners.run import Run
 from tests.support.mail_server import MailServer, links_in
 from tests.support.odd_server import OddServer, say
@@ -257,3 +259,25 @@ async def test_a_password_goes_to_the_mail_server_and_into_no_record(folder: Pat
             assert (told(run)[0].error is None) == arrives
             assert password not in repr(run.events)
         assert len(server.mails) == 1
+
+
+async def test_a_delivery_whose_record_was_lost_is_made_again_with_the_same_mark(folder: Path, mails: MailServer):
+    flow, store = load(folder, "    notify: {type: mail, to: bo@example.com}"), MemoryStore()
+    run = await flow.run(store=store)
+    lost = next(at for at, each in enumerate(run.events) if isinstance(getattr(each, "record", None), Notified))
+    killed = MemoryStore()
+    await store_run(killed, run.events[:lost], run.id)
+    assert (await flow.resume(run.id, store=killed)).status == "waiting"
+    first, second = (each.mail["Message-ID"] for each in mails.mails)
+    assert first == second
+
+
+def test_those_who_could_not_be_told_are_told_again_ever_later():
+    asked = NodeRecorded("ask", 0.0, Asked("Pay?", ["yes"]))
+    failed = [NodeRecorded("ask", 100.0 * n, Notified("ops", "x", 0.0, error="no")) for n in range(1, 200)]
+    assert next_try([asked]) is None
+    assert [next_try([asked, *failed[:n]]) for n in (1, 2, 3, 9)] == [160.0, 320.0, 540.0, 4500.0]
+    assert next_try([asked, *failed]) is None
+    arrived = NodeRecorded("ask", 300.0, Notified("ops", "x", 0.0))
+    assert next_try([asked, *failed[:2], arrived]) is None
+    assert next_try([asked, *failed[:2], NodeRecorded("ask", 300.0, Answered("yes"))]) is None

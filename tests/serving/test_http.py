@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -12,9 +13,14 @@ import httpx
 import jsonschema
 import pytest
 
+from flowengine.core.records import Answered
+from flowengine.journal.approvals import times_asked
 from flowengine.journal.stores import open_store
+from flowengine.notify.links import AnswerLink, LinkSigner
+from flowengine.notify.notifier import link_path
 from flowengine.serving.api_keys import KeyRing
 from flowengine.serving.serving_app import make_serving_app
+from tests.support.answer_links import SECRET
 from tests.support.ui_server import Served, served
 
 FLOWS = {
@@ -85,7 +91,8 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with closing(open_store(f"sqlite:///{folder / 'runs.db'}")) as store:
         ring = KeyRing(store)
         ann, ben = ring.add("ann"), ring.add("ben", flows=["shout"])
-        app = make_serving_app(store, [folder], grace=0, max_body=1_000)
+        environ = {**os.environ, "FLOWENGINE_LINK_SECRET": SECRET}
+        app = make_serving_app(store, [folder], grace=0, max_body=1_000, environ=environ)
         with served(app, token=ann, end=app.state.serving.service.drain) as server:
             clients = [
                 httpx.Client(base_url=server.url, trust_env=False, timeout=30, headers=headers)
@@ -231,3 +238,24 @@ def test_metrics_count_requests_by_route(api: Api):
     assert "flowengine_runs_running 0.0" in text
     assert [api.nobody.get(path).status_code for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 401]
     assert api.ben.get("/metrics").status_code == 403
+
+
+def test_a_signed_link_answers_without_a_key_for_whom_it_was_sent_to(api: Api):
+    asked = api.ann.post("/flows/ask").json()
+    run_id, [question] = asked["run_id"], asked["questions"]
+    events = api.server.app.state.serving.service.store.events(run_id)
+    link = AnswerLink(run_id, "ask", times_asked(events)["ask"], "yes", "bo@example.com")
+    path = link_path(LinkSigner([SECRET]).sign(link))
+    page = api.nobody.get(path)
+    assert (page.status_code, question["message"] in page.text) == (200, True)
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+    assert api.nobody.get("/answer/page/style.css").status_code == 200
+    assert api.nobody.post(path, data={"form.channel": "mail"}).status_code == 200
+    assert (api.nobody.post(path, data={"form.channel": "mail"}).status_code, api.nobody.get("/flows").status_code) == (
+        410,
+        401,
+    )
+    record = api.server.app.state.serving.service.store.events(run_id)
+    assert (
+        next(each.record.by for each in record if type(getattr(each, "record", None)) is Answered) == "bo@example.com"
+    )

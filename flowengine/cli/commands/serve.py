@@ -84,7 +84,9 @@ def command(
     except ModuleNotFoundError as error:
         raise _lacking(error, "serve") from None
     results = Results()
-    known = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, names))
+    project = find_project()
+    links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
+    known = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, (*names, *links)))
     with worker_log(log_format, quiet=quiet, logger=_LOG), open_journal(choose_store(store), durability) as kept:
         with results.alone():
             app = make_serving_app(
@@ -98,7 +100,7 @@ def command(
                 grace=grace,
                 queue=queue,
                 environ=load_environment(),
-                project=find_project(),
+                project=project,
                 max_body=max_body,
             )
         service = app.state.serving.service
