@@ -14,9 +14,10 @@ __version__ = "0.1.0"
 
 DISTRIBUTION: Final = "flowengine-dag"
 
-Extra: TypeAlias = Literal["mcp", "otel", "queue", "serve", "ui"]
+Extra: TypeAlias = Literal["eval", "mcp", "otel", "queue", "serve", "ui"]
 
 EXTRAS: Final[dict[Extra, tuple[str, ...]]] = {
+    "eval": ("scipy",),
     "mcp": ("mcp",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp"),
     "queue": ("psycopg", "procrastinate"),

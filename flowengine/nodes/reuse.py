@@ -58,19 +58,21 @@ TRANSCRIPTS: Final = 8
 """Transcripts of an agent that are kept for one first request."""
 
 
-def reusing(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | None) -> CompiledFlow:
-    """The plan whose nodes look for a known result before they run. `reuse`: id of an earlier run.
+def reusing(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | Sequence[str] | None) -> CompiledFlow:
+    """The plan whose nodes look for a known result before they run. `reuse`: id of an earlier run, or of several, of
+    which the first that has a result that holds is taken.
 
     `InputError` where that is a run of another flow.
     """
-    earlier = None if reuse is None else Earlier(plan, store.events(reuse))
+    runs = () if reuse is None else [reuse] if isinstance(reuse, str) else reuse
+    earlier = [Earlier(plan, store.events(each)) for each in runs]
     wrap = _Wrapping(earlier, _Cache(plan, store, run_id))
     nodes = {name: wrap(node, cached=node.cache) for name, node in plan.definitions.items()}
     return replace(plan, nodes=[nodes[name] for name in plan.graph.ids])
 
 
 class _Wrapping(NamedTuple):
-    earlier: Earlier | None
+    earlier: Sequence[Earlier]
     cache: _Cache
 
     def __call__(self, node: FlowNode, *, cached: bool) -> Node:
@@ -86,7 +88,7 @@ class _Wrapping(NamedTuple):
     def _round(self, body: Node, node: FlowNode, *, cached: bool) -> Node:
         if cached and _may_be_cached(node):
             body = _Cached(body, node, self.cache)
-        return body if self.earlier is None else _Reusing(body, node, self.earlier)
+        return _Reusing(body, node, self.earlier) if self.earlier else body
 
 
 def _may_be_cached(node: FlowNode) -> bool:
@@ -132,22 +134,24 @@ async def _replayed(node: _AskingNode, context: NodeContext, find: Callable[[str
 
 
 class _Reusing:
-    """Takes the earlier run's result where it still holds."""
+    """Takes an earlier run's result where it still holds."""
 
-    def __init__(self, body: Node, node: FlowNode, earlier: Earlier) -> None:
+    def __init__(self, body: Node, node: FlowNode, earlier: Sequence[Earlier]) -> None:
         self._body = body
         self._node = node
         self._earlier = earlier
 
     async def run(self, context: Context, /) -> Ended:
-        known = await self._known(context) if isinstance(context, NodeContext) else None
-        if known is None:
-            return await self._body.run(context)
-        self._earlier.take(known.record)
-        return known
+        if isinstance(context, NodeContext):
+            for earlier in self._earlier:
+                known = await self._known(context, earlier)
+                if known is not None:
+                    earlier.take(known.record)
+                    return known
+        return await self._body.run(context)
 
-    async def _known(self, context: NodeContext) -> Known | None:
-        node, earlier, path = self._node, self._earlier, context.current_node
+    async def _known(self, context: NodeContext, earlier: Earlier) -> Known | None:
+        node, path = self._node, context.current_node
         if isinstance(node, ContainerNode):
             if _is_open(node) or earlier.failed_inside(path):
                 return None

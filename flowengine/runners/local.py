@@ -77,7 +77,7 @@ async def start(
     run_id: str | None = None,
     limits: RunLimits | None = None,
     session: str | None = None,
-    reuse: str | None = None,
+    reuse: str | Sequence[str] | None = None,
     settings: Mapping[str, Any] = EMPTY,
     labels: Mapping[str, str] = EMPTY,
     live: Live | None = None,
@@ -87,10 +87,11 @@ async def start(
     """A new run, to its end. A node's failure is told in the `Run`, not raised.
 
     `session`: what earlier runs of that name have left is there, and what this one leaves is kept if it
-    succeeds. `reuse`: id of an earlier run of this flow, whose results are taken where they still hold
-    (`nodes.earlier`). `settings` are kept in the journal for whoever resumes the run (model override, and limits by
-    the names that a flow file gives them); `limits` hold instead of the flow's and of those, and are kept as well. By
-    `labels` it is found again (`journal.labels`). `live` hears what agents write while they write it.
+    succeeds. `reuse`: id of an earlier run of this flow (or of several, the best first), whose results are taken where
+    they still hold (`nodes.reuse_rules`). `settings` are kept in the journal for whoever resumes the run (model
+    override, and limits by the names that a flow file gives them); `limits` hold instead of the flow's and of those,
+    and are kept as well. By `labels` it is found again (`journal.run_lookup`). `live` hears what agents write while
+    they write it.
     `above`: what the run shares with others of what may be spent. `journal`: the run's, where the caller has created
     it already; it is closed once the run has begun, and left open before that.
     """
@@ -131,7 +132,7 @@ def beginning(
     *,
     run_id: str,
     session: str | None = None,
-    reuse: str | None = None,
+    reuse: str | Sequence[str] | None = None,
     settings: Mapping[str, Any] = EMPTY,
     labels: Mapping[str, str] = EMPTY,
 ) -> RunStarted:
@@ -146,7 +147,7 @@ def beginning(
     if session is not None:
         settings = {**settings, "session": session}
     if reuse is not None:
-        settings = {**settings, "reuse": reuse}
+        settings = {**settings, "reuse": freeze(reuse)}
     env = {name: plan.environ[name] for name in plan.allow_env if name in plan.environ}
     return RunStarted(
         run_id,
@@ -272,7 +273,9 @@ async def fork(
     return await resume(plan, new_id, store, limits=limits, settings=settings, live=live)
 
 
-def _reuse_results(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | None) -> CompiledFlow:
+def _reuse_results(
+    plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | Sequence[str] | None
+) -> CompiledFlow:
     """The plan whose nodes look for results that are known already, where it has such nodes or such a run."""
     if reuse is None and not plan.caches:
         return plan

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -39,7 +39,7 @@ from flowengine.nodes.node import RunLimits
 from flowengine.runners.local import resume, start
 from flowengine.runners.run import Run
 
-__all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "open_row_set"]
+__all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]
 
 RowStatus: TypeAlias = RunStatus | Literal["refused"]
 """How a row stands; `refused`: its run did not begin, since what it gives does not fit the flow."""
@@ -62,8 +62,8 @@ class DataRow(NamedTuple):
     """The row as it was read, for whoever reports on it."""
     labels: Mapping[str, str] = EMPTY
     """Beside those of the set."""
-    reuse: str | None = None
-    """An earlier run, whose results are taken where they still hold."""
+    reuse: str | Sequence[str] | None = None
+    """An earlier run, or several, whose results are taken where they still hold."""
     variant: str = ""
     """Tells rows apart that give the same: the number of a sample."""
 
@@ -170,12 +170,13 @@ class RowRuns:
     allow_changed: bool = False
     heard: Callable[[RowResult], None] | None = None
     """Called when a row has ended, in whatever order; must not block."""
-    ledger: Ledger = field(init=False)
-    """What is spent now."""
+    ledger: Ledger | None = None
+    """What is spent now, where it is kept for more than these rows: its bounds hold then, instead of `budget`."""
+    _shared: Ledger = field(init=False)
     _counts: Counter[str] = field(init=False, default_factory=Counter[str])
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.budget, of="the set of rows", on_limit="pause")
+        self._shared = self.ledger or Ledger(self.budget, of="the set of rows", on_limit="pause")
         if self.concurrency < 1:
             raise InputError(f"at least one row is in flight at once, not {self.concurrency}")
         check_labels({**self.labels, "data": self.rows.name})
@@ -204,7 +205,7 @@ class RowRuns:
 
     async def _work(self, source: _Source, order: _InOrder) -> None:
         try:
-            while not self.ledger.has_refused and (found := await source.next()) is not None:
+            while not self._shared.has_refused and (found := await source.next()) is not None:
                 place, row = found
                 result = await self._run_row(row)
                 order.put(place, result)
@@ -226,7 +227,7 @@ class RowRuns:
         if known is not None and self._has_ended(known):
             return self._read(row, known)
         before = Spending() if known is None else History(self.store.events(run_id)).spent()
-        ledger, begun = Ledger(Budget(), above=self.ledger, spent=before), monotonic()
+        ledger, begun = Ledger(Budget(), above=self._shared, spent=before), monotonic()
         try:
             run = await self._run(row, run_id, known, ledger)
         except (EffectPendingError, NotJournalableError, DefinitionError, RunError) as error:
@@ -255,7 +256,7 @@ class RowRuns:
 
     def id_of(self, row: DataRow) -> str:
         """The id of the next row that gives what this one gives: a row keeps its run where others came before it."""
-        content = _hash(dict(row.inputs), row.variant)[:16]
+        content = content_key(row.inputs, row.variant)
         self._counts[content] += 1
         again = self._counts[content]
         return f"{self.rows.id}-{content}" + (f"-{again}" if again > 1 else "")
@@ -272,6 +273,11 @@ class RowRuns:
         return RowResult(
             row, known.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, 0.0, was_there=True
         )
+
+
+def content_key(inputs: Mapping[str, Any], variant: str = "") -> str:
+    """What tells rows apart by what they give."""
+    return _hash(dict(inputs), variant)[:16]
 
 
 def _refused(row: DataRow, error: ErrorInfo) -> RowResult:

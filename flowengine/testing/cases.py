@@ -34,7 +34,7 @@ from flowengine.testing.modes import Mode
 from flowengine.testing.path import describe_fate, describe_path_difference
 from flowengine.testing.scripted_answers import Script
 
-__all__ = ["CaseFinding", "line_of", "run_case"]
+__all__ = ["CaseFinding", "find_unmet", "line_of", "run_case"]
 
 # --- Claims and what the run did
 
@@ -63,7 +63,8 @@ def _check_path(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
     difference = "" if expect.path is None else describe_path_difference(run, expect.path)
     if difference:
         yield ("path",), f"the run took another path\n{difference}"
-    finished = {event.node: event.result for event in run.events if isinstance(event, NodeFinished)}
+    events = run.events if expect.route else ()
+    finished = {event.node: event.result for event in events if isinstance(event, NodeFinished)}
     for node, label in expect.route.items():
         result = finished.get(node)
         if result is None:

@@ -68,10 +68,9 @@ def _to_diagnostics(problems: Sequence[Problem], model: type[BaseModel]) -> list
 def _add_hint(problem: Problem, model: type[BaseModel]) -> Diagnostic:
     """The nearest key that exists, where one is unknown."""
     found = problem.diagnostic
-    if found.code != "FE201" or found.hint:
-        return found
-    at = _find_model(model, problem.path[:-1])
-    return replace(found, hint="" if at is None else did_you_mean(str(problem.path[-1]), _keys_of(at)))
+    at = _find_model(model, problem.path[:-1]) if found.code == "FE201" else None
+    near = "" if at is None else did_you_mean(str(problem.path[-1]), _keys_of(at))
+    return replace(found, hint=near) if near else found
 
 
 def _keys_of(model: type[BaseModel]) -> Sequence[str]:

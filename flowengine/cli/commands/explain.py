@@ -41,12 +41,18 @@ def explain_command(code: str | None) -> int:
 
 
 @click.command("schema")
-def schema_command() -> int:
-    """Print the JSON Schema of flow files.
+@click.argument("kind", type=click.Choice(["flow", "eval"]), default="flow")
+def schema_command(kind: str) -> int:
+    """Print the JSON Schema of flow files, or of eval files.
 
     Write it to a file, and name that file in the first line of a flow:
     # yaml-language-server: $schema=flow.schema.json
     """
+    if kind == "eval":
+        from flowengine.experiments.eval_file import eval_schema  # It needs scorers and judges.
+
+        Results().json(dumps(eval_schema(), indent=2))
+        return 0
     from flowengine.flowfile.schema.editor_schema import json_schema  # It needs every kind of node.
 
     Results().json(dumps(json_schema(complain), indent=2))

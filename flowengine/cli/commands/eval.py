@@ -1,0 +1,208 @@
+"""`flowengine eval` says what a flow is worth over data, and pays only for what changed since the last time."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from flowengine.cli.environment import load_environment
+from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.run_rows import RowMeter
+from flowengine.cli.terminal import Results, complain, format_table
+from flowengine.core.budget import Budget
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import StoreUnavailableError
+from flowengine.experiments.eval_file import EvalFile, load_eval
+from flowengine.experiments.eval_init import write_eval
+from flowengine.experiments.eval_report import EvalReport, make_report, parse_bounds
+from flowengine.experiments.eval_run import EvalRun
+from flowengine.experiments.eval_sets import EvalSet, find_set, list_sets, load_set
+from flowengine.experiments.git_version import PREFIX, revision_of, tree_at
+from flowengine.experiments.report_formats import report_lines, to_annotations, to_json, to_junit, to_markdown
+from flowengine.experiments.report_page import report_page
+from flowengine.experiments.score_statistics import require_statistics
+from flowengine.flow import Flow
+
+__all__ = ["command"]
+
+
+class _FileFirst(click.Group):
+    """A file stands where a subcommand may: `flowengine eval FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("eval", cls=_FileFirst)
+def command() -> None:
+    """Score a flow over data: `flowengine eval FILE.floweval.yaml`, or `flowengine eval init FLOW`."""
+
+
+@command.command("run")
+@click.argument("file", metavar="FILE")
+@store_option
+@click.option("--against", metavar="SET", help="Compare with LAST, the id of a set, or git:REVISION.")
+@click.option("--fail-under", "bounds", multiple=True, metavar="SCORER=MEAN", help="Exit code 1 where a mean is lower.")
+@click.option("--fresh", is_flag=True, help="Ask all anew, instead of paying for what changed alone.")
+@click.option("--rows", "first_rows", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
+@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Rows in flight at once.")
+@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="Instead of the file's.")
+@click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "junit", "github"]),
+    default="text",
+    show_default=True,
+    help="How the report is printed; github: annotations, and a table into $GITHUB_STEP_SUMMARY.",
+)
+@click.option("--html", metavar="FILE", help="Also write the report as one HTML page.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+def run_eval(
+    file: str,
+    store: str | None,
+    against: str | None,
+    bounds: tuple[str, ...],
+    fresh: bool,
+    first_rows: int | None,
+    concurrency: int | None,
+    max_cost: float | None,
+    model: str | None,
+    form: str,
+    html: str | None,
+    quiet: bool,
+) -> int:
+    """Run the eval in FILE: its flow over its rows, its scorers over the answers.
+
+    Each row takes what still holds from its last run in this eval, judges too. Stopped and started again, it goes on.
+    """
+    results = Results()
+    require_statistics()
+    with results.alone():
+        loaded = load_eval(file, model=model, environ=load_environment())
+    wanted = parse_bounds(bounds, list(loaded.spec.scorers))
+    with open_journal(choose_store(store)) as kept:
+        go = _Go(loaded, kept, results, fresh, first_rows, concurrency, max_cost, model, quiet)
+        before = _choose_set(go, against)
+        made = go.run(None if before is None else before)
+        if made is None:
+            return INTERRUPTED
+        report = make_report(made, before, wanted)
+    _tell(report, form, results, file)
+    if html is not None:
+        _write(html, report_page(report))
+    if not made.finished:
+        complain("a limit was reached: the same command goes on where it was")
+        return 4
+    return 1 if report.under else 0
+
+
+@dataclass(slots=True)
+class _Go:
+    """One `flowengine eval`."""
+
+    file: EvalFile
+    store: JournalStore
+    results: Results
+    fresh: bool
+    first_rows: int | None
+    concurrency: int | None
+    max_cost: float | None
+    model: str | None
+    quiet: bool
+
+    def run(self, against: EvalSet | None, flow: Flow | None = None, version: str = "") -> EvalSet | None:
+        """Run the eval, or that of another version; None where it was interrupted."""
+        settings = {"folder": os.getcwd(), **({} if self.model is None else {"model": self.model})}
+        prepared = EvalRun(
+            file=self.file,
+            store=self.store,
+            flow=flow,
+            version=version,
+            against=against,
+            fresh=self.fresh,
+            first_rows=self.first_rows,
+            concurrency=self.concurrency,
+            budget=None if self.max_cost is None else Budget(cost_usd=self.max_cost),
+            settings=settings,
+        )
+        meter = RowMeter(prepared.total, quiet=self.quiet)
+        prepared.heard = meter.hear
+        try:
+            with self.results.alone():
+                made = run_until_interrupted(prepared.run)
+        finally:
+            meter.end()
+        if made is None:
+            complain("interrupted\n  the same command goes on where it was")
+        return made
+
+
+def _choose_set(go: _Go, against: str | None) -> EvalSet | None:
+    """The set to compare with; that of another revision is made first, where there is none yet."""
+    if against is None:
+        return None
+    if not against.startswith(PREFIX):
+        return load_set(go.store, find_set(list_sets(go.store, go.file.name), against).id)
+    path = go.file.flow_path
+    commit = revision_of(path, against.removeprefix(PREFIX))
+    with tree_at(path, commit) as there, go.results.alone():
+        flow = Flow.from_yaml(there, model=go.model, environ=load_environment())
+        made = go.run(None, flow, f"{PREFIX}{commit[:12]}")
+    if made is None:
+        raise click.Abort
+    return made
+
+
+def _tell(report: EvalReport, form: str, results: Results, file: str) -> None:
+    if form == "json":
+        results.json(to_json(report))
+    elif form == "junit":
+        results.document(to_junit(report))
+    elif form == "github":
+        for line in to_annotations(report, file):
+            results.line(line)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if summary:
+            _write(summary, to_markdown(report), append=True)
+        else:
+            results.document(to_markdown(report).rstrip("\n"))
+    else:
+        for each in report_lines(report):
+            for line in [each] if isinstance(each, str) else format_table(each):
+                results.line(line)
+
+
+def _write(path: str, text: str, *, append: bool = False) -> None:
+    try:
+        with Path(path).open("a" if append else "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as error:
+        raise StoreUnavailableError(f"{path} cannot be written: {error.strerror}") from error
+
+
+# --- `flowengine eval init`
+
+
+@command.command("init")
+@click.argument("flow", metavar="FLOW")
+@store_option
+@click.option("--runs", "chosen", metavar="RUNS", help="Which: 'status=succeeded since=30d label.team=a limit=200'.")
+@click.option("-o", "--output", metavar="FILE", help="The eval to write.  [default: beside FLOW]")
+@click.option("--mask", is_flag=True, help="Without personal data and secrets.")
+@click.option("--force", is_flag=True, help="Also over files that are there.")
+def init(flow: str, store: str | None, chosen: str | None, output: str | None, mask: bool, force: bool) -> int:
+    """Write an eval of the flow in FLOW from runs that the store has: their inputs, and their outputs as expected."""
+    loaded = Flow.from_yaml(flow, environ=load_environment())
+    with open_journal(choose_store(store)) as kept:
+        written = write_eval(loaded, Path(flow), kept, chosen or "", output=output, mask=mask, force=force)
+    for path in written.files:
+        complain(f"wrote {path}")
+    complain(f"{written.rows:,} rows; to run it: flowengine eval {written.files[0]}")
+    return 0

@@ -1,0 +1,79 @@
+"""Writes an eval from recorded runs: a data set of their inputs with their outputs as expected, and a floweval file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import RunFinished
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import InputError, StoreUnavailableError
+from flowengine.experiments.eval_file import SUFFIX
+from flowengine.experiments.recorded_rows import recorded_rows
+from flowengine.flow import Flow
+from flowengine.journal.run_export import dumps, masked
+
+__all__ = ["WrittenEval", "write_eval"]
+
+
+class WrittenEval(NamedTuple):
+    """What was written."""
+
+    files: tuple[Path, Path]
+    """The floweval file, and the data."""
+    rows: int
+
+
+def write_eval(
+    flow: Flow, path: Path, store: JournalStore, runs: str, *, output: str | None, mask: bool, force: bool
+) -> WrittenEval:
+    """Write both files, over what is there only with `force`; `runs` says which runs (see `recorded_rows`)."""
+    place = path.with_name(f"{path.stem}{SUFFIX}") if output is None else Path(output)
+    if not place.name.endswith(SUFFIX):
+        raise InputError(f"-o {place}: the name of an eval ends with {SUFFIX}")
+    data = place.with_name(f"{place.name.removesuffix(SUFFIX)}.rows.jsonl")
+    existing = [each for each in (place, data) if each.exists()]
+    if existing and not force:
+        raise InputError(f"{existing[0]} is there already: --force writes over it, -o names another")
+    named = any(each.startswith("flow=") for each in runs.split())
+    rows = list(_rows(flow, store, runs if named else f"flow={flow.name} {runs}".strip(), mask=mask))
+    outputs = list(dict.fromkeys(name for row in rows for name in row["expected"]))
+    if not outputs:
+        raise InputError("none of these runs has outputs to expect")
+    try:
+        data.write_text("".join(f"{dumps(row)}\n" for row in rows), "utf-8", "backslashreplace")
+        place.write_text(_text(os.path.relpath(path, place.parent), data.name, outputs), "utf-8")
+    except OSError as error:
+        raise StoreUnavailableError(f"{place} cannot be written: {error.strerror}") from error
+    return WrittenEval((place, data), len(rows))
+
+
+def _rows(flow: Flow, store: JournalStore, runs: str, *, mask: bool) -> Iterator[Mapping[str, Any]]:
+    masker = None
+    if mask:
+        from flowengine.masking.masker import Masker  # Its patterns take a while to compile.
+
+        masker = Masker()
+    for row in recorded_rows(store, runs, flow.plan):
+        made: dict[str, Any] = {**row.inputs, "expected": dict(row.data["outputs"]), "run": row.data["run"]}
+        if masker is not None:
+            [event] = masked([RunFinished(0.0, "succeeded", made)], masker)
+            hidden = event.outputs if isinstance(event, RunFinished) else EMPTY
+            made = {**(hidden or EMPTY), "run": made["run"]}
+        yield made
+
+
+def _text(flow: str, data: str, outputs: list[str]) -> str:
+    scorers = "".join(
+        f"  {json.dumps(name)}: {{outputs: {{{json.dumps(name)}: {{equals: \"{{{{ row.expected['{name}'] }}}}\"}}}}}}\n"
+        for name in outputs
+    )
+    return (
+        "# What the flow gave in recorded runs is expected of it. Texts that may differ are better judged:\n"
+        '#   reply: {judge: {target: "{{ outputs.reply }}", criteria: {polite: It is friendly}}, threshold: 0.7}\n'
+        f"flow: {json.dumps(flow)}\ndata: {json.dumps(data)}\nscorers:\n{scorers}"
+    )

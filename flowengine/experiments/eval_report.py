@@ -1,0 +1,236 @@
+"""Makes of a set's scores what a report says: means with intervals, slices, the worst rows, what changed since another.
+
+Samples of one row are one row: their scores are averaged before anything is said of rows. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from flowengine.errors import InputError, did_you_mean
+from flowengine.experiments.eval_sets import EvalRow, EvalSet
+from flowengine.experiments.score_statistics import Difference, Estimate, estimate_difference, estimate_mean
+
+__all__ = ["Comparison", "EvalReport", "Moved", "ScorerReport", "SliceReport", "make_report", "parse_bounds"]
+
+WORST: Final = 10
+"""Rows that a report tells of one by one."""
+
+
+class SliceReport(NamedTuple):
+    """One scorer over the rows with one value in a column."""
+
+    column: str
+    value: str
+    estimate: Estimate
+    failures: int
+    cost_usd: float
+
+
+class ScorerReport(NamedTuple):
+    """One scorer over all rows."""
+
+    name: str
+    estimate: Estimate
+    failures: int
+    """Rows whose score is below the scorer's threshold."""
+    unscored: int
+    """Rows that it gave no score."""
+    passes_from: float
+    cost_usd: float
+    """Of the judge."""
+    slices: Sequence[SliceReport]
+
+
+class Moved(NamedTuple):
+    """A row whose score is another one."""
+
+    before: EvalRow
+    after: EvalRow
+    difference: float
+
+
+class Comparison(NamedTuple):
+    """Two sets, row by row."""
+
+    before: EvalSet
+    nodes: Sequence[str]
+    """Nodes that are defined in another way, or are in one of both."""
+    differences: Mapping[str, Difference]
+    better: Mapping[str, Sequence[Moved]]
+    worse: Mapping[str, Sequence[Moved]]
+    unpaired: int
+    """Rows that are in one of both."""
+
+
+class EvalReport(NamedTuple):
+    """What is said of a set."""
+
+    of: EvalSet
+    scorers: Sequence[ScorerReport]
+    statuses: Mapping[str, int]
+    calls: int
+    paid_calls: int
+    cost_usd: float
+    paid_usd: float
+    seconds: Sequence[float]
+    """Median, 90th percentile and longest of the runs."""
+    worst: Sequence[EvalRow]
+    comparison: Comparison | None
+    under: Mapping[str, float]
+    """Scorer → the bound that its mean is under."""
+
+    @property
+    def paid_line(self) -> str:
+        """What was paid of what it would have cost.
+
+        Printed as: paid 500 of 4,000 calls, $1.10 instead of $9.40
+        """
+        return (
+            f"paid {self.paid_calls:,} of {self.calls:,} calls, {_dollars(self.paid_usd)} "
+            f"instead of {_dollars(self.cost_usd)}"
+        )
+
+    @property
+    def runs(self) -> int:
+        return len(self.of.rows)
+
+    @property
+    def failed_runs(self) -> int:
+        return self.runs - self.statuses.get("succeeded", 0)
+
+
+def _dollars(amount: float) -> str:
+    return "$0" if not amount else f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}"
+
+
+def make_report(made: EvalSet, before: EvalSet | None = None, bounds: Mapping[str, float] | None = None) -> EvalReport:
+    """The report of a set; `before`: the set to compare with; `bounds`: scorer → what its mean has to reach."""
+    scorers = [_report_scorer(made, name) for name in made.scorers]
+    means = {each.name: each.estimate.mean for each in scorers}
+    under = {name: bound for name, bound in (bounds or {}).items() if not means[name] >= bound}
+    rows = made.rows
+    return EvalReport(
+        made,
+        scorers,
+        dict(Counter(each.status for each in rows).most_common()),
+        sum(each.calls for each in rows),
+        sum(each.paid_calls for each in rows),
+        math.fsum(each.cost_usd for each in rows),
+        math.fsum(each.paid_usd for each in rows),
+        _quantiles([each.seconds for each in rows]),
+        sorted(rows, key=_badness)[:WORST],
+        None if before is None else _compare(before, made),
+        under,
+    )
+
+
+def parse_bounds(pairs: Iterable[str], scorers: Sequence[str]) -> Mapping[str, float]:
+    """Read `scorer=mean` pairs; a number alone is every scorer's.
+
+    >>> parse_bounds(["quality=0.8"], ["quality"])
+    {'quality': 0.8}
+    """
+    found: dict[str, float] = {}
+    for pair in pairs:
+        name, equals, text = pair.rpartition("=")
+        try:
+            bound = float(text)
+        except ValueError:
+            bound = math.nan
+        if not 0 <= bound <= 1:
+            raise InputError(f"--fail-under {pair!r:.80}: write it as SCORER=0.8, a number from 0.0 to 1.0")
+        if equals and name not in scorers:
+            raise InputError(f"--fail-under {pair!r:.80}: there is no scorer '{name}'{did_you_mean(name, scorers)}")
+        found |= {name: bound} if equals else dict.fromkeys(scorers, bound)
+    return found
+
+
+# --- Scores of rows
+
+
+def _scores_by_row(rows: Iterable[EvalRow], scorer: str) -> Mapping[str, float]:
+    """Row → the mean of its samples' scores."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        score = row.scores.get(scorer)
+        if score is not None and score.value is not None:
+            found[row.key].append(score.value)
+    return {key: math.fsum(values) / len(values) for key, values in found.items()}
+
+
+def _report_scorer(made: EvalSet, name: str) -> ScorerReport:
+    passes_from = made.passes_from[name]
+    scores = _scores_by_row(made.rows, name)
+    groups: defaultdict[tuple[str, str], list[EvalRow]] = defaultdict(list)
+    for row in made.rows:
+        for column, value in row.slices.items():
+            groups[column, value].append(row)
+    slices = [_report_slice(*group, rows, name, passes_from) for group, rows in sorted(groups.items())]
+    keys = {row.key for row in made.rows}
+    cost = math.fsum(score.cost_usd for row in made.rows if (score := row.scores.get(name)) is not None)
+    values = list(scores.values())
+    return ScorerReport(
+        name, estimate_mean(values), _failures(values, passes_from), len(keys) - len(scores), passes_from, cost, slices
+    )
+
+
+def _report_slice(column: str, value: str, rows: Sequence[EvalRow], scorer: str, passes_from: float) -> SliceReport:
+    values = list(_scores_by_row(rows, scorer).values())
+    cost = math.fsum(each.cost_usd for each in rows)
+    return SliceReport(column, value, estimate_mean(values), _failures(values, passes_from), cost)
+
+
+def _failures(scores: Iterable[float], passes_from: float) -> int:
+    return sum(each < passes_from for each in scores)
+
+
+def _badness(row: EvalRow) -> tuple[float, int]:
+    values = [score.value for score in row.scores.values() if score.value is not None]
+    return (math.fsum(values) / len(values) if values else -1.0), row.number
+
+
+def _quantiles(seconds: Sequence[float]) -> Sequence[float]:
+    if not seconds:
+        return (0.0, 0.0, 0.0)
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    return ordered[round(0.5 * last)], ordered[round(0.9 * last)], ordered[-1]
+
+
+# --- Two sets
+
+
+def _compare(before: EvalSet, after: EvalSet) -> Comparison:
+    names = [each for each in after.scorers if each in before.scorers]
+    differences: dict[str, Difference] = {}
+    better: dict[str, Sequence[Moved]] = {}
+    worse: dict[str, Sequence[Moved]] = {}
+    for name in names:
+        old, new = _scores_by_row(before.rows, name), _scores_by_row(after.rows, name)
+        keys = [each for each in new if each in old]
+        differences[name] = estimate_difference([old[each] for each in keys], [new[each] for each in keys])
+        moved = _moved(before, after, name)
+        better[name] = sorted((each for each in moved if each.difference > 0), key=lambda each: -each.difference)
+        worse[name] = sorted((each for each in moved if each.difference < 0), key=lambda each: each.difference)
+    one, other = ({row.place for row in each.rows} for each in (before, after))
+    nodes = dict.fromkeys([*after.fingerprints, *before.fingerprints])
+    changed = [each for each in nodes if before.fingerprints.get(each) != after.fingerprints.get(each)]
+    return Comparison(before, changed, differences, better, worse, len(one ^ other))
+
+
+def _moved(before: EvalSet, after: EvalSet, scorer: str) -> list[Moved]:
+    earlier = before.by_place()
+    found: list[Moved] = []
+    for row in after.rows:
+        other = earlier.get(row.place)
+        one = None if other is None else other.scores.get(scorer)
+        two = row.scores.get(scorer)
+        if other is None or one is None or two is None or one.value is None or two.value is None:
+            continue
+        if one.value != two.value:
+            found.append(Moved(other, row, two.value - one.value))
+    return found

@@ -1,0 +1,369 @@
+"""Runs an eval: its flow over its rows, its judges over the answers, and gives the scores as a set.
+
+A row takes what still holds from that row's earlier runs in this eval, so that only a change is paid: by the same rules
+as `run --reuse`, since that is what it is. A set that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from time import time
+from typing import Any, Final, NamedTuple
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+
+from flowengine.core.budget import Budget, Ledger
+from flowengine.core.context import EMPTY
+from flowengine.core.records import ModelCall, Reused
+from flowengine.engine.events import Event, NodeRecorded
+from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.errors import JournalError
+from flowengine.experiments.data_file import DataFile, open_data
+from flowengine.experiments.eval_file import EvalFile, RecordedSpec
+from flowengine.experiments.eval_sets import EvalRow, EvalSet, SetInfo, keep_set, list_sets, load_set
+from flowengine.experiments.recorded_rows import recorded_rows
+from flowengine.experiments.scoring import Score, Scorers, ScoringView
+from flowengine.flow import Flow
+from flowengine.journal.run_export import shown
+from flowengine.nodes.code_digest import digest_of
+from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.runners.local import read_run
+from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet, content_key
+
+__all__ = ["EvalRun", "definition_of", "fingerprints_of"]
+
+_SHOWN: Final = 240
+"""Characters of what a row gave that a set keeps."""
+
+
+def fingerprints_of(plan: CompiledFlow) -> Mapping[str, str]:
+    """Node → a short digest of what it is defined as, with the code that it calls."""
+    return {name: digest_of([text, plan.code.get(name)])[:16] for name, text in plan.fingerprints.items()}
+
+
+def definition_of(plan: CompiledFlow) -> str:
+    """A digest of the whole flow."""
+    return digest_of(dict(fingerprints_of(plan)))[:16]
+
+
+class _Effort(NamedTuple):
+    """What calls took."""
+
+    calls: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+
+    def plus(self, other: _Effort) -> _Effort:
+        return _Effort(self.calls + other.calls, self.cost_usd + other.cost_usd, self.seconds + other.seconds)
+
+
+class _Answered(NamedTuple):
+    """A row whose run has ended."""
+
+    row: DataRow
+    key: str
+    sample: int
+    result: RowResult
+    view: ScoringView
+    scores: Mapping[str, Score]
+    asked: Mapping[str, Any]
+    reused: _Effort
+
+
+@dataclass(kw_only=True)
+class EvalRun:
+    """One go of an eval."""
+
+    file: EvalFile
+    store: JournalStore
+    flow: Flow | None = None
+    """Another version of the flow than the file's."""
+    version: str = ""
+    """What that version is called."""
+    against: EvalSet | None = None
+    """What judges of pairs compare with."""
+    fresh: bool = False
+    """Ask anew."""
+    first_rows: int | None = None
+    """Only so many rows."""
+    concurrency: int | None = None
+    budget: Budget | None = None
+    """Instead of the file's limits."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    heard: Callable[[RowResult], None] | None = None
+    reuse_sets: Sequence[str] = ()
+    """Sets to take results from, beside those that are found."""
+
+    def __post_init__(self) -> None:
+        self.plan = (self.flow or self.file.flow).plan
+        self.scorers = Scorers(self.file)
+        self.data = self._open_data()
+        limits = self.file.spec.limits
+        budget = self.budget or Budget(limits.cost_usd, limits.tokens, limits.model_calls)
+        self.ledger = Ledger(budget, of="the eval", on_limit="pause")
+        self._infos = {each.run_id: each for each in self.store.list()}
+        self._earlier = self._find_earlier()
+        self._pairs = dict[tuple[str, int], EvalRow]() if self.against is None else self.against.by_place()
+
+    def _open_data(self) -> DataFile | Sequence[DataRow]:
+        spec, file = self.file.spec, self.file
+        if isinstance(spec.data, RecordedSpec):
+            return list(recorded_rows(self.store, spec.data.runs, self.plan, spec.map, spec.inputs))
+        return open_data(file.path.parent / spec.data, self.plan.inputs, spec.map, spec.inputs)
+
+    @property
+    def total(self) -> int:
+        """Runs that it takes."""
+        rows = self.data.total if isinstance(self.data, DataFile) else len(self.data)
+        return min(rows, self.first_rows or rows) * self.file.spec.samples
+
+    # --- Earlier sets of this eval
+
+    def _find_earlier(self) -> Sequence[Mapping[tuple[str, int], EvalRow]]:
+        """Where rows find their earlier runs: the newest set of the same flow first, then the newest of all."""
+        if self.fresh:
+            return []
+        infos, definition = list_sets(self.store, self.file.name), definition_of(self.plan)
+        same = [each.id for each in infos if each.definition == definition and each.rows][:1]
+        newest = [each.id for each in infos if each.rows][:1]
+        chosen = dict.fromkeys([*same, *self.reuse_sets, *newest])
+        return [load_set(self.store, each).by_place() for each in chosen]
+
+    def _earlier_runs(self, place: tuple[str, int], *, judges: bool) -> list[str]:
+        found = [row.judged if judges else row.run_id for rows in self._earlier if (row := rows.get(place))]
+        return [each for each in dict.fromkeys(found) if each is not None and each in self._infos]
+
+    def _begin(self) -> tuple[EvalSet, Mapping[str, RunInfo]]:
+        """The set that was interrupted, or a new one."""
+        plan, name = self.plan, self.file.name
+        passes_from = {scorer: spec.passes_from for scorer, spec in self.scorers.specs.items()}
+        begun: SetInfo | None = next(iter(list_sets(self.store, name)), None)
+        definition = digest_of([definition_of(plan), self.file.source.text])[:16]
+        if begun is not None and not begun.finished and not self.fresh:
+            found = load_set(self.store, begun.id)
+            if found.version == self.version and self.store.recall("eval-begun", begun.id) == definition:
+                known = {run: info for run, info in self._infos.items() if info.labels.get("set") == begun.id}
+                return EvalSet(
+                    found.id, name, plan.name, found.at, definition_of(plan), fingerprints_of(plan), self.version,
+                    passes_from=passes_from,
+                ), known  # fmt: skip
+        made = EvalSet(
+            os.urandom(4).hex(), name, plan.name, time(), definition_of(plan), fingerprints_of(plan), self.version,
+            passes_from=passes_from,
+        )  # fmt: skip
+        keep_set(self.store, made)
+        self.store.revise("eval-begun", made.id, lambda before: definition)
+        return made, EMPTY
+
+    # --- Rows through the flow, and through the judges
+
+    async def run(self) -> EvalSet:
+        """Run all rows, score them and keep the set; one that a limit ended is kept unfinished."""
+        made, known = self._begin()
+        name = os.path.basename(self.file.name)
+        rows = RowSet(made.id, name, known)
+        try:
+            await self._collect(rows, made.rows)
+        finally:
+            made.finished = len(made.rows) == self.total and not self.ledger.has_refused
+            keep_set(self.store, made)
+        return made
+
+    def _row_runs(self, plan: CompiledFlow, rows: RowSet, part: str) -> RowRuns:
+        return RowRuns(
+            plan=plan,
+            store=self.store,
+            rows=rows,
+            concurrency=self.concurrency or self.file.spec.concurrency,
+            ledger=self.ledger,
+            settings=self.settings,
+            labels={"eval": self.file.name[-200:], "part": part},
+            retry_failed=True,
+            heard=self.heard if part == "flow" else None,
+        )
+
+    async def _collect(self, rows: RowSet, found: list[EvalRow]) -> None:
+        """Put the rows with all their scores into a list, in their order."""
+        judging, put = self.scorers.judging, found.append
+        if judging is None:
+            async with aclosing(self._answered(rows)) as answered:
+                async for each in answered:
+                    put(self._row_of(each, None))
+            return
+        send, receive = anyio.create_memory_object_stream[DataRow](64)
+        runs, failure = self._row_runs(judging.plan, rows, "judges"), list[Exception]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._send_questions, rows, send, failure)
+            try:
+                async with receive, aclosing(runs.results(receive)) as judged:
+                    async for result in judged:
+                        put(self._row_of(result.row.data, result))
+            except Exception as error:
+                failure.append(error)
+                tasks.cancel_scope.cancel()
+        if failure:  # Raised once the tasks are closed, so that it comes out alone.
+            raise failure[0]
+
+    async def _send_questions(
+        self, rows: RowSet, send: MemoryObjectSendStream[DataRow], failure: list[Exception]
+    ) -> None:
+        with send:
+            try:
+                async with aclosing(self._answered(rows)) as answered:
+                    async for each in answered:
+                        await send.send(self._question_of(each))
+            except anyio.BrokenResourceError:  # Nobody asks any more.
+                return
+            except Exception as error:  # Told by whoever reads, once the tasks are closed.
+                failure.append(error)
+
+    def _question_of(self, each: _Answered) -> DataRow:
+        """The row for the flow of judges."""
+        asked = {name: value for name, value in each.asked.items() if name}
+        nothing = None if asked else "no judge is asked"
+        variant = f"judges {each.key} {each.sample}"
+        labels = {"sample": str(each.sample)} if self.file.spec.samples > 1 else EMPTY
+        earlier = self._earlier_runs((each.key, each.sample), judges=True)
+        return DataRow(each.row.number, asked, nothing, each, labels, earlier or None, variant)
+
+    async def _answered(self, rows: RowSet) -> AsyncGenerator[_Answered]:
+        """The rows whose runs have ended, with the scores that need no model."""
+        runs = self._row_runs(self.plan, rows, "flow")
+        async with aclosing(runs.results(self._rows())) as results:
+            async for result in results:
+                yield await self._answer(result)
+
+    def _rows(self) -> Iterator[DataRow]:
+        samples, counts = self.file.spec.samples, dict[str, int]()
+        data = self.data.rows() if isinstance(self.data, DataFile) else iter(self.data)
+        for number, row in enumerate(data):
+            if self.first_rows is not None and number >= self.first_rows:
+                return
+            content = content_key(row.inputs, row.problem or "")
+            counts[content] = counts.get(content, 0) + 1
+            key = f"{content}-{counts[content]}" if counts[content] > 1 else content
+            for sample in range(1, samples + 1):
+                labels = {"sample": str(sample)} if samples > 1 else EMPTY
+                earlier = self._earlier_runs((key, sample), judges=False)
+                variant = f"sample {sample} of {key}"
+                yield row._replace(labels=labels, reuse=earlier or None, variant=variant, data=(row.data, key, sample))
+
+    async def _answer(self, result: RowResult) -> _Answered:
+        data, key, sample = result.row.data
+        run = result.run
+        if run is None and result.run_id is not None:
+            run = read_run(self.plan, self.store.events(result.run_id))
+        takes = result.row.reuse is not None and run is not None
+        reused = self._effort_of_reused(run.events) if takes and run is not None else _Effort()
+        cost = result.spent.cost_usd + reused.cost_usd
+        seconds = self._seconds_of(result) + reused.seconds
+        pair = self._pair_of(key, sample)
+        view = ScoringView(
+            data if isinstance(data, Mapping) else EMPTY,
+            result.row.inputs,
+            result.outputs,
+            {"id": result.run_id, "status": result.status, "seconds": seconds, "cost_usd": cost},
+            pair,
+        )
+        scores = await self.scorers.score(view, result, run)
+        asked: Mapping[str, Any] = EMPTY
+        if self.scorers.judging is not None:
+            asked, known = self.scorers.questions(view, result)
+            scores |= known
+        row = result.row._replace(data=data)
+        return _Answered(row, key, sample, result._replace(run=None, row=row), view, scores, asked, reused)
+
+    def _pair_of(self, key: str, sample: int) -> Mapping[str, Any] | None:
+        found = self._pairs.get((key, sample))
+        if found is None or found.run_id is None or found.run_id not in self._infos:
+            return None
+        last = self.store.events(found.run_id)[-1]
+        outputs = getattr(last, "outputs", None)
+        return None if outputs is None else {"outputs": outputs, "run": {"id": found.run_id, "status": found.status}}
+
+    def _seconds_of(self, result: RowResult) -> float:
+        if result.seconds or result.run_id is None:
+            return result.seconds
+        events = self.store.events(result.run_id)
+        return max(0.0, events[-1].at - events[0].at)
+
+    def _effort_of_reused(self, events: Sequence[Event]) -> _Effort:
+        """What the answers took that were taken from other runs."""
+        total = _Effort()
+        for event in events:
+            if isinstance(event, NodeRecorded) and type(event.record) is Reused:
+                total = total.plus(self._effort_of(event.record))
+        return total
+
+    def _costs_by_node(self, events: Sequence[Event]) -> Mapping[str, float]:
+        """What each judge's answers cost, whenever they were paid."""
+        costs: dict[str, float] = {}
+        for event in events:
+            if isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, Reused):
+                record: Any = event.record
+                calls = record.calls if type(record) is Reused else [record]
+                costs[event.node] = costs.get(event.node, 0.0) + _effort_of_calls(calls).cost_usd
+        return costs
+
+    def _effort_of(self, reused: Reused) -> _Effort:
+        calls = [each for each in reused.calls if type(each) is ModelCall]
+        if calls:
+            return _effort_of_calls(calls)
+        try:
+            events = self.store.events(reused.run_id)
+        except JournalError:  # Removed meanwhile.
+            return _Effort()
+        inside = (f"{reused.node}.", f"{reused.node}[")
+        records = [each for each in events if isinstance(each, NodeRecorded) and each.node.startswith(inside)]
+        own = [each.record for each in records if type(each.record) is ModelCall]
+        total = _effort_of_calls(own)
+        for each in records:
+            if type(each.record) is Reused:
+                total = total.plus(_effort_of_calls([call for call in each.record.calls if type(call) is ModelCall]))
+        return total
+
+    def _row_of(self, answered: _Answered, judged: RowResult | None) -> EvalRow:
+        result, scores = answered.result, dict(answered.scores)
+        calls, cost = result.spent.model_calls, result.spent.cost_usd
+        total = answered.reused.plus(_Effort(calls, cost))
+        if judged is not None:
+            run = judged.run
+            if run is None and judged.run_id is not None and self.scorers.judging is not None:
+                run = read_run(self.scorers.judging.plan, self.store.events(judged.run_id))
+            costs = self._costs_by_node(run.events) if run is not None else EMPTY
+            scores |= self.scorers.read(run, judged.error, answered.asked, costs)
+            calls, cost = calls + judged.spent.model_calls, cost + judged.spent.cost_usd
+            total = total.plus(_Effort(judged.spent.model_calls, judged.spent.cost_usd))
+            if judged.row.reuse is not None and run is not None:
+                total = total.plus(self._effort_of_reused(run.events))
+        order = self.scorers.specs
+        return EvalRow(
+            answered.key,
+            answered.row.number,
+            answered.sample,
+            result.run_id,
+            None if judged is None else judged.run_id,
+            result.status,
+            "" if result.error is None else result.error.message[:_SHOWN],
+            {name: scores.get(name, Score(None, "not scored")) for name in order},
+            {column: shown(answered.view.row.get(column, "")) for column in self.file.spec.slices},
+            total.calls,
+            calls,
+            total.cost_usd,
+            cost,
+            answered.view.run["seconds"],
+            _preview(answered.view.outputs),
+        )
+
+
+def _effort_of_calls(calls: Sequence[ModelCall]) -> _Effort:
+    return _Effort(len(calls), sum(each.cost_usd or 0.0 for each in calls), sum(each.seconds for each in calls))
+
+
+def _preview(outputs: Mapping[str, Any]) -> str:
+    text = shown(next(iter(outputs.values()))) if len(outputs) == 1 else shown(dict(outputs)) if outputs else ""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -1,0 +1,56 @@
+"""Takes a flow as it was at a revision of its git repository, into a folder of its own, for as long as it is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+from flowengine.errors import InputError
+
+__all__ = ["PREFIX", "revision_of", "tree_at"]
+
+PREFIX: Final = "git:"
+"""How a revision is named on the command line."""
+
+
+def revision_of(path: Path, revision: str) -> str:
+    """The commit that a revision is, in the repository that a file stands in. `InputError` where there is none."""
+    found = _git(path.parent, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if found is None:
+        raise InputError(f"{PREFIX}{revision}: {path.parent.absolute()} has no such revision in git")
+    return found.decode().strip()
+
+
+@contextmanager
+def tree_at(path: Path, commit: str) -> Generator[Path]:
+    """Where the file stands in a copy of its repository at a commit; the copy goes away at the end."""
+    top = _git(path.parent, "rev-parse", "--show-toplevel")
+    if top is None:
+        raise InputError(f"{path.parent.absolute()} is in no git repository")
+    root = Path(top.decode().strip())
+    packed = _git(root, "archive", "--format=tar", commit)
+    if packed is None:
+        raise InputError(f"{PREFIX}{commit[:12]}: git gives no files of it")
+    with tempfile.TemporaryDirectory(prefix="flowengine-git-") as folder:
+        with tarfile.open(fileobj=BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+        there = Path(folder) / os.path.relpath(path.resolve(), root.resolve())
+        if not there.is_file():
+            raise InputError(f"{PREFIX}{commit[:12]} has no file {os.path.relpath(path.resolve(), root.resolve())}")
+        yield there
+
+
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    """What git says; None where it refuses."""
+    try:
+        said = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"git cannot be run: {error}") from error
+    return said.stdout if said.returncode == 0 else None

@@ -1,0 +1,347 @@
+"""Writes a report of an eval as text, JSON, JUnit XML, and for GitHub: annotations and a table in Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+from xml.sax.saxutils import escape, quoteattr
+
+from flowengine.experiments.eval_report import Comparison, EvalReport, Moved, ScorerReport
+from flowengine.experiments.eval_sets import EvalRow
+from flowengine.experiments.score_statistics import Difference, Estimate
+
+__all__ = [
+    "format_dollars_short",
+    "format_estimate",
+    "format_number",
+    "report_lines",
+    "to_annotations",
+    "to_json",
+    "to_junit",
+    "to_markdown",
+]
+
+MOVED: Final = 5
+"""Rows that got better or worse, as text tells them."""
+_CONTROLS: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML cannot hold."""
+
+
+def format_number(value: float) -> str:
+    """
+    >>> format_number(0.8125), format_number(float("nan"))
+    ('0.81', '-')
+    """
+    return "-" if math.isnan(value) else f"{value:.2f}"
+
+
+def format_estimate(found: Estimate) -> str:
+    """A mean with its interval; a single row has none."""
+    if not found.n:
+        return "-"
+    if not math.isfinite(found.low) or found.n < 2:
+        return format_number(found.mean)
+    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def format_dollars_short(amount: float) -> str:
+    return "$0" if not amount else f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}"
+
+
+# --- Text
+
+
+def report_lines(report: EvalReport) -> Iterator[str | Sequence[Sequence[str]]]:
+    """The report for people: lines, and tables whose columns are for the caller to align."""
+    made = report.of
+    statuses = ", ".join(f"{count:,} {status}" for status, count in report.statuses.items())
+    version = f" ({made.version})" if made.version else ""
+    yield f"{made.eval}{version}: {report.runs:,} runs of '{made.flow}' ({statuses}), set {made.id}"
+    yield report.paid_line
+    median, most, longest = report.seconds
+    yield f"a run takes {median:.3g} s, nine of ten at most {most:.3g} s, the longest {longest:.3g} s"
+    yield ""
+    yield [
+        ["SCORER", "MEAN [95 %]", "P10", "ROWS", "FAILURES", "UNSCORED", "COST"],
+        *(_scorer_row(each) for each in report.scorers),
+    ]
+    slices = [
+        [
+            each.name,
+            f"{part.column}={part.value}",
+            *_estimate_cells(part.estimate, part.failures),
+            format_dollars_short(part.cost_usd),
+        ]
+        for each in report.scorers
+        for part in each.slices
+    ]
+    if slices:
+        yield ""
+        yield [["SCORER", "SLICE", "MEAN [95 %]", "P10", "ROWS", "FAILURES", "COST"], *slices]
+    if report.comparison is not None:
+        yield ""
+        yield from _comparison_lines(report.comparison)
+    failing = [each for each in report.worst if _falls_short(report, each)]
+    if failing:
+        yield ""
+        yield "the worst rows"
+        for row in failing:
+            yield from _row_lines(report, row)
+    for name, bound in report.under.items():
+        mean = next(each.estimate.mean for each in report.scorers if each.name == name)
+        yield f"under: the mean of '{name}' is {mean:.3f}, and {bound:g} was asked for"
+
+
+def _scorer_row(each: ScorerReport) -> list[str]:
+    cells = _estimate_cells(each.estimate, each.failures)
+    return [each.name, *cells, f"{each.unscored:,}" if each.unscored else "", format_dollars_short(each.cost_usd)]
+
+
+def _estimate_cells(found: Estimate, failures: int) -> list[str]:
+    return [format_estimate(found), format_number(found.p10), f"{found.n:,}", f"{failures:,}"]
+
+
+def _falls_short(report: EvalReport, row: EvalRow) -> bool:
+    passes_from = report.of.passes_from
+    return any(each.value is None or each.value < passes_from.get(name, 1.0) for name, each in row.scores.items())
+
+
+def _row_lines(report: EvalReport, row: EvalRow) -> Iterator[str]:
+    sample = f", sample {row.sample}" if row.sample > 1 else ""
+    shown = "" if row.run_id is None else f"  flowengine runs show {row.run_id}"
+    yield f"  row {row.number}{sample}: {row.status}{shown}"
+    for name, score in row.scores.items():
+        if score.value is None or score.value < report.of.passes_from.get(name, 1.0):
+            reason = score.reason.split("\n")[0][:160]
+            value = "no score" if score.value is None else f"{score.value:.2f}"
+            yield f"    {name}: {value}{f': {reason}' if reason else ''}"
+
+
+def _comparison_lines(found: Comparison) -> Iterator[str | Sequence[Sequence[str]]]:
+    before = f"{found.before.version or 'set'} {found.before.id}"
+    nodes = ", ".join(found.nodes) or "none"
+    yield f"against {before}; nodes that are defined in another way: {nodes}"
+    if found.unpaired:
+        yield f"{found.unpaired:,} rows are in one of both sets, and are not compared"
+    yield [
+        ["SCORER", "CHANGE [95 %]", "P", "BETTER", "WORSE", ""],
+        *(
+            [
+                name,
+                f"{each.mean:+.3f} [{each.low:+.3f}, {each.high:+.3f}]" if each.n > 1 else f"{each.mean:+.3f}",
+                f"{each.p:.3f}",
+                f"{each.better:,}",
+                f"{each.worse:,}",
+                _describe_change(each),
+            ]
+            for name, each in found.differences.items()
+        ),
+    ]
+    for word, moved in (("worse", found.worse), ("better", found.better)):
+        for name, rows in moved.items():
+            if rows:
+                yield f"{word} in '{name}'"
+                for each in rows[:MOVED]:
+                    yield from _moved_lines(each, name)
+
+
+def _describe_change(each: Difference) -> str:
+    if not each.better and not each.worse:
+        return "the same"
+    return ("better" if each.mean > 0 else "worse") if each.is_certain else "may be chance"
+
+
+def _moved_lines(each: Moved, scorer: str) -> Iterator[str]:
+    old, new = each.before.scores[scorer].value, each.after.scores[scorer].value
+    runs = f"flowengine diff {each.before.run_id} {each.after.run_id}"
+    yield f"  row {each.after.number}: {old:.2f} → {new:.2f}  {runs}"
+    yield f"    before: {_one_line(each.before.shown)}"
+    yield f"    after:  {_one_line(each.after.shown)}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:120]
+
+
+# --- JSON
+
+
+def to_json(report: EvalReport) -> str:
+    """One object; what is not known is null."""
+    made = report.of
+    return json.dumps(
+        _without_nan(
+            {
+                "eval": made.eval,
+                "set": made.id,
+                "flow": made.flow,
+                "version": made.version,
+                "finished": made.finished,
+                "runs": report.runs,
+                "statuses": report.statuses,
+                "calls": report.calls,
+                "paid_calls": report.paid_calls,
+                "cost_usd": report.cost_usd,
+                "paid_usd": report.paid_usd,
+                "seconds": dict(zip(("median", "p90", "longest"), report.seconds, strict=True)),
+                "scorers": {each.name: _scorer_object(each) for each in report.scorers},
+                "under": report.under,
+                "against": None if report.comparison is None else _comparison_object(report.comparison),
+                "rows": [_row_object(each) for each in made.rows],
+            }
+        ),
+        ensure_ascii=False,
+        indent=2,
+    )
+
+
+def _scorer_object(each: ScorerReport) -> dict[str, Any]:
+    return {
+        **each.estimate._asdict(),
+        "failures": each.failures,
+        "unscored": each.unscored,
+        "passes_from": each.passes_from,
+        "cost_usd": each.cost_usd,
+        "slices": [
+            {
+                "column": part.column,
+                "value": part.value,
+                **part.estimate._asdict(),
+                "failures": part.failures,
+                "cost_usd": part.cost_usd,
+            }
+            for part in each.slices
+        ],
+    }
+
+
+def _comparison_object(found: Comparison) -> dict[str, Any]:
+    def moved(rows: Sequence[Moved]) -> list[dict[str, Any]]:
+        return [
+            {"row": each.after.number, "before": each.before.run_id, "after": each.after.run_id, "by": each.difference}
+            for each in rows
+        ]
+
+    return {
+        "set": found.before.id,
+        "version": found.before.version,
+        "changed_nodes": list(found.nodes),
+        "unpaired": found.unpaired,
+        "scorers": {
+            name: {**each._asdict(), "better_rows": moved(found.better[name]), "worse_rows": moved(found.worse[name])}
+            for name, each in found.differences.items()
+        },
+    }
+
+
+def _row_object(row: EvalRow) -> dict[str, Any]:
+    scores = {name: {"score": each.value, "reason": each.reason} for name, each in row.scores.items()}
+    return {**row._asdict(), "scores": scores}
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _without_nan(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in cast("Sequence[Any]", value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# --- JUnit XML
+
+
+def to_junit(report: EvalReport) -> str:
+    """A test case for each run; it fails where a scorer is not satisfied. Bounds of means are cases of their own."""
+    made = report.of
+    cases = [_junit_row(report, row) for row in made.rows]
+    for each in report.scorers:
+        bound = report.under.get(each.name)
+        told = "" if bound is None else _junit_failure(f"mean {each.estimate.mean:.3f} is under {bound:g}", "")
+        cases.append(f"<testcase classname={_quote(made.eval)} name={_quote(f'mean of {each.name}')}>{told}</testcase>")
+    failures = sum("<failure" in each for each in cases)
+    seconds = math.fsum(each.seconds for each in made.rows)
+    head = f'name={_quote(made.eval)} tests="{len(cases)}" failures="{failures}" time="{seconds:.3f}"'
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites><testsuite {head}>", *cases]
+    return "\n".join([*lines, "</testsuite></testsuites>"])
+
+
+def _junit_row(report: EvalReport, row: EvalRow) -> str:
+    sample = f" sample {row.sample}" if row.sample > 1 else ""
+    name = _quote(f"row {row.number}{sample}")
+    told = ""
+    if _falls_short(report, row):
+        short = [line.strip() for line in list(_row_lines(report, row))[1:]]
+        told = _junit_failure(short[0], "\n".join([*short, row.error, f"run {row.run_id}"]))
+    return f'<testcase classname={_quote(report.of.eval)} name={name} time="{row.seconds:.3f}">{told}</testcase>'
+
+
+def _junit_failure(message: str, text: str) -> str:
+    return f"<failure message={_quote(message)}>{escape(_clean(text))}</failure>"
+
+
+def _quote(text: str) -> str:
+    return quoteattr(_clean(text), {"\n": "&#10;"})
+
+
+def _clean(text: str) -> str:
+    return _CONTROLS.sub("?", text)
+
+
+# --- GitHub
+
+
+def to_annotations(report: EvalReport, file: str) -> Iterator[str]:
+    """Workflow commands: an error for each bound that is not reached, a warning for what got worse for certain."""
+    for name, bound in report.under.items():
+        mean = next(each.estimate.mean for each in report.scorers if each.name == name)
+        text = f"the mean is {mean:.3f}, and {bound:g} was asked for"
+        yield _command("error", file, f"{report.of.eval}: {name}", text)
+    for name, each in report.comparison.differences.items() if report.comparison is not None else ():
+        if each.is_certain and each.mean < 0:
+            text = f"the mean changed by {each.mean:+.3f} [{each.low:+.3f}, {each.high:+.3f}]"
+            yield _command("warning", file, f"{report.of.eval}: {name} got worse", text)
+
+
+def _command(kind: str, file: str, title: str, text: str) -> str:
+    def plain(value: str, more: str = "") -> str:
+        for each in f"%\r\n{more}":
+            value = value.replace(each, f"%{ord(each):02X}")
+        return value
+
+    return f"::{kind} file={plain(file, ':,')},title={plain(title, ':,')}::{plain(text)}"
+
+
+def to_markdown(report: EvalReport) -> str:
+    """The report as a table for a pull request."""
+    made, found = report.of, report.comparison
+    counts = f"{report.runs:,} runs, {report.failed_runs:,} failed; {report.paid_line}."
+    lines = [f"### {_cell(made.eval)}", "", counts, ""]
+    head = ["scorer", "mean [95 %]", "p10", "failures"]
+    if found is not None:
+        head += ["change [95 %]", "better", "worse"]
+    lines += [_table_line(head), _table_line(["---"] * len(head))]
+    for each in report.scorers:
+        cells = [each.name, format_estimate(each.estimate), format_number(each.estimate.p10), f"{each.failures:,}"]
+        change = None if found is None else found.differences.get(each.name)
+        if change is not None:
+            interval = f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
+            cells += [interval, str(change.better), str(change.worse)]
+        elif found is not None:
+            cells += ["", "", ""]
+        lines.append(_table_line(cells))
+    if found is not None:
+        nodes = ", ".join(f"`{each}`" for each in found.nodes) or "none"
+        lines += ["", f"Nodes that are defined in another way: {nodes}."]
+    lines += ["", *(f"**{_cell(name)}** is under {bound:g}." for name, bound in report.under.items())]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table_line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"([\\|<>&`*_\[\]])", r"\\\1", " ".join(text.split())) if not text.startswith("---") else text

@@ -1,0 +1,246 @@
+"""Writes a report of an eval as one page of HTML: no script, no other file, light enough for thousands of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import escape
+from time import localtime, strftime
+from typing import Final
+
+from flowengine.experiments.eval_report import Comparison, EvalReport, Moved
+from flowengine.experiments.eval_sets import EvalRow, SetInfo
+from flowengine.experiments.report_formats import format_dollars_short, format_estimate, format_number
+
+__all__ = ["evals_page", "report_page"]
+
+_STYLE: Final = """
+:root{color-scheme:light dark;--line:#8883;--bad:#c33;--good:#283;--dim:#777}
+body{font:14px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem}
+h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
+table{border-collapse:collapse;width:100%}
+th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
+th{font-weight:600}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.bad{color:var(--bad)}.good{color:var(--good)}.dim{color:var(--dim)}
+code{font-size:.9em}.text{max-width:34rem;overflow-wrap:anywhere}
+table.rows{table-layout:fixed}table.rows tbody{content-visibility:auto;contain-intrinsic-size:auto 1200px}
+.bar{display:inline-block;height:.6rem;background:#57a;vertical-align:middle}
+:target{outline:2px solid #57a}
+"""
+_GROUP: Final = 50
+"""Rows that a browser lays out together, when they come into view."""
+_WIDTHS: Final = {"row": "5rem", "status": "6rem", "scores": "auto", "output": "auto", "run": "15rem"}
+
+RunLink = Callable[[str], str]
+"""Run → the address of its page."""
+
+
+def report_page(report: EvalReport, *, run_link: RunLink | None = None, heading: str = "") -> str:
+    """The page; `run_link`: where a run's page is, None where there is no viewer."""
+    made = report.of
+    title = f"{made.eval} {made.version}".strip()
+    return "".join(
+        [
+            _head(title),
+            heading,
+            f"<h1>{escape(title)}</h1>",
+            f"<p>{_summary(report)}</p>",
+            _scorers_table(report),
+            _slices_table(report),
+            "" if report.comparison is None else _comparison(report.comparison, run_link),
+            _worst(report, run_link),
+            _rows_table(report, run_link),
+            "</body></html>\n",
+        ]
+    )
+
+
+def evals_page(names: Sequence[str], sets: Callable[[str], Sequence[SetInfo]], link: Callable[[str], str]) -> str:
+    """The page that lists the evals of a store, with their sets."""
+    parts = [_head("Evals"), "<h1>Evals</h1>"]
+    for name in names:
+        rows = [
+            [
+                f'<a href="{escape(link(each.id))}"><code>{escape(each.id)}</code></a>',
+                escape(strftime("%Y-%m-%d %H:%M", localtime(each.at))),
+                escape(each.version),
+                escape(f"{each.rows:,}" if each.finished else f"{each.rows:,} (not finished)"),
+                escape(", ".join(f"{scorer} {format_number(mean)}" for scorer, mean in each.means.items())),
+            ]
+            for each in sets(name)
+        ]
+        parts += [f"<h2>{escape(name)}</h2>", _table(["set", "began", "version", "runs", "means"], rows)]
+    if not names:
+        parts.append("<p>There are none yet: <code>flowengine eval FILE</code>.</p>")
+    return "".join([*parts, "</body></html>\n"])
+
+
+def _head(title: str) -> str:
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style></head><body>"
+    )
+
+
+def _summary(report: EvalReport) -> str:
+    made = report.of
+    statuses = ", ".join(f"{count:,} {status}" for status, count in report.statuses.items())
+    median, most, longest = report.seconds
+    began = strftime("%Y-%m-%d %H:%M", localtime(made.at))
+    unfinished = "" if made.finished else ' <strong class="bad">Not finished.</strong>'
+    under = "".join(
+        f' <strong class="bad">The mean of {escape(name)} is under {bound:g}.</strong>'
+        for name, bound in report.under.items()
+    )
+    return (
+        f"{report.runs:,} runs of <code>{escape(made.flow)}</code> ({escape(statuses)}), "
+        f"set <code>{escape(made.id)}</code> of {began}: {escape(report.paid_line)}. A run takes {median:.3g} s, nine "
+        f"of ten at most {most:.3g} s, the longest {longest:.3g} s.{unfinished}{under}"
+    )
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
+    def cells(tag: str, values: Sequence[str]) -> str:
+        return "".join(
+            f"<{tag}{' class=n' if place in right else ''}>{value}</{tag}>" for place, value in enumerate(values)
+        )
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{cells('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _scorers_table(report: EvalReport) -> str:
+    rows = [
+        [
+            escape(each.name),
+            _bar(each.estimate.mean),
+            format_estimate(each.estimate),
+            format_number(each.estimate.p10),
+            f"{each.estimate.n:,}",
+            f"{each.failures:,}",
+            f"{each.unscored:,}",
+            format_dollars_short(each.cost_usd),
+        ]
+        for each in report.scorers
+    ]
+    heads = ["scorer", "", "mean [95 %]", "p10", "rows", "failures", "unscored", "cost"]
+    return f"<h2>Scores</h2>{_table(heads, rows, range(2, 8))}"
+
+
+def _bar(mean: float) -> str:
+    return f'<span class="bar" style="width:{0 if math.isnan(mean) else round(120 * mean)}px"></span>'
+
+
+def _slices_table(report: EvalReport) -> str:
+    rows = [
+        [
+            escape(each.name),
+            f"{escape(part.column)} = {escape(part.value[:80])}",
+            format_estimate(part.estimate),
+            format_number(part.estimate.p10),
+            f"{part.estimate.n:,}",
+            f"{part.failures:,}",
+            format_dollars_short(part.cost_usd),
+        ]
+        for each in report.scorers
+        for part in each.slices
+    ]
+    heads = ["scorer", "slice", "mean [95 %]", "p10", "rows", "failures", "cost"]
+    return f"<h2>Slices</h2>{_table(heads, rows, range(2, 7))}" if rows else ""
+
+
+def _comparison(found: Comparison, run_link: RunLink | None) -> str:
+    nodes = ", ".join(f"<code>{escape(each)}</code>" for each in found.nodes) or "none"
+    rows = [
+        [
+            escape(name),
+            f'<span class="{_mood(each.mean if each.is_certain else 0)}">{each.mean:+.3f} '
+            f"[{each.low:+.3f}, {each.high:+.3f}]</span>",
+            f"{each.p:.3f}",
+            f"{each.better:,}",
+            f"{each.worse:,}",
+        ]
+        for name, each in found.differences.items()
+    ]
+    against = escape(f"{found.before.version} {found.before.id}".strip())
+    parts = [
+        f"<h2>Against {against}</h2><p>Nodes that are defined in another way: {nodes}.</p>",
+        _table(["scorer", "change [95 %]", "p", "better", "worse"], rows, range(1, 5)),
+    ]
+    for word, moved in (("Worse", found.worse), ("Better", found.better)):
+        for name, each in moved.items():
+            if each:
+                parts += [f"<h2>{word} in {escape(name)}</h2>", _moved_table(each, name, run_link)]
+    return "".join(parts)
+
+
+def _moved_table(moved: Sequence[Moved], scorer: str, run_link: RunLink | None) -> str:
+    def side(row: EvalRow) -> str:
+        score = row.scores[scorer]
+        return f"{format_number(score.value or 0.0)} {_run(row, run_link)}<br>{escape(row.shown)}"
+
+    rows = [[str(each.after.number), side(each.before), side(each.after)] for each in moved[:100]]
+    return _table(["row", "before", "after"], rows)
+
+
+def _mood(change: float) -> str:
+    return "good" if change > 0 else "bad" if change < 0 else "dim"
+
+
+def _run(row: EvalRow, run_link: RunLink | None) -> str:
+    if row.run_id is None:
+        return '<span class="dim">no run</span>'
+    name = f"<code>{escape(row.run_id)}</code>"
+    return name if run_link is None else f'<a href="{escape(run_link(row.run_id))}">{name}</a>'
+
+
+def _worst(report: EvalReport, run_link: RunLink | None) -> str:
+    rows = [
+        [
+            f'<a href="#row-{each.number}-{each.sample}">{each.number}</a>',
+            _scores(report, each, reasons=True),
+            _run(each, run_link),
+            f'<div class="text">{escape(each.shown)}</div>',
+        ]
+        for each in report.worst
+    ]
+    return f"<h2>The worst rows</h2>{_table(['row', 'scores', 'run', 'output'], rows)}"
+
+
+def _scores(report: EvalReport, row: EvalRow, *, reasons: bool) -> str:
+    told: list[str] = []
+    for name, each in row.scores.items():
+        passes = each.value is not None and each.value >= report.of.passes_from.get(name, 1.0)
+        value = "no score" if each.value is None else f"{each.value:.2f}"
+        reason = f' <span class="dim">{escape(each.reason[:300])}</span>' if reasons and each.reason else ""
+        told.append(f'<span class="{"good" if passes else "bad"}">{escape(name)} {value}</span>{reason}')
+    error = f'<br><span class="bad">{escape(row.error)}</span>' if row.error else ""
+    return ("<br>" if reasons else " ").join(told) + error
+
+
+def _rows_table(report: EvalReport, run_link: RunLink | None) -> str:
+    heads = "".join(f'<th style="width:{width}">{name}</th>' for name, width in _WIDTHS.items())
+    groups = "".join(_groups(report, run_link))
+    return f'<h2>All rows</h2><table class="rows"><thead><tr>{heads}</tr></thead>{groups}</table>'
+
+
+def _groups(report: EvalReport, run_link: RunLink | None) -> Iterator[str]:
+    rows = report.of.rows
+    for begin in range(0, len(rows), _GROUP):
+        lines = "".join(_row_line(report, each, run_link) for each in rows[begin : begin + _GROUP])
+        yield f"<tbody>{lines}</tbody>"
+
+
+def _row_line(report: EvalReport, row: EvalRow, run_link: RunLink | None) -> str:
+    sample = f".{row.sample}" if row.sample > 1 else ""
+    cells = (
+        f"{row.number}{sample}",
+        escape(row.status),
+        _scores(report, row, reasons=False),
+        escape(row.shown),
+        _run(row, run_link),
+    )
+    return f'<tr id="row-{row.number}-{row.sample}"><td>{"</td><td>".join(cells)}</td></tr>'

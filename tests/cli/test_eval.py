@@ -1,0 +1,52 @@
+"""`flowengine eval`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from flowengine.experiments.git_version import revision_of, tree_at
+from tests.cli.conftest import Command
+from tests.experiments.test_eval_run import FLOW, project
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+def test_a_revision_of_git_is_compared_with(flowengine: Command, folder: Path) -> None:
+    path = project(folder)
+    git(folder, "init")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-m", "first")
+    (folder / "shout.yaml").write_text(FLOW.replace('inputs.text }}"}', "inputs.text | replace('b', 'c') }}\"}"))
+    said = flowengine("eval", path.name, "--against", "git:HEAD", "-q", "--html", "report.html")
+    assert said.code == 0, said.err
+    assert "nodes that are defined in another way: shout" in said.out
+    assert "better in 'equal'" in said.out
+    assert "Against git:" in (folder / "report.html").read_text()
+    with tree_at(folder / "shout.yaml", revision_of(folder / "shout.yaml", "HEAD")) as there:
+        assert there.read_text() == FLOW
+    assert not there.exists()
+    for wrong in ("git:nowhere", "git:--help", "zzz"):
+        said = flowengine("eval", path.name, "--against", wrong, "-q")
+        assert said.code in (1, 2), said.err
+        assert "error: " in said.err
+
+
+def test_an_eval_on_the_command_line(flowengine: Command, folder: Path) -> None:
+    path = project(folder)
+    said = flowengine("eval", path.name, "--fail-under", "equal=0.5", "--format", "github")
+    assert said.code == 1
+    assert said.out.startswith("::error file=shout.floweval.yaml,title=shout%3A equal::the mean is 0.333")
+    said = flowengine("eval", path.name, "--rows", "1", "--format", "junit", "-q")
+    assert len(ET.fromstring(said.out)[0]) == 1 + 5
+    said = flowengine("eval", "init", "shout.yaml", "-o", "new.floweval.yaml", "--runs", "label.eval=shout", "--mask")
+    assert said.code == 0, said.err
+    again = flowengine("eval", "init", "shout.yaml", "-o", "new.floweval.yaml")
+    assert (again.code, "--force writes over it" in again.err) == (2, True)
+    said = flowengine("eval", "new.floweval.yaml", "--format", "json", "-q")
+    assert json.loads(said.out)["scorers"]["loud"]["mean"] == 1.0
