@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from functools import wraps
+from functools import partial, wraps
 from typing import Final, NamedTuple
 
 import anyio
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -32,7 +33,7 @@ from flowengine.serving.http_answers import (
 from flowengine.serving.outcomes import FlowCaller, RunOutcome, StartedRun
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
 
-__all__ = ["answering_errors", "make_flow_routes"]
+__all__ = ["Handler", "answering_errors", "make_flow_routes"]
 
 _WAIT: Final = re.compile(r"wait=(\d{1,5})")
 _BEAT: Final = 15.0
@@ -109,7 +110,10 @@ class _FlowRoutes:
         wish, caller, flow = _Wish.of(request), _caller_of(request), request.path_params["flow"]
         self._service.flow(flow, caller)  # Who asks for another need not send its inputs.
         inputs = await read_json_object(request, self._parts.max_body)
-        key = request.headers.get("idempotency-key")
+        key, url = request.headers.get("idempotency-key"), request.headers.get("flowengine-callback")
+        callbacks = self._parts.callbacks
+        if url is not None and callbacks is not None:
+            callbacks.check(url)
         run = await self._service.start(
             flow,
             inputs,
@@ -118,6 +122,7 @@ class _FlowRoutes:
             labels=parse_labels(request.headers.getlist("flowengine-label")),
             session=request.headers.get("flowengine-session"),
             tokens=wish.is_stream,
+            around=None if url is None or callbacks is None else partial(callbacks.expecting, url),
         )
         headers = _headers_of(run, wish)
         root = _root_of(request)
@@ -163,6 +168,9 @@ class _FlowRoutes:
             "model_calls": record.usage.calls, "tokens": record.usage.tokens, "cost_usd": record.usage.cost_usd
         }  # fmt: skip
         nodes = {path: {"status": node.status, "error": node.error} for path, node in record.nodes.items()}
+        callbacks = self._parts.callbacks
+        if callbacks is not None:
+            said["callbacks"] = await anyio.to_thread.run_sync(callbacks.record, record.run_id)
         return json_response({**said, "nodes": nodes, "usage": usage, "labels": record.labels})
 
     async def follow_run(self, request: Request) -> Response:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import partial
 from os import PathLike
 from typing import Any, Final
@@ -157,12 +157,14 @@ class FlowService:
         session: str | None = None,
         tokens: bool = False,
         settings: Mapping[str, Any] = EMPTY,
+        around: Callable[[str], AbstractAsyncContextManager[None]] | None = None,
     ) -> StartedRun:
         """The run of the key, which begins where there is none yet; without a key it is a new one.
 
         It is in the store when this returns. `run_key`: of one caller and flow; with other inputs than before it is
         a `KeyReusedError`. `session`: of one caller. `tokens`: those who follow hear what agents write while they
-        write it. `OverloadedError` and `StoppingError` where it cannot be taken now, `InputError` for inputs that do
+        write it. `around`: a block of the run's id in which a new run begins, for what has to be known beside it.
+        `OverloadedError` and `StoppingError` where it cannot be taken now, `InputError` for inputs that do
         not fit; then nothing is written.
         """
         plan = self.flow(flow, caller).plan
@@ -182,9 +184,8 @@ class FlowService:
         )
         if session is not None and name is None:
             start = start._replace(session=session)
-        while (driven := self.driver.find(run_id)) is not None or not await self._begin_within(
-            caller, flow, start, tokens
-        ):
+        begin = partial(self._begin_within, caller, flow, start, tokens)
+        while (driven := self.driver.find(run_id)) is not None or not await self._begin_in(around, run_id, begin):
             if driven is not None:
                 await driven.begun.wait()
             with suppress(RunNotFoundError):  # It was about to begin, and did not.
@@ -297,6 +298,19 @@ class FlowService:
         query = RunQuery(flow, status, wanted)
         infos = await anyio.to_thread.run_sync(self.store.list)
         return query.select(infos)[:limit]
+
+    async def _begin_in(
+        self,
+        around: Callable[[str], AbstractAsyncContextManager[None]] | None,
+        run_id: str,
+        begin: Callable[[], Awaitable[bool]],
+    ) -> bool:
+        if around is None:
+            return await begin()
+        if await self._follower.is_known(run_id):
+            return False
+        async with around(run_id):
+            return await begin()
 
     async def _begin_within(self, caller: FlowCaller | None, flow: str, start: RunStart, tokens: bool) -> bool:
         """As `_begin`, within what the caller may spend today."""

@@ -108,10 +108,10 @@ class RunDriver:
         self._seconds = _FIRST_GUESS
         """That a run takes."""
         self._idle = anyio.Event()
-        self._listeners: list[Callable[[str, str], None]] = []
+        self._listeners: list[Callable[[DrivenRun], None]] = []
 
-    def tell(self, listener: Callable[[str, str], None]) -> None:
-        """`listener` hears flow and status of each run that stops here."""
+    def tell(self, listener: Callable[[DrivenRun], None]) -> None:
+        """`listener` hears of each run that stops here, with what became of it."""
         self._listeners.append(listener)
 
     def begin(self, tasks: TaskGroup) -> None:
@@ -238,7 +238,7 @@ class RunDriver:
             self._ended(driven)
             if driven.run is not None:
                 for listener in self._listeners:
-                    listener(driven.flow, driven.run.status)
+                    listener(driven)
             self._next()
 
     async def _linger(self, driven: DrivenRun) -> None:

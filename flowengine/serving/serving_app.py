@@ -17,6 +17,7 @@ from os import PathLike
 from time import perf_counter
 from typing import Final
 
+import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -28,9 +29,11 @@ from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project
 from flowengine.journal.stores import open_store
+from flowengine.models.dotenv import read_environment
 from flowengine.server.problems import ProblemError
 from flowengine.server.safety import LOOPBACK, Hosts
 from flowengine.serving.api_keys import KeyRing
+from flowengine.serving.callbacks import CallbackSender
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.gate import ApiGate
 from flowengine.serving.http_answers import error_response
@@ -44,6 +47,7 @@ ROUTES: Final = (
     "flowengine.serving.flow_routes:make_flow_routes",
     "flowengine.serving.operations:make_operation_routes",
     "flowengine.serving.answer_routes:make_answer_link_routes",
+    "flowengine.serving.webhooks:make_webhook_routes",
 )
 """Where the routes are made: `module:function` of the `ServingParts`, which gives `MountedRoutes`."""
 
@@ -68,20 +72,27 @@ def make_serving_app(
 
     `needs_key`: whoever asks needs one of the keys of the store (`KeyRing`). `hosts`: names by which the server is
     known, None for any, `any_address`: also by every IP address. `origins`: pages of other sites that may ask.
+    `project`: its webhooks start flows, and its `allow_callbacks` are told of runs.
     `grace`: seconds that runs may take to end when it stops. `queue`: where runs go in a store on PostgreSQL.
     """
     opened = open_store(store, durability) if isinstance(store, str) else store
     looked_up = os.environ if environ is None else environ
+    if project is not None:
+        looked_up = read_environment(project.root, looked_up)
     service = FlowService(opened, flows, admission=admission, environ=looked_up, grace=grace, queue=queue)
     keys = KeyRing(opened) if needs_key else None
     metrics = ServingMetrics(service)
-    parts = ServingParts(service, metrics, keys, project, looked_up, max_body)
+    callbacks = CallbackSender(service, () if project is None else project.allow_callbacks, looked_up)
+    parts = ServingParts(service, metrics, keys, callbacks, project, looked_up, max_body)
     mounted = [_make_routes(each, parts) for each in ROUTES]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        async with service:
+        async with service, anyio.create_task_group() as tasks:
+            tasks.start_soon(callbacks.run)
             yield
+            await service.drain()
+            tasks.cancel_scope.cancel()
         if isinstance(store, str):
             opened.close()
 

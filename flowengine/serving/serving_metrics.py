@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from flowengine.serving.flow_service import FlowService
+from flowengine.serving.run_driver import DrivenRun
 from flowengine.version import __version__
 
 __all__ = ["ServingMetrics"]
@@ -50,7 +51,11 @@ class ServingMetrics:
             "flowengine_queue_runs", "Runs of a queue of the store, by state.", ["queue", "state"], registry=registry
         )
         self._workers = Gauge("flowengine_queue_workers", "Live workers of a queue.", ["queue"], registry=registry)
-        service.driver.tell(lambda flow, status: self._runs.labels(flow, status).inc())
+        service.driver.tell(self._count_run)
+
+    def _count_run(self, driven: DrivenRun) -> None:
+        status = "interrupted" if driven.run is None else driven.run.status
+        self._runs.labels(driven.flow, status).inc()
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """One request was answered."""

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute
 
 from flowengine.flowfile.project.project import Project
 from flowengine.serving.api_keys import KeyRing
+from flowengine.serving.callbacks import CallbackSender
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.serving_metrics import ServingMetrics
 
@@ -25,8 +26,9 @@ class ServingParts:
     metrics: ServingMetrics
     keys: KeyRing | None = None
     """None: whoever reaches the server may do everything."""
+    callbacks: CallbackSender | None = None
     project: Project | None = None
-    """Where webhooks, and addresses of call-backs, are listed."""
+    """Where webhooks are listed."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Where secrets are looked up."""
     max_body: int = 4_000_000

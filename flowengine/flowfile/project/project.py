@@ -33,6 +33,7 @@ from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
 
 if TYPE_CHECKING:  # Read where a project file has the table.
+    from flowengine.flowfile.project.webhook_tables import WebhookRule
     from flowengine.notify.channels import NotifySettings
 
 __all__ = ["Project", "ProjectProblem", "find_project", "project_of"]
@@ -65,6 +66,10 @@ class Project:
     """MCP servers that flows may use: beginnings of command lines and of URLs."""
     allow_http: tuple[str, ...] = ()
     """Where nodes of the type `http` may send: beginnings of addresses, and what goes with each (`address_rules`)."""
+    allow_callbacks: tuple[str, ...] = ()
+    """Which addresses `flowengine serve` tells of runs: beginnings of addresses (`address_rules`)."""
+    webhooks: tuple[WebhookRule, ...] = ()
+    """Which other services start flows of `flowengine serve`."""
     mcp_servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """MCP servers of the project, by name, with their settings: every flow of the project may call their tools."""
     allow_unconfined_scripts: bool = False
@@ -282,6 +287,8 @@ _EXPECTED: Final = {
     "allow_env": _LIST,
     "allow_mcp": _LIST,
     "allow_http": _LIST,
+    "allow_callbacks": _LIST,
+    "webhooks": "a list of tables",
     "mcp_servers": "a table",
     "allow_unconfined_scripts": "true or false",
     "approve_external": "true or false",
@@ -300,6 +307,7 @@ _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "a string": lambda value: isinstance(value, str),
     "true or false": lambda value: isinstance(value, bool),
     "a table": is_map,
+    "a list of tables": lambda value: isinstance(value, list),
 }
 
 
@@ -345,13 +353,17 @@ def _read_tables(sound: dict[str, Any], tell: TellProblem, place_of: Callable[[T
         from flowengine.flowfile.project.file_table import read_file_rules
 
         sound["files"] = read_file_rules(sound["files"], tell)
-    if "allow_http" in sound:
+    for key in sorted(sound.keys() & {"allow_http", "allow_callbacks"}):
         from flowengine.core.address_rules import read_rule
 
-        for each in sound["allow_http"]:
+        for each in sound[key]:
             if read_rule(each) is None:
                 text = "is no beginning of an address like https://host/path/, with variables or networks behind it"
-                tell(f"'{each:.100}' in `allow_http` {text}", "", ())
+                tell(f"'{each:.100}' in `{key}` {text}", "", ())
+    if "webhooks" in sound:
+        from flowengine.flowfile.project.webhook_tables import read_webhooks
+
+        sound["webhooks"] = read_webhooks(sound["webhooks"], tell)
     if "mcp_servers" in sound:
         sound["mcp_servers"] = _read_servers(sound["mcp_servers"], tell)
     if "notify" in sound:

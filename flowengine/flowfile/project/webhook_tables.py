@@ -1,0 +1,130 @@
+"""Reads the tables `webhooks` of a project file: which other services start flows, and how they prove who they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast, get_args
+
+from flowengine.errors import TemplateSyntaxError, did_you_mean
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.templating.compile import compile_predicate, compile_template
+
+__all__ = ["Signature", "WebhookRule", "read_webhooks"]
+
+Signature = Literal["github", "stripe", "slack", "standard", "secret"]
+Tell = Callable[[str, str], None]
+"""Takes what is wrong, and the hint that goes with it."""
+
+_PATH: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*){0,7}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECONDS: Final = re.compile(r"(\d{1,6})(s|m|h)")
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0}
+_LONGEST: Final = 86_400.0
+_REQUIRED: Final = ("path", "flow", "signature", "secret_env")
+_KEYS: Final = (*_REQUIRED, "inputs", "when", "replay_window", "header")
+
+_Template = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class WebhookRule:
+    """One table `[[webhooks]]`."""
+
+    path: str
+    """Below `/hooks/`."""
+    flow: str
+    signature: Signature
+    secret_env: str
+    """The environment variable that holds the secret, or several with spaces between: an old and a new one."""
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    """Input → its template over `body` and `headers`, or a value."""
+    templates: Mapping[str, _Template] = field(default_factory=dict[str, _Template], repr=False, hash=False)
+    """The same, compiled."""
+    when: Callable[[Any], bool] | None = field(default=None, repr=False)
+    """Whether a call starts a run at all."""
+    replay_window: float = 300.0
+    """Seconds by which the moment that a call was signed may differ from now."""
+    header: str = "x-webhook-secret"
+    """Where the secret itself is, with `signature = "secret"`."""
+
+    def inputs_from(self, scope: Mapping[str, Any]) -> dict[str, Any]:
+        """The flow's inputs, of a call; `TemplateError` where it lacks something."""
+        return {name: template(scope) for name, template in self.templates.items()}
+
+
+def read_webhooks(tables: Sequence[Any], tell: Tell) -> tuple[WebhookRule, ...]:
+    """The rules; what is wrong is told, and left out."""
+    found: dict[str, WebhookRule] = {}
+    for number, table in enumerate(tables, 1):
+        problems: list[tuple[str, str]] = []
+        rule = _read_rule(table, problems) if is_map(table) else None
+        if rule is not None and rule.path in found:
+            problems.append((f"the path '{rule.path}' stands twice", ""))
+        elif rule is not None and not problems:
+            found[rule.path] = rule
+        if not is_map(table):
+            problems.append(("is a table", ""))
+        for message, hint in problems:
+            tell(f"[[webhooks]] number {number}: {message}", hint)
+    return tuple(found.values())
+
+
+def _read_rule(table: Mapping[str, Any], problems: list[tuple[str, str]]) -> WebhookRule | None:
+    unknown, known = sorted(table.keys() - set(_KEYS)), f"; it takes {', '.join(_KEYS)}"
+    problems += [(f"unknown key '{key}'", did_you_mean(key, _KEYS) or known) for key in unknown]
+    said: dict[str, Any] = {key: table[key] for key in _KEYS if key in table}
+    for key, value in said.items():
+        if key != "inputs" and not isinstance(value, str):
+            problems.append((f"'{key}' is a string", ""))
+    problems += [(f"the key '{key}' is missing", "") for key in _REQUIRED if key not in said]
+    if problems:
+        return None
+    kinds = get_args(Signature)
+    if not _PATH.fullmatch(said["path"]):
+        problems.append((f"'{said['path']:.80}' is no path like github/issues", ""))
+    if said["signature"] not in kinds:
+        hint = did_you_mean(said["signature"], kinds) or f"; choose from {', '.join(kinds)}"
+        problems.append((f"there is no signature '{said['signature']:.80}'", hint))
+    if not _VARIABLE.fullmatch(said["secret_env"]):
+        problems.append(("'secret_env' is the name of an environment variable, never the secret itself", ""))
+    window = _SECONDS.fullmatch(said.pop("replay_window", "5m"))
+    seconds = 0.0 if window is None else int(window[1]) * _UNITS[window[2]]
+    if not 0 < seconds <= _LONGEST:
+        problems.append(("'replay_window' is a time like 5m, and a day at most", ""))
+    inputs: Any = said.pop("inputs", {})
+    if not is_map(inputs):
+        problems.append(("'inputs' is a table: input → template", ""))
+        inputs = {}
+    when = said.pop("when", None)
+    templates = {name: _compile(name, value, problems) for name, value in inputs.items()}
+    test = None if when is None else _compile_test(when, problems)
+    header = said.pop("header", "x-webhook-secret").lower()
+    if problems:
+        return None
+    return WebhookRule(**said, inputs=inputs, templates=templates, when=test, replay_window=seconds, header=header)
+
+
+def _compile(name: str, value: Any, problems: list[tuple[str, str]]) -> _Template:
+    if isinstance(value, dict):
+        inner = {key: _compile(name, each, problems) for key, each in cast("dict[str, Any]", value).items()}
+        return lambda scope: {key: each(scope) for key, each in inner.items()}
+    if isinstance(value, list):
+        parts = [_compile(name, each, problems) for each in cast("list[Any]", value)]
+        return lambda scope: [each(scope) for each in parts]
+    if not isinstance(value, str):
+        return lambda scope: value
+    try:
+        return compile_template(value)
+    except TemplateSyntaxError as error:
+        problems.append((f"input '{name}': {error}", ""))
+        return lambda scope: None
+
+
+def _compile_test(source: str, problems: list[tuple[str, str]]) -> Callable[[Any], bool] | None:
+    try:
+        return compile_predicate(source)
+    except TemplateSyntaxError as error:
+        problems.append((f"'when': {error}", ""))
+        return None

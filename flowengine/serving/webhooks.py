@@ -1,0 +1,93 @@
+"""Starts flows when other services call: the tables `[[webhooks]]` of the project file, below `/hooks/`.
+
+A call that comes again, because its sender had no answer or because somebody replays it, finds the run that it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import time
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowengine.errors import DefinitionError, FlowNotFoundError, TemplateError, did_you_mean
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.flowfile.project.webhook_tables import WebhookRule
+from flowengine.server.problems import ProblemError
+from flowengine.server.requests import parse_json, read_body
+from flowengine.serving.flow_routes import Handler, answering_errors
+from flowengine.serving.http_answers import json_response
+from flowengine.serving.outcomes import FlowCaller
+from flowengine.serving.serving_parts import MountedRoutes, ServingParts
+from flowengine.serving.signatures import SignatureError, read_secrets, verify
+
+__all__ = ["make_webhook_routes"]
+
+_FORM: Final = "application/x-www-form-urlencoded"
+_MAX_FIELDS: Final = 1_000
+
+
+def make_webhook_routes(parts: ServingParts) -> MountedRoutes:
+    """A route a table; `DefinitionError` where a flow or a secret is missing."""
+    rules = () if parts.project is None else parts.project.webhooks
+    routes: list[Route] = []
+    for rule in rules:
+        if rule.flow not in parts.service.flows:
+            raise FlowNotFoundError(
+                f"[[webhooks]] '{rule.path}': there is no flow '{rule.flow}' here"
+                f"{did_you_mean(rule.flow, parts.service.flows)}"
+            )
+        given = parts.environ.get(rule.secret_env, "")
+        if not given.strip():
+            raise DefinitionError(f"[[webhooks]] '{rule.path}': the environment has no {rule.secret_env}")
+        try:
+            secrets = read_secrets(given, standard=rule.signature == "standard")
+        except DefinitionError as error:
+            raise DefinitionError(f"[[webhooks]] '{rule.path}': {rule.secret_env}: {error}") from None
+        routes.append(Route(f"/hooks/{rule.path}", _make_endpoint(parts, rule, secrets), methods=["POST"]))
+    return MountedRoutes(routes, ("/hooks/",) if routes else ())
+
+
+def _make_endpoint(parts: ServingParts, rule: WebhookRule, secrets: Sequence[bytes]) -> Handler:
+    async def endpoint(request: Request) -> Response:
+        return await _take_call(parts, rule, secrets, request)
+
+    return answering_errors(endpoint)
+
+
+async def _take_call(parts: ServingParts, rule: WebhookRule, secrets: Sequence[bytes], request: Request) -> Response:
+    raw = await read_body(request, parts.max_body)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    try:
+        call_id = verify(rule, secrets, headers, raw, time())
+    except SignatureError as error:
+        raise ProblemError(401, "Not proved", str(error)) from None
+    body = _read_fields(headers.get("content-type", ""), raw)
+    if rule.signature == "slack" and is_map(body) and body.get("type") == "url_verification":
+        return json_response({"challenge": body.get("challenge")})
+    scope = {"body": body, "headers": headers}
+    try:
+        if rule.when is not None and not rule.when(scope):
+            return json_response({"started": False})
+        inputs = rule.inputs_from(scope)
+    except TemplateError as error:
+        raise ProblemError(422, "The call does not fit", str(error)) from None
+    run = await parts.service.start(
+        rule.flow, inputs, run_key=None if call_id is None else call_id[:255], caller=FlowCaller(f"hook:{rule.path}")
+    )
+    return json_response({"started": True, "run_id": run.run_id, "is_new": run.is_new}, 202)
+
+
+def _read_fields(content_type: str, raw: bytes) -> Any:
+    """The body as templates see it: JSON, the fields of a form, or the JSON in a form's field `payload`."""
+    if content_type.partition(";")[0].strip().lower() != _FORM:
+        return parse_json(raw)
+    try:
+        fields: Mapping[str, str] = dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+    except ValueError:
+        raise ProblemError(400, "Not a form", "the body is no form") from None
+    return parse_json(fields["payload"].encode()) if fields.keys() == {"payload"} else fields
