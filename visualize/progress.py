@@ -311,7 +311,7 @@ class Progress:
             self._settle(row, event, at)
 
     def _start(self, row: NodeRow, at: float) -> None:
-        if row.status in SETTLED:
+        if row.status in SETTLED and row.status != "cancelled":  # Who was interrupted still waits for the same answers.
             row.forget_questions()
             row.has_waited = False
         if row.error is not None:
@@ -325,6 +325,12 @@ class Progress:
 
     def _settle(self, row: NodeRow, event: NodeFinished | NodeFailed | NodeSkipped | NodeCancelled, at: float) -> None:
         row.ended = at
+        if row.inside["waiting"] and isinstance(event, NodeFinished):  # It goes on without them.
+            inside = (f"{row.id}.", f"{row.id}[")
+            for each in [each for path, each in self.nodes.items() if path.startswith(inside)]:
+                if each.status == "waiting":
+                    each.ended = at
+                    self._become(each, "cancelled")
         if isinstance(event, NodeFinished):
             row.result = event.result
             self._become(row, "succeeded")

@@ -31,7 +31,7 @@ def format_run(progress: Progress, status: str = "") -> Iterator[str]:
             yield f"{row.id}: {row.error.type}"
             yield from indent_lines(shorten(row.error.message))
     for row in rows:
-        for path, asked in row.questions.items():
+        for path, asked in row.questions.items() if row.status == "waiting" else ():
             yield ""
             form = f", and a form with: {fields_of(asked.form)}" if asked.form is not None and not asked.tool else ""
             yield f"{path} asks for one of: {', '.join(asked.choices)}{form}"

@@ -29,6 +29,7 @@ __all__ = [
     "EffectDecided",
     "Gateway",
     "MapBegan",
+    "MapStopped",
     "ModelCall",
     "Notice",
     "Notified",
@@ -207,6 +208,19 @@ class MapBegan(NamedTuple):
     total: int
 
 
+class MapStopped(NamedTuple):
+    """A map has enough results: what is not done is cancelled, and counts no more."""
+
+    done: Sequence[int]
+    """Indices of the items whose results count."""
+    cancelled: Sequence[int]
+    """Of those that had begun."""
+    left: int
+    """How many never began."""
+    errors: Sequence[Mapping[str, Any]] = ()
+    """`{error, index}` of the items that had failed, where the map collects them."""
+
+
 class RoundEnded(NamedTuple):
     """A loop's round is over, and what was decided after it."""
 
@@ -325,6 +339,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
         Retry,
         Notice,
         MapBegan,
+        MapStopped,
         RoundEnded,
         Asked,
         Notified,

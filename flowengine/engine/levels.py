@@ -15,9 +15,10 @@ import anyio
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.values import frozen_dict
+from flowengine.core.values import freeze, frozen_dict
 from flowengine.engine.graph import Graph
 from flowengine.engine.ports import CalledOff, Node, Park
+from flowengine.engine.restoring import History
 from flowengine.engine.result_propagation import NOTHING
 from flowengine.engine.scheduler import BodyError, Scheduler
 from flowengine.engine.state import ENGINE_OWNED, StateStore, kept_name
@@ -25,7 +26,16 @@ from flowengine.engine.view import FinalContext, NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, RunError
 
-__all__ = ["Level", "LevelBody", "Unfinished", "enter_level", "result_of_level", "store_of", "timeout_error"]
+__all__ = [
+    "Level",
+    "LevelBody",
+    "Unfinished",
+    "enter_level",
+    "history_of",
+    "result_of_level",
+    "store_of",
+    "timeout_error",
+]
 
 
 class LevelBody(NamedTuple):
@@ -56,6 +66,8 @@ class Level:
         or was stopped, and the `LimitError` that stopped it."""
         outside, walk, ledger = self._outside, self.walk, self._scheduler.ledger
         outside.inside.add(walk)
+        if outside.stopped:
+            walk.stop()
         try:
             if ledger is None or ledger.deadline is None:
                 await self._scheduler.run_level()
@@ -77,8 +89,10 @@ class Level:
             return
         raise timeout_error(ledger)
 
-    def seen(self) -> FinalContext:
-        """What is seen once all its nodes are settled."""
+    def seen(self, **names: Any) -> FinalContext:
+        """What is seen once all its nodes are settled. `names`: variables that are known only now."""
+        if names:
+            self.walk.variables = freeze({**self.walk.variables, **names})
         return FinalContext(self.walk)
 
     def contribution(self) -> Mapping[str, Any]:
@@ -119,8 +133,6 @@ def enter_level(
         outer=(outside, number) if store is None else None,
         container=(outside, number),
     )
-    if outside.stopped:
-        walk.stop()
     scheduler = context.listener
     assert isinstance(scheduler, Scheduler)  # The listener of every node that runs.
     return Level(walk, scheduler.inside(walk, body.nodes, context.ledger), outside)
@@ -130,6 +142,13 @@ def timeout_error(ledger: Ledger) -> LimitError:
     """The time of a part of the run is up."""
     message = f"{ledger.of} took longer than its limit of time"
     return LimitError(message, part=ledger.part, on_limit=ledger.on_limit, of=ledger.of, limit="timeout", ledger=ledger)
+
+
+def history_of(context: Context) -> History:
+    """What earlier owners of a container's run left behind."""
+    if not isinstance(context, NodeContext):
+        raise RunError("a container runs inside a flow's run only")
+    return context.walk.history
 
 
 def store_of(context: Context) -> StateStore:

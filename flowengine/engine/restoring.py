@@ -78,6 +78,10 @@ class Attempts:
     def finish(self, node: str) -> None:
         self._records.pop(node, None)
 
+    def finish_inside(self, container: str) -> None:
+        for node in [each for each in self._records if each.startswith((f"{container}.", f"{container}["))]:
+            self.finish(node)
+
 
 def _is_external_effect(record: Any) -> bool:
     return type(record) is EffectDecided or (type(record) is ToolCall and record.effect == "external")
@@ -106,6 +110,8 @@ class History:
         self._spent: dict[str, Spending] = {}
         self._levels: dict[str, list[Event]] = {TOP: []}
         self._done: set[str] = set()
+        self._containers: set[str] = set()
+        """Maps, loops and subflows that were entered."""
         for event in events:
             self._take(event)
 
@@ -147,6 +153,8 @@ class History:
                 self._done.add(node)
                 if isinstance(event, NodeFinished):
                     self.attempts.finish(node)
+                    if node in self._containers:  # What it called off inside is over, questions to people included.
+                        self.attempts.finish_inside(node)
             case NodeFailed(node=node):
                 self.attempts.fail(node)
             case NodeRecorded(node=node, record=record):
@@ -157,7 +165,10 @@ class History:
             case _:
                 return
         prefix = node[: node.rfind(".") + 1]
-        self._levels.setdefault(prefix, []).append(event)
+        if prefix not in self._levels:
+            self._levels[prefix] = []
+            self._containers.update(enclosing_containers(prefix))
+        self._levels[prefix].append(event)
 
     def prefixes(self) -> Collection[str]:
         """Of all levels that were entered."""

@@ -16,7 +16,7 @@ from flowengine.errors import Diagnostic
 from flowengine.flowfile.analysis.flow_levels import node_at
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.checks.report import Nearest
-from flowengine.flowfile.schema.fields import found, shortened
+from flowengine.flowfile.schema.fields import RACE, found, shortened
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import node_types, spec_of
 from flowengine.flowfile.yaml.positions import SourceText
@@ -207,6 +207,8 @@ def _branch(said: _Said, nearest: Nearest) -> _Words:
     if not is_map(said.value) or said.path[-2:-1] != ("nodes",):
         return _Words("FE401", f"expected a map, found {found(said.value)}")
     kind = said.value.get("type")
+    if kind == "race":
+        return _Words("FE231", *RACE, inside=("type",))
     hint = nearest(kind, node_types()) if isinstance(kind, str) else ""
     return _Words("FE204", f"unknown node type {found(kind)}", hint, inside=("type",))
 

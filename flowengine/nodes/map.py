@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, Unpack, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.core.context import Context
-from flowengine.core.records import MapBegan
+from flowengine.core.context import Context, NodeResult
+from flowengine.core.records import MapBegan, MapStopped
 from flowengine.core.values import FrozenDict, describe_value, freeze
-from flowengine.engine.levels import Level, Unfinished, enter_level, result_of_level, store_of
+from flowengine.engine.levels import Level, Unfinished, enter_level, history_of, result_of_level, store_of
 from flowengine.engine.ports import CalledOff, Ended, Park
 from flowengine.engine.scheduler import BodyError
 from flowengine.engine.tasks import meet_deadline
@@ -91,6 +91,10 @@ class MapNode(ContainerNode):
     `{error, index}` in its place (`collect`), or is left out (`skip`). What a failed item wrote does not
     count. Items come in no order among themselves, so the state that they write needs a merge rule.
 
+    `until`: looked at after each item that succeeds, as the body sees it, with `results`: those so far, in the items'
+    order. True is enough: what is in work is cancelled, nothing more begins, and the output is what there is. Which
+    items count is on record, so it stays so when the run is resumed, and nothing of the rest is done or paid then.
+
     `is_warm`: the first item goes alone until a model has begun to answer it, so that the vendor's cache has what
     the prompts of all items begin with.
     """
@@ -106,6 +110,7 @@ class MapNode(ContainerNode):
         concurrency: int | None = None,
         on_item_error: OnItemError = "fail",
         result: Value | None = None,
+        until: Callable[[Context], Any] | None = None,
         is_warm: bool = False,
         **settings: Unpack[NodeSettings],
     ) -> None:
@@ -115,6 +120,7 @@ class MapNode(ContainerNode):
         self.name = name
         self.concurrency = concurrency
         self.on_item_error: OnItemError = on_item_error
+        self.until = until
         self.result = result if result is not None else self._of_the_last()
 
     def _of_the_last(self) -> Value:
@@ -130,7 +136,7 @@ class MapNode(ContainerNode):
         if not any(type(record) is MapBegan for record in context.recorded):
             await context.note(MapBegan(len(items)))
         run = _MapRun(self, context, items)
-        await run.crew.run()
+        await run.work()
         return run.ended()
 
 
@@ -145,38 +151,120 @@ class _MapRun:
         self._contributions: dict[int, Mapping[str, Any]] = {}
         self._failures: dict[int, FlowEngineError] = {}
         self._unfinished: list[Park | CalledOff] = []
+        self._waiting: set[int] = set()
+        """Items that wait for a person."""
+        self._wrong: TemplateError | None = None
+        """What is wrong with `until`."""
         self._limit: LimitError | None = None
-        self.crew = Crew(len(items), self._warm_item if node.is_warm else self._item, node.concurrency)
+        self._stopped: MapStopped | None = None
+        self._in_work: dict[int, anyio.CancelScope] = {}
+        self._levels: dict[int, Level] = {}
+        """Of items that earlier owners of the run had begun, where it matters which of them are done."""
+        self._order: Sequence[int] = range(len(items))
+        """Indices of the items that are left to the crew."""
         self._start = begin_warm_start(context.scope, f"{context.current_node}[0].") if node.is_warm else WarmStart()
 
-    async def _warm_item(self, index: int) -> None:
-        if index:
+    async def work(self) -> None:
+        if self._node.until is not None:
+            await self._recall()
+        if self._stopped is None:
+            work = self._warm_item if self._node.is_warm else self._next_item
+            self._crew = Crew(len(self._order), work, self._node.concurrency)
+            await self._crew.run()
+
+    async def _recall(self) -> None:
+        """First the items that are done already, which costs nothing; then nothing is begun in vain."""
+        stopped = next((each for each in self._context.recorded if type(each) is MapStopped), None)
+        if stopped is None:
+            self._levels = self._enter_begun()
+        done = [index for index, level in self._levels.items() if level.walk.done] if stopped is None else stopped.done
+        self._crew = Crew(0, self._next_item)
+        for index in done:
+            await self._run_item(index)
+        self._order = [index for index in self._order if index not in done]
+        self._stopped = stopped
+        for index in done if stopped is None else ():
+            await self._look(index, self._levels[index])
+
+    def _enter_begun(self) -> dict[int, Level]:
+        path, begun = self._context.current_node, history_of(self._context).prefixes()
+        return {index: self._enter(index) for index in range(len(self._items)) if f"{path}[{index}]." in begun}
+
+    async def _warm_item(self, number: int) -> None:
+        if number:
             await self._start.wait()
-            await self._item(index)
+            await self._next_item(number)
             return
         try:
-            await self._item(index)
+            await self._next_item(number)
         finally:
             self._start.begin()
 
-    async def _item(self, index: int) -> None:
+    async def _next_item(self, number: int) -> None:
+        index = self._order[number]
+        if self._node.until is None:
+            await self._run_item(index)
+            return
+        with anyio.CancelScope() as self._in_work[index]:
+            level = await self._run_item(index)
+            if level is not None and self._stopped is None:
+                await self._look(index, level)
+        del self._in_work[index]
+
+    def _enter(self, index: int) -> Level:
         node, item = self._node, self._items[index]
         names = {node.name: item, "each": FrozenDict(index=index, total=len(self._items))}
-        level = enter_level(self._context, node.body, f"[{index}].", variables=names, received=item)
+        return enter_level(self._context, node.body, f"[{index}].", variables=names, received=item)
+
+    async def _run_item(self, index: int) -> Level | None:
+        """Run an item to its end; its level, where its result counts."""
+        node = self._node
+        level = self._levels.get(index) or self._enter(index)
         try:
             await level.run()
-            self._done(index, level)
+            if self._stopped is None:
+                self._done(index, level)
+                return level
         except Unfinished as end:
             self._unfinished.append(end.answer)
+            self._waiting.add(index)
         except LimitError as error:
             self._limit = self._limit or error
-            self.crew.stop()
+            self._crew.stop()
         except OverdueError as error:
             await meet_deadline(error)
         except (BodyError, TemplateError) as error:
             self._failures[index] = error
             if node.on_item_error == "fail":
-                self.crew.stop()
+                self._crew.stop()
+        return None
+
+    async def _look(self, index: int, level: Level) -> None:
+        """Whether what there is now is enough; then it is on record before anything is cancelled."""
+        until, has_failed = self._node.until, self._failures and self._node.on_item_error == "fail"
+        if until is None or has_failed or self._stopped is not None or index not in self._outputs:
+            return
+        try:
+            enough = until(level.seen(results=[self._outputs[each] for each in sorted(self._outputs)]))
+            if not isinstance(enough, bool):
+                raise TemplateError(f"`until` must give true or false, found {describe_value(enough)}")
+        except OverdueError as error:
+            await meet_deadline(error)
+        except TemplateError as error:
+            self._wrong = self._wrong or error
+            self._crew.stop()
+            return
+        if not enough:
+            return
+        others = sorted({*self._in_work, *self._waiting} - {index})
+        left = len(self._items) - len(self._outputs.keys() | self._failures.keys() | {*others})
+        errors = [each for _, each in sorted(self._collected().items())]
+        self._stopped = MapStopped(sorted(self._outputs.keys() - self._failures.keys()), others, left, errors)
+        self._crew.stop()
+        await self._context.note(self._stopped)
+        for other in others:
+            if other in self._in_work:
+                self._in_work[other].cancel()
 
     def _done(self, index: int, level: Level) -> None:
         self._outputs[index] = self._node.result(level.seen())
@@ -185,6 +273,10 @@ class _MapRun:
             self._contributions[index] = contribution
 
     def ended(self) -> Ended:
+        if self._wrong is not None:
+            raise self._wrong
+        if self._stopped is not None:
+            return self._result()
         if self._limit is not None and not self._keeps_what_it_has(self._limit):
             raise self._limit
         if self._failures and self._node.on_item_error == "fail":
@@ -192,6 +284,9 @@ class _MapRun:
             raise _failure(index, self._failures[index])
         if self._unfinished:
             return next((each for each in self._unfinished if type(each) is CalledOff), self._unfinished[0])
+        return self._result()
+
+    def _result(self) -> NodeResult:
         parts = [self._contributions[index] for index in sorted(self._contributions)]
         return result_of_level(self._output(), store_of(self._context).combined(parts) if parts else {})
 
@@ -199,10 +294,16 @@ class _MapRun:
         return error.on_limit == "partial" and error.part == self._context.current_node
 
     def _output(self) -> list[Any]:
-        if self._node.on_item_error == "collect":
-            for index, error in self._failures.items():
-                self._outputs[index] = {"error": str(error), "index": index}
-        return [self._outputs[index] for index in sorted(self._outputs)]
+        found = {**self._outputs, **self._collected()}
+        return [found[index] for index in sorted(found)]
+
+    def _collected(self) -> Mapping[int, Any]:
+        """What stands in the place of items that failed."""
+        if self._node.on_item_error != "collect":
+            return {}
+        if self._stopped is not None:
+            return {each["index"]: each for each in self._stopped.errors}
+        return {index: {"error": str(error), "index": index} for index, error in self._failures.items()}
 
 
 def _failure(index: int, error: FlowEngineError) -> FlowEngineError:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from flowengine.core.context import SkipCause
-from flowengine.core.records import Reused, ToolCall
+from flowengine.core.records import MapStopped, Reused, ToolCall
 from flowengine.core.values import freeze
 from flowengine.engine.events import (
     Event,
@@ -34,15 +34,16 @@ _ITEM: Final = re.compile(r"(.*)\[(\d+)\]\.")
 
 
 def failed_items(plan: CompiledFlow, events: Sequence[Event]) -> Mapping[str, Collection[int]]:
-    """Path of a map that went on without its failed items → their indices."""
+    """Path of a map that went on without its failed items → their indices. One that had enough needs no more."""
     from flowengine.nodes.map import MapNode
 
     history, nodes = History(events), dict(every_node(plan.definitions))
+    stopped = {each.node for each in events if isinstance(each, NodeRecorded) and type(each.record) is MapStopped}
     found: dict[str, list[int]] = {}
     for prefix in history.prefixes():
         item = _ITEM.fullmatch(prefix)
         node = None if item is None else nodes.get(file_path(item[1]))
-        if item is None or not isinstance(node, MapNode) or node.on_item_error == "fail":
+        if item is None or not isinstance(node, MapNode) or node.on_item_error == "fail" or item[1] in stopped:
             continue
         if _has_failed(node.body.graph, history.of(prefix), prefix):
             found.setdefault(item[1], []).append(int(item[2]))

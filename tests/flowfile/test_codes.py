@@ -70,6 +70,15 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "3:56: FE201 node 'e': an evaluation's routes are 'pass' and 'fail', found 'pas'",
         ),
     ],
+    "FE231": [
+        (
+            "nodes: {a: {prompt: x}, b: {prompt: y}, c: {needs: [a, b], join: first, prompt: z}}",
+            "3:66: FE231 node 'c': no node goes on with whichever branch ends first, for what a node sees never "
+            "depends on timing; let a map try the alternatives with `until: results | length >= 1`, which cancels "
+            "the rest",
+        ),
+        ("nodes: {a: {type: race, nodes: {b: {prompt: x}}}}", "3:19: FE231 node 'a': no node goes on with whichever"),
+    ],
     "FE202": [
         ("nodes: {a: {type: routing, routes: {x: {}}}}", "3:9: FE202 node 'a': the key 'instruction' is missing"),
         ("nodes: {a: {type: condition}}", "3:9: FE202 node 'a': a condition needs 'if', 'cases' or 'call'"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from flowengine import Flow
 from flowengine.engine.graph import Edge
 from flowengine.flowfile.analysis.flow_levels import home_of, labels_of, level_of, levels_of
 from flowengine.flowfile.analysis.references import edges_of
@@ -539,3 +542,37 @@ def test_what_a_body_reads_counts_as_read() -> None:
     nodes = "  m: {type: map, over: inputs.n, nodes: {a: {agent: w, prompt: '{{ shared_state.k }} {{ item }}'}}}"
     rest = "inputs: {n: {type: array}}\nshared_state: {k: {}}\nagents: {w: {instructions: i}}"
     assert codes(nodes, rest) == []
+
+
+ENOUGH = """
+nodes:
+  tries:
+    type: map
+    over: "[3, 1, 2]"
+    as: way
+    concurrency: 1
+    until: results | length >= 2 and nodes.keep.output > 0
+    nodes:
+      keep: {type: tool, tool: "ways:keep", with: {way: "{{ way }}"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("results |", "result |", "FE309 'result' is not visible here"),
+        ("results |", "resuls |", "FE302 unknown name 'resuls'; did you mean 'results'?"),
+        ("nodes.keep.output > 0", "nodes.keeep.output > 0", "FE305 unknown node 'keeep'; did you mean 'keep'?"),
+        ("as: way", "as: results", "FE220 `until` of the map calls what it has so far 'results'"),
+        ('over: "[3, 1, 2]"', "over: results", "FE309 'results' is not visible here: only `until` of a map sees it"),
+    ],
+)
+def test_what_until_of_a_map_reads_is_checked(old: str, new: str, expected: str) -> None:
+    told = [each for each in found(f"flowengine: v1\nname: ways\n{ENOUGH.replace(old, new)}") if "FE5" not in each]
+    assert any(expected in each for each in told), told
+
+
+def test_enough_results_end_a_map(tmp_path: Path) -> None:
+    (tmp_path / "ways.py").write_text("def keep(way: int) -> int:\n    return way\n")
+    (tmp_path / "flow.yaml").write_text(f"flowengine: v1\nname: ways\n{ENOUGH}")
+    assert Flow.from_yaml(tmp_path / "flow.yaml").run_sync().outputs == {"tries": [3, 1]}

@@ -18,6 +18,7 @@ every event of a node `node` (its path). What else there is, where it is known:
     retry       attempt, error, delay
     judged      number, score, passed                             a round of an agent's improvement
     map         total                                             a map knows its items
+    map_stopped done, cancelled, left                             a map has enough results
     round       number, stopped, best                             a loop's round is over
     asked       message, choices, expires                         an approval waits for a person
     answered    choice, by
@@ -40,6 +41,7 @@ from flowengine.core.records import (
     Brought,
     Decided,
     MapBegan,
+    MapStopped,
     ModelCall,
     Notice,
     Notified,
@@ -194,6 +196,10 @@ def _describe_answer(answered: Answered) -> Line:
     return {"choice": answered.choice, "by": answered.by or None}
 
 
+def _describe_map_stop(stopped: MapStopped) -> Line:
+    return {"done": len(stopped.done), "cancelled": len(stopped.cancelled), "left": stopped.left}
+
+
 def _describe_map(began: MapBegan) -> Line:
     return {"total": began.total}
 
@@ -243,6 +249,7 @@ _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
     "Round": ("judged", _describe_round),
     "RoundEnded": ("round", _describe_loop_round),
     "MapBegan": ("map", _describe_map),
+    "MapStopped": ("map_stopped", _describe_map_stop),
     "Asked": ("asked", _describe_question),
     "Notified": ("told", _describe_notification),
     "Answered": ("answered", _describe_answer),

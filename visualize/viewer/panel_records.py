@@ -14,6 +14,7 @@ from flowengine.core.records import (
     Brought,
     EffectDecided,
     MapBegan,
+    MapStopped,
     ModelCall,
     Notice,
     Notified,
@@ -199,6 +200,11 @@ def _make_map(began: MapBegan, seq: int) -> Markup:
     return element("p", f"{began.total:,} items", data_seq=seq, class_="note")
 
 
+def _make_map_stop(stopped: MapStopped, seq: int) -> Markup:
+    told = f"Enough with {len(stopped.done)} items: {len(stopped.cancelled)} cancelled, {stopped.left} not begun"
+    return element("p", told, data_seq=seq, class_="note")
+
+
 def _make_loop_round(ended: RoundEnded, seq: int) -> Markup:
     best = "" if ended.best is None else f", best_by {shown(ended.best)}"
     verdict = "stopped here" if ended.stopped else "went on"
@@ -252,6 +258,7 @@ _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
     "Retry": _make_retry,
     "Notice": _make_notice,
     "MapBegan": _make_map,
+    "MapStopped": _make_map_stop,
     "RoundEnded": _make_loop_round,
     "Asked": _make_question,
     "Notified": _make_notification,

@@ -83,7 +83,7 @@ def _reads(spec: FlowSpec) -> Reads:
             reads.at_end[()].extend(uses)
         elif text.node is None:
             shared.setdefault(text.path[:2], []).extend(uses)
-        elif text.scope == "end":
+        elif text.scope in ("end", "enough"):
             reads.at_end.setdefault(text.node, []).extend(uses)
         else:
             reads.of_node[text.node].extend(uses)

@@ -28,8 +28,9 @@ __all__ = [
     "visible",
 ]
 
-Scope: TypeAlias = Literal["node", "set", "end", "outputs"]
-"""`node`: before the node runs; `set`: after it; `end`: after the body of a map or a loop; `outputs`: after all."""
+Scope: TypeAlias = Literal["node", "set", "end", "enough", "outputs"]
+"""`node`: before the node runs; `set`: after it; `end`: after the body of a map or a loop; `enough`: the same, for
+`until` of a map; `outputs`: after all."""
 
 
 class Text(NamedTuple):
@@ -63,7 +64,9 @@ def texts_of(spec: FlowSpec) -> Iterator[Text]:
 def _scope(node: BaseModel, key: str) -> Scope:
     if key == "set":
         return "set"
-    return "end" if isinstance(node, BodyKeys) and key in node.after_body else "node"
+    if not isinstance(node, BodyKeys) or key not in node.after_body:
+        return "node"
+    return "enough" if key == "until" and "each" in node.names_inside() else "end"
 
 
 def _texts(model: BaseModel, path: KeyPath) -> Iterator[tuple[KeyPath, str, TextKind]]:
@@ -121,6 +124,7 @@ _OF_SCOPE: Final[dict[Scope, tuple[str, ...]]] = {
     "node": ("result",),
     "set": ("result", "output"),
     "end": (),
+    "enough": ("results",),
     "outputs": (),
 }
 DESCRIBED: Final[Mapping[str, tuple[str, str]]] = {
@@ -140,6 +144,7 @@ DESCRIBED: Final[Mapping[str, tuple[str, str]]] = {
     "prev_outputs.<id>": ("everywhere", "The output of an ancestor, by its id."),
     "item": ("a map's body", "The item; `as` gives it another name."),
     "each.index, each.total": ("a map's body", "Place of the item, counted from 0, and number of the items."),
+    "results": ("a map's `until`", "The results so far, in the order of the items."),
     "round.<variable>": ("a loop's body", "A variable as this round began with it."),
     "round.index, round.last": ("a loop's body", "Number of the round, counted from 0, and whether it is the last."),
     "run.id": ("everywhere", "The run's id."),

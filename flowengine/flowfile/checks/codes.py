@@ -233,6 +233,14 @@ CODES: Final[Mapping[str, Code]] = {
         "or another value is none.",
         "triage: {attach: [scan.png]}",
     ),
+    "FE231": Code(
+        "a race between branches",
+        "There is no node that goes on with whichever branch ends first and cancels the others: what a node sees would "
+        "depend on timing, and a branch may be what somebody else waits for. A map does it where nobody else can see: "
+        "`over` names the alternatives, its body tries one, and `until: results | length >= 1` ends it with the first "
+        "success, which is recorded; with `on_item_error: skip` a failure is no result.",
+        "answer: {needs: [quick, thorough], join: first}",
+    ),
     # --- FE3xx: templates and expressions
     "FE301": Code(
         "a template or an expression does not parse",

@@ -67,6 +67,8 @@ def _check_ids(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
 
 def _check_item(spec: FlowSpec, level: SpecLevel, holder: MapNodeSpec, report: Report) -> None:
     at = (*key_path(level.path), "as")
+    if holder.until is not None and holder.as_ == "results":
+        report.at_value("FE220", "`until` of the map calls what it has so far 'results'; call the item otherwise", at)
     if holder.as_ in RESERVED:
         report.at_value("FE220", f"'{holder.as_}' means something else in templates; call the item otherwise", at)
     for outer in holders_of(spec, level.path)[1:]:
@@ -115,6 +117,7 @@ _ELSEWHERE: Final = {
     "result": "what comes after all nodes names one of them, nodes.<id>.output",
     "item": "only the nodes of a map see it",
     "each": "only the nodes of a map see it",
+    "results": "only `until` of a map sees it",
     "round": "only the nodes of a loop see it",
 }
 

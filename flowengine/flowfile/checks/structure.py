@@ -64,7 +64,7 @@ def _refuse_self(level: SpecLevel, cause: Cause, report: Report) -> None:
     use, name = cause.use, cause.edge.target
     if use is None:
         report.at_value("FE211", "a node cannot wait for itself or lead to itself", cause.path)
-    elif use.text.scope == "end" or len(use.text.node or ()) > len(level.path) + 1:
+    elif use.text.scope in ("end", "enough") or len(use.text.node or ()) > len(level.path) + 1:
         report.at_use("FE211", f"this is part of '{name}', whose own output is not there yet", use)
     else:
         report.at_use("FE211", f"the template of '{name}' reads the node's own output", use)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import expression, values
+from flowengine.flowfile.compile.scope import boolean, expression, values
 from flowengine.flowfile.schema.fields import Expression, Identifier, Maybe, Rendered
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeKind
 
@@ -31,13 +31,16 @@ class MapNodeSpec(BodyKeys):
     """Items in work at once, at most; left out: as many as the run allows."""
     on_item_error: Literal["fail", "collect", "skip"] = "fail"
     """A failed item fails the map, has `{error, index}` in its place, or is dropped."""
+    until: Maybe[Expression] = None
+    """Looked at after each item that succeeds; sees the body, and in `results` the results so far. Where it is true,
+    that is enough: what is in work is cancelled, and nothing more begins. Left out: all items are done."""
     prompt_cache: Literal["auto", "warm"] = "auto"
     """`warm`: the first item goes alone until a model begins to answer it, so that the vendor's cache serves the
     others."""
     result: Maybe[Rendered] = None
     """What an item gives; sees the body. Left out: the output of the body's last node, where there is but one."""
 
-    after_body: ClassVar[frozenset[str]] = frozenset({"result"})
+    after_body: ClassVar[frozenset[str]] = frozenset({"result", "until"})
 
     def names_inside(self) -> tuple[str, ...]:
         return self.as_, "each"
@@ -54,6 +57,7 @@ def make(node: MapNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) ->
         on_item_error=node.on_item_error,
         is_warm=node.prompt_cache == "warm",
         result=None if node.result is None else values(node.result),
+        until=None if node.until is None else boolean(node.until),
         **settings,
     )
 

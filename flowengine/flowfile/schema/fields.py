@@ -33,6 +33,7 @@ from flowengine.flowfile.analysis.shapes import is_map
 __all__ = [
     "APART",
     "ID_PATTERN",
+    "RACE",
     "UNRENDERED",
     "CodePath",
     "Duration",
@@ -61,6 +62,13 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+RACE: Final = (
+    "no node goes on with whichever branch ends first, for what a node sees never depends on timing",
+    "; let a map try the alternatives with `until: results | length >= 1`, which cancels the rest",
+)
+"""What is said where a race is asked for, and what does it instead."""
 
 
 def refuse(code: str, message: str, **context: Any) -> PydanticCustomError:

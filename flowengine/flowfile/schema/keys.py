@@ -16,6 +16,7 @@ from flowengine.engine.graph import FALLBACK
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import (
     APART,
+    RACE,
     Duration,
     Expression,
     Keys,
@@ -151,6 +152,12 @@ def targets_of(routes: Mapping[str, Route], fallback: str | None) -> tuple[dict[
     return targets, None if fallback in targets else fallback
 
 
+def _no_race(value: Any) -> Any:
+    if value in ("first", "any", "race"):
+        raise refuse("FE231", RACE[0], hint=RACE[1])
+    return value
+
+
 class NodeKeys(Keys):
     """What every node may say."""
 
@@ -163,7 +170,7 @@ class NodeKeys(Keys):
     """Nodes that this one waits for, beside those that its templates name."""
     when: Maybe[Expression] = None
     """The node is skipped where this is false."""
-    join: Literal["some", "all", "always"] = "some"
+    join: Annotated[Literal["some", "all", "always"], BeforeValidator(_no_race)] = "some"
     """`some`: no predecessor failed and one succeeded; `all`: every one succeeded; `always`: whatever happened."""
     set: Values = Field(default_factory=dict[str, Any])
     """State key → template; sees this node's `output`."""
