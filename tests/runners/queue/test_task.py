@@ -36,7 +36,7 @@ def a_task(store: PostgresStore, told: list[WorkerNotice]) -> RunTask:
     """What a worker does with jobs, without a queue that gives it any."""
     app = App(connector=InMemoryConnector())
     plans = Plans({}, lambda vendor, limits: RateLimiter(limits))
-    return RunTask(app, store, plans, takeovers=3, busy=BUSY, tell=told.append, refuse=told.clear)
+    return RunTask(app, store, plans, takeovers=3, busy=BUSY, tell=told.append, refuse=lambda error: told.clear())
 
 
 def decided(error: BaseException, attempts: int = 0) -> tuple[RetryDecision, float]:
