@@ -173,7 +173,7 @@ class RunTask:
             self._tell(WorkerNotice(f"run {run_id} is left to a worker that is idle", "left", run_id))
             raise
         except anyio.get_cancelled_exc_class():
-            await self._stop(run_id, context.abort_reason())
+            await self.stop(run_id, context.abort_reason())
         except FlowEngineError as error:
             await self.fail(run_id, error)
             return
@@ -191,7 +191,7 @@ class RunTask:
         self._tell(WorkerNotice(f"run {run_id} is put back", "put_back", run_id))
         raise PutBackError(run_id, has_begun=has_begun) from None
 
-    async def _stop(self, run_id: str, why: AbortReason | None) -> NoReturn:
+    async def stop(self, run_id: str, why: AbortReason | None) -> NoReturn:
         """The run was interrupted, by somebody who wants it stopped or because the worker stops."""
         with anyio.CancelScope(shield=True):
             status = await anyio.to_thread.run_sync(self._store.status_of, run_id)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from procrastinate import App
 from procrastinate.exceptions import JobAborted
+from procrastinate.job_context import AbortReason
 from procrastinate.jobs import Job
 from procrastinate.retry import RetryDecision
 from procrastinate.testing import InMemoryConnector
@@ -132,3 +133,19 @@ async def test_a_run_that_needs_a_newer_store_is_left_to_others(store: PostgresS
     with pytest.raises(StoreUnavailableError):
         await a_task(store, told).fail(run_id, StoreUnavailableError("away"))
     assert (status(store, run_id), [each.event for each in told]) == ("running", ["left"])
+
+
+@pytest.mark.anyio
+async def test_a_run_that_is_cancelled_before_it_begins_is_closed_and_one_that_has_ended_stays_as_it_is(
+    store: PostgresStore, tmp_path: Path
+):
+    plan, told = flow(tmp_path, SLEEP).plan, list[WorkerNotice]()
+    task = a_task(store, told)
+    begun, ended = await submit(store, plan, {}), await submit(store, plan, {})
+    await task.handle_stumble(ended, KeyError("x"), a_job(19))
+    length = len(store.events(ended))
+    for run_id in (begun, ended):
+        with pytest.raises(JobAborted):
+            await task.stop(run_id, AbortReason.USER_REQUEST)
+    assert (status(store, begun), status(store, ended)) == ("cancelled", "failed")
+    assert len(store.events(ended)) == length
