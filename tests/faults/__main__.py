@@ -35,6 +35,7 @@ ROWS = {
 PROCESSES = (
     "process_killed",
     "process_agents",
+    "process_calls",
     "process_disk",
     "process_cut",
     "process_signals",
