@@ -16,7 +16,16 @@ from flowengine.server.run_commands import RunCommands
 from flowengine.server.run_watch import RunWatches
 from flowengine.server.safety import AccessKeys
 
-__all__ = ["ServerParts", "get_parts", "parse_json", "read_body", "read_form", "read_json", "read_json_object"]
+__all__ = [
+    "ServerParts",
+    "check_schema",
+    "get_parts",
+    "parse_json",
+    "read_body",
+    "read_form",
+    "read_json",
+    "read_json_object",
+]
 
 # --- Bodies of requests
 
@@ -45,7 +54,7 @@ async def read_json(request: Request, schema: Mapping[str, Any]) -> dict[str, An
     if body:
         _expect_media_type(request, "application/json")
     found = parse_json(body or b"{}")
-    _check_schema(found, schema)
+    check_schema(found, schema)
     return cast("dict[str, Any]", found)
 
 
@@ -84,7 +93,7 @@ def _values_in(value: Any) -> Iterable[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
-def _check_schema(found: Any, schema: Mapping[str, Any]) -> None:
+def check_schema(found: Any, schema: Mapping[str, Any]) -> None:
     import jsonschema  # Half a second that the pages need not wait for.
 
     validator: Any = jsonschema.Draft202012Validator(dict(schema))

@@ -37,13 +37,18 @@ class StreamResponse(Response):
         *,
         headers: Mapping[str, str] | None = None,
         beat: float | None = None,
+        tells_retry: bool = True,
     ) -> None:
-        """`beat`: seconds after each of which a comment is sent, so that nothing on the way cuts off a silence."""
+        """`beat`: seconds after each of which a comment is sent, so that nothing on the way cuts off a silence.
+
+        `tells_retry`: whether browsers are told when to connect again.
+        """
         super().__init__()
         self._pieces = pieces
         self._patience = _PATIENCE if patience is None else patience
         self._more = dict(headers or {})
         self._beat = beat
+        self._tells_retry = tells_retry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in {**self._more, **_HEAD}.items()]
@@ -57,7 +62,8 @@ class StreamResponse(Response):
 
     async def _send_all(self, send: Send) -> None:
         async with aclosing(self._pieces) as pieces:
-            await self._send(send, b"retry: 1000\n\n")
+            if self._tells_retry:
+                await self._send(send, b"retry: 1000\n\n")
             async for piece in pieces:
                 if not await self._send(send, piece):
                     return

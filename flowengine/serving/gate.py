@@ -6,13 +6,15 @@ key: it tells nothing, or is proved in another way.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import anyio.to_thread
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from flowengine.core.context import EMPTY
 from flowengine.errors import FlowEngineError
 from flowengine.server.problems import ProblemError
 from flowengine.server.safety import Hosts, is_same_origin
@@ -42,14 +44,17 @@ class ApiGate:
         origins: Collection[str],
         keys: KeyRing | None,
         open_paths: Sequence[str],
+        errors: Mapping[str, Callable[[Exception], Response]] = EMPTY,
     ) -> None:
         """`hosts`: None: every name is known. `origins`: pages of other sites that may ask. `keys`: None: whoever
-        reaches the server may do everything. `open_paths`: beginnings of paths that need no key."""
+        reaches the server may do everything. `open_paths`: beginnings of paths that need no key. `errors`: beginning
+        of a path → how a refusal is answered there."""
         self._app = app
         self._hosts = hosts
         self._origins = origins
         self._keys = keys
         self._open = tuple(open_paths)
+        self._errors = errors
         self._rates = RequestRates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +73,9 @@ class ApiGate:
         try:
             scope.setdefault("state", {})["caller"] = await self._admit(scope, Headers(scope=scope))
         except FlowEngineError as error:
-            await error_response(error)(scope, receive, guarded)
+            path = _path_of(scope)
+            answer = next((each for start, each in self._errors.items() if path.startswith(start)), error_response)
+            await answer(error)(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
 
@@ -79,8 +86,7 @@ class ApiGate:
             raise ProblemError(421, "Not known by this name", "names beside its own: --allow-host")
         if origin is not None and origin not in self._origins and not is_same_origin(origin, host):
             raise ProblemError(403, "Another site's request", "pages of other sites may ask with --allow-origin")
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        if self._keys is None or path.startswith(self._open):
+        if self._keys is None or _path_of(scope).startswith(self._open):
             return None
         if self._keys.is_stale:
             await anyio.to_thread.run_sync(self._keys.refresh)
@@ -93,3 +99,8 @@ class ApiGate:
             )
         self._rates.count(caller)
         return caller
+
+
+def _path_of(scope: Scope) -> str:
+    """Below where the app is mounted."""
+    return scope["path"].removeprefix(scope.get("root_path", ""))

@@ -19,7 +19,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from flowengine.engine.events import NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
-from flowengine.errors import ApprovalError, FlowEngineError, InputError, RunNotFoundError, did_you_mean
+from flowengine.errors import ApprovalError, FlowEngineError, InputError, did_you_mean
 from flowengine.journal.run_export import dumps
 from flowengine.serving.flow_inspection import explain_code, plan_flow, validate_flow
 from flowengine.serving.flow_service import FlowService
@@ -118,8 +118,6 @@ class _Calls:
                 _check_arguments(params.name, call.arguments)
                 return await control(call)
             return await self._run_flow(call)
-        except RunNotFoundError:  # Its words name runs that may be another's.
-            return _error_result("there is no such run of yours")
         except FlowEngineError as error:
             return _error_result(str(error))
 

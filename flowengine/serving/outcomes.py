@@ -24,6 +24,7 @@ __all__ = [
     "RunOutcome",
     "StartedRun",
     "check_access",
+    "no_run_of_yours",
     "served",
     "start_of",
 ]
@@ -119,8 +120,13 @@ class RunOutcome(NamedTuple):
 def check_access(outcome: RunOutcome, caller: FlowCaller | None) -> RunOutcome:
     """The outcome, if the caller may know it."""
     if caller is not None and (outcome.caller != caller.name or not caller.may_use(outcome.flow)):
-        raise RunNotFoundError(f"there is no run '{outcome.run_id:.80}' of yours")
+        raise no_run_of_yours(outcome.run_id)
     return outcome
+
+
+def no_run_of_yours(run_id: str) -> RunNotFoundError:
+    """What is said of a run that there is not, and of another's: nobody can tell one from the other."""
+    return RunNotFoundError(f"there is no run '{run_id:.80}' of yours")
 
 
 def start_of(events: Sequence[Event]) -> RunStarted:

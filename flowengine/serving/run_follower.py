@@ -17,7 +17,7 @@ from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, RunNotFoundError
 from flowengine.journal.value_types import only_looking
-from flowengine.serving.outcomes import ENDED, SETTLED
+from flowengine.serving.outcomes import ENDED, SETTLED, no_run_of_yours
 from flowengine.serving.run_driver import RunDriver
 from flowengine.serving.run_feed import Followed, RunFeed
 
@@ -123,8 +123,11 @@ class RunFollower:
         """Of the store, to look at."""
 
         def read() -> Sequence[Event]:
-            with only_looking():
-                return self._store.events(run_id, after)
+            try:
+                with only_looking():
+                    return self._store.events(run_id, after)
+            except RunNotFoundError:  # The store's own words name runs that are others'.
+                raise no_run_of_yours(run_id) from None
 
         events = await anyio.to_thread.run_sync(read, limiter=self._threads)
         return events if until is None else events[: until - after]

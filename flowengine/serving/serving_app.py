@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from os import PathLike
 from time import perf_counter
@@ -45,6 +45,9 @@ __all__ = ["ROUTES", "make_serving_app"]
 
 ROUTES: Final = (
     "flowengine.serving.flow_routes:make_flow_routes",
+    "flowengine.serving.openai_door:make_openai_routes",
+    "flowengine.serving.stream_door:make_stream_routes",
+    "flowengine.serving.mcp_door:make_mcp_routes",
     "flowengine.serving.operations:make_operation_routes",
     "flowengine.serving.answer_routes:make_answer_link_routes",
     "flowengine.serving.webhooks:make_webhook_routes",
@@ -88,8 +91,11 @@ def make_serving_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        async with service, anyio.create_task_group() as tasks:
+        async with service, AsyncExitStack() as stack, anyio.create_task_group() as tasks:
             tasks.start_soon(callbacks.run)
+            for each in mounted:
+                if each.life is not None:
+                    await stack.enter_async_context(each.life())
             yield
             await service.drain()
             tasks.cancel_scope.cancel()
@@ -113,6 +119,7 @@ def make_serving_app(
         origins=frozenset(origins),
         keys=keys,
         open_paths=[path for each in mounted for path in each.open_paths],
+        errors={path: answer for each in mounted for path, answer in each.errors.items()},
     )
     app = Starlette(
         routes=[route for each in mounted for route in each.routes],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from flowengine.core.context import EMPTY
 from flowengine.flowfile.project.project import Project
 from flowengine.serving.api_keys import KeyRing
 from flowengine.serving.callbacks import CallbackSender
@@ -41,3 +44,8 @@ class MountedRoutes(NamedTuple):
     routes: Sequence[BaseRoute]
     open_paths: Sequence[str] = ()
     """Beginnings of paths that need no key: they tell nothing, or whoever asks there proves it in another way."""
+    errors: Mapping[str, Callable[[Exception], Response]] = EMPTY
+    """Beginning of a path → how an error is answered there that a request meets before its handler; elsewhere it is a
+    problem object."""
+    life: Callable[[], AbstractAsyncContextManager[object]] | None = None
+    """What is to be open while the server runs."""

@@ -7,7 +7,7 @@ bound. It knows no vendor.
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Final, Protocol
@@ -27,7 +27,7 @@ from flowengine.models.http.connection_pool import (
 from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead, make_request
 from flowengine.version import __version__
 
-__all__ = ["BrokenExchangeError", "HttpAnswer", "HttpPost", "NoConnectionError", "send_post"]
+__all__ = ["BrokenExchangeError", "HttpAnswer", "HttpCall", "NoConnectionError", "send_call"]
 
 _MOST_REDIRECTS: Final = 3
 _LARGEST: Final = 64 * 1024 * 1024
@@ -42,18 +42,22 @@ class _Unpacker(Protocol):
     def flush(self) -> bytes: ...
 
 
-class HttpPost:
+class HttpCall:
     """What is sent."""
 
-    __slots__ = ("body", "headers", "url")
+    __slots__ = ("body", "headers", "method", "url")
 
-    def __init__(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str] | Sequence[tuple[str, str]], body: bytes, method: str = "POST"
+    ) -> None:
+        """`headers` as pairs: a name may stand there more than once."""
         self.url = url
-        self.headers = headers
+        self.headers = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
         self.body = body
+        self.method = method
 
     def __repr__(self) -> str:
-        return f"<post of {len(self.body)} bytes>"  # Headers hold keys.
+        return f"<{self.method.lower()} of {len(self.body)} bytes>"  # Headers hold keys.
 
 
 class HttpAnswer:
@@ -130,16 +134,16 @@ def _unpacker(encoding: str) -> _Unpacker | None:
 
 
 @asynccontextmanager
-async def send_post(post: HttpPost) -> AsyncGenerator[HttpAnswer]:
+async def send_call(call: HttpCall) -> AsyncGenerator[HttpAnswer]:
     """Send it; the head of the answer. Leaving the block before the answer was read closes its connection."""
-    pool, url = pool_of_this_loop(), post.url
+    pool, url = pool_of_this_loop(), call.url
     for _ in range(_MOST_REDIRECTS + 1):
         origin, target = _split(url)
-        request = make_request("POST", target, _headers(origin, post))
+        request = make_request(call.method, target, _headers(origin, call))
         connection = await pool.take(origin)
         answer: HttpAnswer | None = None
         try:
-            head = await connection.request(request, post.body)
+            head = await connection.request(request, call.body)
             answer = HttpAnswer(connection, head)
             if head.status in (301, 302, 303, 307, 308):
                 url = _redirected(url, head)
@@ -176,13 +180,13 @@ def _split(url: str) -> tuple[Origin, str]:
     return origin, f"{parts.scheme}://{origin.authority}{path}" if origin.is_forwarded else path
 
 
-def _headers(origin: Origin, post: HttpPost) -> list[tuple[str, str]]:
+def _headers(origin: Origin, call: HttpCall) -> list[tuple[str, str]]:
     headers = [
         ("host", origin.authority),
         ("user-agent", f"flowengine/{__version__}"),
         ("accept-encoding", "gzip, deflate"),
-        ("content-length", str(len(post.body))),
-        *post.headers.items(),
+        ("content-length", str(len(call.body))),
+        *call.headers,
     ]
     return [*headers, *proxy_headers(origin.proxy)] if origin.is_forwarded and origin.proxy else headers
 

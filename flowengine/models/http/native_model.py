@@ -20,7 +20,7 @@ from flowengine.errors import ModelConfigError, PermanentModelError, TransientMo
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
 from flowengine.models.http.chat_messages import list_of_objects
 from flowengine.models.http.chat_protocol import ChatProtocol, EventReader, VendorAnswer
-from flowengine.models.http.loop_client import HttpAnswer, HttpPost, send_post
+from flowengine.models.http.loop_client import HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, AZURE_VERSION, OPENAI_CHAT, read_chat_usage
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
@@ -94,7 +94,7 @@ class NativeModel:
         started, deadline = time.perf_counter(), anyio.current_time() + request.timeout
         async with AsyncExitStack() as stack:
             with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
-                answer = await stack.enter_async_context(send_post(post))
+                answer = await stack.enter_async_context(send_call(post))
                 failure = await answer.read() if not answer.is_fine else None
             if failure is not None:
                 raise self._endpoint.failure(answer.status, failure, answer.headers)
@@ -149,7 +149,7 @@ class NativeModel:
         moved = NativeModel(self.name, self.provider, settings=settings, structured_output=self._structured_output)
         return moved, replace(request, extra=rest)
 
-    def _post(self, request: Request, *, stream: bool) -> HttpPost:
+    def _post(self, request: Request, *, stream: bool) -> HttpCall:
         endpoint, traits = self._endpoint, self._traits
         check_outbound(endpoint.full_name, {"api_base": endpoint.base})
         name = self.name

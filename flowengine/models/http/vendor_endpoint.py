@@ -18,7 +18,7 @@ from flowengine.errors import ModelError, PermanentModelError, TransientModelErr
 from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamFailureError
 from flowengine.models.http.connection_pool import NoConnectionError
 from flowengine.models.http.http_connection import BrokenExchangeError
-from flowengine.models.http.loop_client import HttpPost, send_post
+from flowengine.models.http.loop_client import HttpCall, send_call
 from flowengine.models.http.status_errors import FailedAnswer, error_of_answer, show_address, status_of_body
 from flowengine.models.http.vendor_traits import VendorTraits
 
@@ -49,7 +49,7 @@ class VendorEndpoint:
         self.keys = Secrets(filter(is_random, known))
         """What is taken out of answers too."""
 
-    def post(self, path: str, headers: Mapping[str, str], body: Mapping[str, Any], *, stream: bool = False) -> HttpPost:
+    def post(self, path: str, headers: Mapping[str, str], body: Mapping[str, Any], *, stream: bool = False) -> HttpCall:
         """The body as a request to a place below the address."""
         base, _, query = self.base.partition("?")
         if query:
@@ -61,12 +61,12 @@ class VendorEndpoint:
             **self._more_headers,
         }
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_to_plain)
-        return HttpPost(base.rstrip("/") + path, sent, data.encode("utf-8", "replace"))
+        return HttpCall(base.rstrip("/") + path, sent, data.encode("utf-8", "replace"))
 
-    async def exchange(self, post: HttpPost, timeout: float) -> Mapping[str, Any]:
+    async def exchange(self, post: HttpCall, timeout: float) -> Mapping[str, Any]:
         """The JSON object that is answered, within so many seconds."""
         with self.telling_errors(timeout), anyio.fail_after(timeout):
-            async with send_post(post) as answer:
+            async with send_call(post) as answer:
                 body = await answer.read()
                 answer.keep_arrived()
         if not answer.is_fine:

@@ -1,0 +1,216 @@
+"""Turns a chat's message into a run, or into the answer to what a run of the same conversation waits for.
+
+A conversation has a name, or is what its messages say it is. A named one is a session: what its runs remember is there
+for the next. Of one without a name the messages that came before are given to the run as its conversation, so nothing
+is mixed up where a person edits an earlier message, or where two conversations begin alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from secrets import token_hex
+from typing import Any, Final, NamedTuple
+
+import anyio.to_thread
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import RunStarted
+from flowengine.errors import ApprovalError, InputError
+from flowengine.runs import Question
+from flowengine.serving.chat_shape import ChatShape, find_message_input
+from flowengine.serving.flow_service import FlowService
+from flowengine.serving.outcomes import ENDED, FlowCaller, start_of
+from flowengine.serving.question_texts import PersonsAnswer, read_answer
+from flowengine.serving.run_driver import StoppingError
+from flowengine.serving.stream_parts import Part, PartReader, RunEnded
+
+__all__ = ["ChatRun", "Conversation", "begin_chat", "follow_parts", "give_answer", "session_of"]
+
+_LABEL: Final = "conversation"
+"""The label of a run that tells the conversation that it was started in."""
+_PASSING: Final = "passing_session"
+"""The setting of a run whose session nobody goes on with: its messages will say again what was said."""
+
+
+class Conversation(NamedTuple):
+    """Where a message stands."""
+
+    messages: Sequence[Mapping[str, str]]
+    """`{role, content}`, the newest message, a person's, at the end."""
+    session: str | None
+    """Its name; None: it has none."""
+    keeps_session: bool = False
+    """Whether one without a name gets one, by which it goes on."""
+
+
+class ChatRun(NamedTuple):
+    """The run that answers a message."""
+
+    run_id: str
+    after: int
+    """The position from which on the events are this message's."""
+    is_new: bool
+    unclear: Sequence[Question] = ()
+    """What the run waits for still, since the message was no clear answer."""
+
+
+def _inputs_of_chat(
+    message: str | None, history: str | None, messages: Sequence[Mapping[str, str]], others: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The inputs of a run: the newest message, the conversation, and what the caller gave beside them."""
+    own = {name for name in (message, history) if name is not None}
+    twice = sorted(own & others.keys())
+    if twice:
+        raise InputError(f"input '{twice[0]}' is what the messages give: leave it out of `inputs`")
+    found = dict(others)
+    if message is not None:
+        found[message] = messages[-1]["content"]
+    if history is not None:
+        found[history] = [dict(each) for each in messages]
+    return found
+
+
+async def begin_chat(
+    service: FlowService,
+    flow: str,
+    conversation: Conversation,
+    caller: FlowCaller | None,
+    *,
+    run_key: str | None = None,
+    inputs: Mapping[str, Any] = EMPTY,
+) -> ChatRun:
+    """Answer with the message what a run of the conversation waits for; else start one with it."""
+    message, history = find_message_input(service.flow(flow, caller))
+    waiting = await _find_waiting(service, flow, conversation, caller)
+    if waiting is not None:
+        return await _answer_in_chat(service, waiting, conversation.messages[-1]["content"], caller)
+    given = _inputs_of_chat(message, history, conversation.messages, inputs)
+    session = conversation.session
+    said = _exchanges(conversation.messages[:-1]) if session is None else []
+    if session is None and (said or conversation.keeps_session):
+        session = f"chat-{token_hex(12) if run_key is None else _digest([run_key, *conversation.messages])}"
+        await _seed_session(service, session, said, caller)
+    labels = {_LABEL: _name_of(conversation.session, conversation.messages)}
+    is_passing = conversation.session is None and not conversation.keeps_session
+    started = await service.start(
+        flow,
+        given,
+        run_key=run_key,
+        caller=caller,
+        labels=labels,
+        session=session,
+        tokens=True,
+        settings={_PASSING: True} if is_passing and session is not None else EMPTY,
+    )
+    return ChatRun(started.run_id, 0, started.is_new)
+
+
+async def _answer_in_chat(service: FlowService, run_id: str, message: str, caller: FlowCaller | None) -> ChatRun:
+    """Answer what the run waits for, where the message says clearly how."""
+    record = await service.record(run_id, caller)
+    position, questions = len(record.events), record.questions
+    answer = read_answer(questions, message)
+    if answer is None:
+        return ChatRun(run_id, position, False, questions)
+    await give_answer(service, run_id, answer, caller)
+    return ChatRun(run_id, position, False)
+
+
+async def give_answer(service: FlowService, run_id: str, answer: PersonsAnswer, caller: FlowCaller | None) -> None:
+    by = "" if caller is None else caller.name
+    try:
+        await service.answer(
+            run_id, answer.question, answer.choice, answer.values, by, comment=answer.comment, caller=caller
+        )
+    except ApprovalError as error:
+        raise InputError(str(error)) from error
+
+
+async def follow_parts(
+    service: FlowService, chat: ChatRun, shape: ChatShape | None, caller: FlowCaller | None
+) -> AsyncGenerator[Part]:
+    """What the run tells from the message on, until it has ended or waits."""
+    reader = PartReader() if shape is None else PartReader(shape.answer_node, shape.text)
+    started = None if chat.after == 0 else start_of((await service.record(chat.run_id, caller)).events)
+    async for _, event in service.follow(chat.run_id, chat.after, caller=caller):
+        if isinstance(event, RunStarted):
+            started = event
+        for part in reader.read(event):
+            yield part
+            if isinstance(part, RunEnded):
+                if part.status in ENDED and started is not None and started.settings.get(_PASSING):
+                    session = str(started.settings["session"])
+                    await anyio.to_thread.run_sync(service.store.revise, "session", session, _nothing)
+                return
+    raise StoppingError(f"the server stops: run '{chat.run_id}' goes on at its next start")
+
+
+def _nothing(known: Any) -> None:
+    """What is kept no more."""
+
+
+def session_of(started: RunStarted, caller: FlowCaller | None) -> str | None:
+    """The name of a run's session as its caller gave it."""
+    found: Any = started.settings.get("session")
+    prefix = "" if caller is None else f"{caller.name}/"
+    return found.removeprefix(prefix) if isinstance(found, str) and found.startswith(prefix) else None
+
+
+async def _find_waiting(
+    service: FlowService, flow: str, conversation: Conversation, caller: FlowCaller | None
+) -> str | None:
+    """The run of the conversation that waits, the newest one."""
+    if conversation.session is not None:
+        names = {_name_of(conversation.session, ())}
+    else:  # The run was started by an earlier message: the conversation ended with it then.
+        messages = conversation.messages
+        ends = [at + 1 for at, each in enumerate(messages[:-1]) if each["role"] == "user"]
+        names = {_name_of(None, messages[:end]) for end in ends}
+    if not names:
+        return None
+    waiting = await service.list_runs(caller, flow=flow, status="waiting", limit=10_000)
+    return next((each.run_id for each in waiting if each.labels.get(_LABEL) in names), None)
+
+
+def _name_of(session: str | None, messages: Sequence[Mapping[str, str]]) -> str:
+    """What tells a conversation apart, as a label."""
+    return _digest(["session", session] if session is not None else ["messages", *map(dict, messages)])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=dict).encode()).hexdigest()[:32]
+
+
+def _exchanges(messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, Any]]:
+    """What was said, as a session remembers it: each answer with what it answers.
+
+    >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello!"}]
+    >>> [(each["user_input"], each["result"]) for each in _exchanges(said)]
+    [('Hi', 'Hello!')]
+    """
+    found: list[Mapping[str, Any]] = []
+    asked: list[str] = []
+    for each in messages:
+        if each["role"] == "user":
+            asked.append(each["content"])
+        elif each["role"] == "assistant" and asked:
+            found.append({"user_input": "\n".join(asked), "result": each["content"], "timestamp": ""})
+            asked = []
+    return found
+
+
+async def _seed_session(
+    service: FlowService, session: str, said: Sequence[Mapping[str, Any]], caller: FlowCaller | None
+) -> None:
+    """Let the session's next run begin with what was said."""
+    if not said:
+        return
+    name = session if caller is None else f"{caller.name}/{session}"
+    kept = {"conversation": list(said)}
+
+    def begin(known: Any) -> Any:
+        return known or kept
+
+    await anyio.to_thread.run_sync(service.store.revise, "session", name, begin)

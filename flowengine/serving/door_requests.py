@@ -1,0 +1,77 @@
+"""Gives the handlers of chats what they share: who asks, by which key, and who is still listening."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final, TypeVar
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from flowengine.errors import FlowEngineError
+from flowengine.server.sse import StreamResponse
+from flowengine.serving.flow_service import FlowService
+from flowengine.serving.outcomes import FlowCaller
+
+__all__ = ["answer_while_heard", "caller_of", "event_stream", "run_key_of", "stopping_unheard"]
+
+T = TypeVar("T")
+
+_BEAT: Final = 15.0
+"""Seconds after which a comment is sent, so that nothing on the way cuts off a silence."""
+
+
+def caller_of(request: Request) -> FlowCaller | None:
+    """Who the request's key stands for."""
+    caller: FlowCaller | None = request.state.caller
+    return caller
+
+
+def run_key_of(request: Request) -> str | None:
+    """What makes a repeated call the same call."""
+    key = request.headers.get("idempotency-key")
+    return None if key is None else key.strip().removeprefix('"').removesuffix('"')
+
+
+def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str]) -> Response:
+    """Server-sent events; the generator is closed when the client goes. Clients of chats know no `retry`."""
+    return StreamResponse(pieces, headers=headers, beat=_BEAT, tells_retry=False)
+
+
+async def answer_while_heard(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
+    """What the work gives; it is cancelled, and gives None, where the client goes away before."""
+    found: list[T] = []
+    failure: list[Exception] = []
+
+    async def answer(stop: Callable[[], None]) -> None:
+        try:
+            found.append(await work())
+        except Exception as error:
+            failure.append(error)  # Raised once the group is closed, so that it comes out alone.
+        stop()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer, tasks.cancel_scope.cancel)
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        tasks.cancel_scope.cancel()
+    if failure:
+        raise failure[0]
+    return found[0] if found else None
+
+
+@asynccontextmanager
+async def stopping_unheard(
+    service: FlowService, run_id: str, caller: FlowCaller | None, *, is_kept: bool
+) -> AsyncGenerator[None]:
+    """Cancel the run where nobody hears it to its end; `is_kept`: it is found again by its key, and goes on."""
+    is_heard = False
+    try:
+        yield
+        is_heard = True
+    finally:
+        if not is_heard and not is_kept:
+            with anyio.CancelScope(shield=True), suppress(FlowEngineError):  # It may have ended by itself.
+                await service.cancel(run_id, caller)

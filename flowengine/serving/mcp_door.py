@@ -1,0 +1,77 @@
+"""Serves flows as MCP tools at /mcp, by streamable HTTP; the gate in front has checked key, name and origin.
+
+Each request's key says which flows and runs there are. A session of the protocol belongs to the key that began it: the
+library is told who that is, and refuses the session's id to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from flowengine.serving.door_requests import caller_of
+from flowengine.serving.outcomes import FlowCaller
+from flowengine.serving.serving_parts import MountedRoutes, ServingParts
+from flowengine.version import missing_modules
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+__all__ = ["make_mcp_routes"]
+
+_MAX_SESSIONS: Final = 1_000
+_IDLE: Final = 30 * 60.0
+"""Seconds without a request after which a session of the protocol ends."""
+
+
+def make_mcp_routes(parts: ServingParts) -> MountedRoutes:
+    """None where the extra `mcp` is not installed."""
+    if missing_modules("mcp"):
+        return MountedRoutes([])
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # Needs the extra.
+    from mcp.server.auth.provider import AccessToken
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from flowengine.serving.mcp_server import make_mcp_server
+
+    manager = StreamableHTTPSessionManager(
+        make_mcp_server(parts.service, caller_of=_caller_of),
+        max_request_body_size=parts.max_body,
+        max_sessions=_MAX_SESSIONS,
+        session_idle_timeout=_IDLE,
+    )
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        caller: FlowCaller | None = scope["state"]["caller"]
+        if caller is not None:
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.name, scopes=[]))
+        await manager.handle_request(scope, receive, send)
+
+    @asynccontextmanager
+    async def live() -> AsyncGenerator[None]:
+        async with manager.run():
+            yield
+
+    return MountedRoutes([Route("/mcp", _Endpoint(answer), methods=["GET", "POST", "DELETE"])], life=live)
+
+
+class _Endpoint:
+    """ASGI, as an endpoint of a route: a class is mounted as it is, a function would be handed a request."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, receive, send)
+
+
+def _caller_of(request: ServerRequestContext[Any, Any]) -> FlowCaller | None:
+    asked: Any = request.request
+    if not isinstance(asked, Request):
+        raise TypeError("a request over HTTP brings its head along")
+    return caller_of(cast("Request", asked))

@@ -1,0 +1,200 @@
+"""Streams runs to pages: POST /ag-ui/FLOW speaks AG-UI, POST /ai-sdk/FLOW the UI message stream of the AI SDK.
+
+The thread, or the chat, is the session. A page that goes away cancels the run, unless it gave an `Idempotency-Key`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import to_json_value
+from flowengine.errors import DefinitionError, InputError
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.runs import Question
+from flowengine.server.problems import problem_of
+from flowengine.server.requests import check_schema, read_json_object
+from flowengine.serving.ag_ui import AG_UI_INPUT, AgUiEncoder, ResumeAnswer, read_resume_answers
+from flowengine.serving.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder, read_tool_answers
+from flowengine.serving.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
+from flowengine.serving.chat_shape import ChatShape, find_text_output
+from flowengine.serving.door_requests import caller_of, event_stream, run_key_of, stopping_unheard
+from flowengine.serving.flow_routes import answering_errors
+from flowengine.serving.openai_bodies import OpenAiError, read_content
+from flowengine.serving.outcomes import FlowCaller
+from flowengine.serving.question_texts import PersonsAnswer, format_questions
+from flowengine.serving.serving_parts import MountedRoutes, ServingParts
+from flowengine.serving.stream_parts import Part, RunEnded, TextBegan, TextDelta, TextEnded, TokenCounts
+
+__all__ = ["make_stream_routes"]
+
+
+class Encoder(Protocol):
+    """A run as the events of a protocol."""
+
+    def begin(self) -> Sequence[Mapping[str, Any]]: ...
+
+    def encode(self, part: Part, questions: Sequence[Question] = ..., /) -> Sequence[Mapping[str, Any]]: ...
+
+    def fail(self, message: str, /) -> Sequence[Mapping[str, Any]]: ...
+
+
+def make_stream_routes(parts: ServingParts) -> MountedRoutes:
+    door = _StreamDoor(parts)
+    table = [("/ag-ui/{flow}", door.run_agent), ("/ai-sdk/{flow}", door.answer_chat)]
+    return MountedRoutes([Route(path, answering_errors(each), methods=["POST"]) for path, each in table])
+
+
+class _StreamDoor:
+    """The handlers."""
+
+    def __init__(self, parts: ServingParts) -> None:
+        self._service = parts.service
+        self._max_body = parts.max_body
+
+    async def run_agent(self, request: Request) -> Response:
+        body = await read_json_object(request, self._max_body)
+        check_schema(body, AG_UI_INPUT)
+        resume: Sequence[Mapping[str, Any]] = body.get("resume") or ()
+        answers = read_resume_answers(resume)
+        props: Mapping[str, Any] = body.get("forwardedProps") or EMPTY
+        given: Mapping[str, Any] = props.get("inputs") or EMPTY
+        if resume:
+            run_ids = {str(each["interruptId"]).partition("/")[0] for each in resume}
+            chat = await self._go_on(run_ids, answers, caller_of(request))
+        else:
+            messages = [_read_message(each, each.get("content")) for each in body["messages"]]
+            chat = await self._begin(request, messages, body["threadId"], given)
+        return self._stream(request, chat, AgUiEncoder(body["threadId"], body["runId"], chat.run_id))
+
+    async def answer_chat(self, request: Request) -> Response:
+        body = await read_json_object(request, self._max_body)
+        check_schema(body, AI_SDK_INPUT)
+        answers = read_tool_answers(body["messages"])
+        if answers:
+            chat = await self._go_on({each.run_id for each in answers}, answers, caller_of(request))
+        else:
+            messages = [_read_message(each, _text_parts(each)) for each in body["messages"]]
+            chat = await self._begin(request, messages, body["id"], body.get("inputs") or EMPTY)
+        return self._stream(request, chat, AiSdkEncoder(chat.run_id), AI_SDK_HEADERS, b"data: [DONE]\n\n")
+
+    async def _begin(
+        self, request: Request, messages: Sequence[Mapping[str, str]], session: str, inputs: Mapping[str, Any]
+    ) -> ChatRun:
+        """A run for the newest message; where there is no message, for the inputs alone."""
+        flow, caller, run_key = request.path_params["flow"], caller_of(request), run_key_of(request)
+        said = [each for each in messages if each["role"] in ("user", "assistant")]
+        if said and said[-1]["role"] == "user":
+            conversation = Conversation(said, session)
+            return await begin_chat(self._service, flow, conversation, caller, run_key=run_key, inputs=inputs)
+        if said or not inputs:
+            raise InputError("the last message is not a user's, and answers no question")
+        started = await self._service.start(flow, inputs, run_key=run_key, caller=caller, session=session, tokens=True)
+        return ChatRun(started.run_id, 0, started.is_new)
+
+    async def _go_on(self, run_ids: set[str], answers: Sequence[ResumeAnswer], caller: FlowCaller | None) -> ChatRun:
+        """Answer what is open still; what was answered before is only told again."""
+        if len(run_ids) != 1:
+            raise InputError("the answers are to questions of one run")
+        [run_id] = run_ids
+        record = await self._service.record(run_id, caller)
+        position = len(record.events)
+        asked = {each.node for each in record.questions}
+        given = [each for each in answers if each.question in asked]
+        for each in given:
+            answer = PersonsAnswer(each.question, each.choice, each.comment, each.values)
+            await give_answer(self._service, run_id, answer, caller)
+        if given:
+            return ChatRun(run_id, position, False)
+        return ChatRun(run_id, position - 1, False)  # Its last event tells how it stands.
+
+    def _stream(
+        self,
+        request: Request,
+        chat: ChatRun,
+        encoder: Encoder,
+        headers: Mapping[str, str] | None = None,
+        last: bytes = b"",
+    ) -> Response:
+        told = {"flowengine-run": chat.run_id, **(headers or {})}
+        is_kept = run_key_of(request) is not None
+        return event_stream(self._frames(request, chat, encoder, last, is_kept), told)
+
+    async def _frames(
+        self, request: Request, chat: ChatRun, encoder: Encoder, last: bytes, is_kept: bool
+    ) -> AsyncGenerator[bytes]:
+        caller = caller_of(request)
+        for event in encoder.begin():
+            yield _frame(event)
+        try:
+            async with aclosing(self._parts(request.path_params["flow"], chat, caller, is_kept)) as parts:
+                async for part, questions in parts:
+                    for event in encoder.encode(part, questions):
+                        yield _frame(event)
+        except Exception as error:
+            problem = problem_of(error)
+            for event in encoder.fail(problem.detail or problem.title):
+                yield _frame(event)
+        if last:
+            yield last
+
+    async def _parts(
+        self, flow: str, chat: ChatRun, caller: FlowCaller | None, is_kept: bool
+    ) -> AsyncGenerator[tuple[Part, Sequence[Question]]]:
+        """What the run tells; with the end, what it waits for."""
+        if chat.unclear:
+            text = format_questions(chat.run_id, chat.unclear, unclear=True)
+            for part in (TextBegan("unclear", "", True), TextDelta("unclear", text), TextEnded("unclear")):
+                yield part, ()
+            yield RunEnded("waiting", {}, None, TokenCounts()), chat.unclear
+            return
+        shape = self._find_shape(flow, caller)
+        async with (
+            stopping_unheard(self._service, chat.run_id, caller, is_kept=is_kept),
+            aclosing(follow_parts(self._service, chat, shape, caller)) as parts,
+        ):
+            async for part in parts:
+                questions: Sequence[Question] = ()
+                if isinstance(part, RunEnded) and part.status == "waiting":
+                    questions = (await self._service.outcome(chat.run_id, caller)).questions
+                yield part, questions
+
+    def _find_shape(self, flow: str, caller: FlowCaller | None) -> ChatShape | None:
+        """Where the answer's text is; None: the flow's outputs are told as they are, without a text."""
+        try:
+            text, node = find_text_output(self._service.flow(flow, caller))
+        except DefinitionError:
+            return None
+        return ChatShape(None, None, text, node)
+
+
+def _read_message(message: Mapping[str, Any], content: Any) -> Mapping[str, str]:
+    """A message as `{role, content}`; of what is no person's and no assistant's only the role."""
+    role = str(message["role"])
+    if role not in ("user", "assistant"):
+        return {"role": role, "content": ""}
+    if role == "assistant":
+        return {"role": role, "content": content if isinstance(content, str) else ""}
+    try:
+        return {"role": role, "content": read_content(content, "messages")}
+    except OpenAiError as error:
+        raise InputError(str(error)) from error
+
+
+def _text_parts(message: Mapping[str, Any]) -> str | list[Any]:
+    """What a UI message says: of a person's every part counts, of an assistant's the texts."""
+    parts: list[Any] = list(message.get("parts") or ())
+    if message["role"] == "user":
+        return parts
+    return "".join(str(each.get("text", "")) for each in parts if is_map(each) and each.get("type") == "text")
+
+
+def _frame(event: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(to_json_value(event)).encode() + b"\n\n"
