@@ -42,6 +42,7 @@ MODULES: Final[Mapping[str, PublicModule]] = {
         "Functions and tools that are not called, for tests", ("faked", "FakeError")
     ),
     "flowengine.testing.path": PublicModule("What ran, for tests", ("assert_path", "assert_skipped")),
+    "flowengine.client": PublicModule("Calling flows of a server, or by a store"),
     "flowengine.server.app": PublicModule("The viewer and its HTTP API (extra `ui`)", ("make_app",)),
 }
 """Module → what is public in it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,12 +22,13 @@ from openai.types.chat import ChatCompletionMessageParam
 from tests.support.chat_server import ChatServer, chat_server
 from tests.support.node import run_node_script
 
+ROOT = Path(__file__).parents[2]
 OFFLINE = "Bees fly.\n(Offline stand-in, no language model: these are sentences of the prompt.)"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
-    with chat_server(tmp_path_factory.mktemp("chat")) as found:
+    with chat_server(tmp_path_factory.mktemp("chat"), [ROOT / "flows/support_triage.yaml"]) as found:
         yield found
 
 
@@ -211,6 +213,18 @@ def test_one_that_waits_for_the_whole_answer_and_goes_away_cancels_its_run(serve
     newest = server.client.get("/runs?flow=slow").json()["runs"][0]["run_id"]
     assert "event: error" in server.client.get(f"/runs/{newest}/events").text
     assert server.client.get(f"/runs/{newest}").json()["status"] == "cancelled"
+
+
+def test_the_page_runs_as_it_stands(server: ChatServer) -> None:
+    page = (ROOT / "flowengine/docs/openai.md").read_text("utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(
+        compile(block.replace("http://127.0.0.1:8000", server.url).replace("fe_…", server.ann), "openai.md", "exec"),
+        names,
+    )
+    assert "harged twice" in names["answer"].choices[0].message.content
+    names["flows"].close()
 
 
 # --- litellm, MCP over HTTP, and what npm has

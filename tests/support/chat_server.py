@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -128,7 +128,8 @@ class ChatServer(NamedTuple):
 
 
 @contextmanager
-def chat_server(folder: Path) -> Generator[ChatServer]:
+def chat_server(folder: Path, more: Sequence[Path] = ()) -> Generator[ChatServer]:
+    """`more`: flow files beside those of tests."""
     (folder / "steps.py").write_text(STEPS)
     for name, text in FLOWS.items():
         (folder / f"{name}.yaml").write_text(f"flowengine: v1\nname: {name}\n{textwrap.dedent(text).lstrip()}")
@@ -136,7 +137,7 @@ def chat_server(folder: Path) -> Generator[ChatServer]:
     with closing(open_store(f"sqlite:///{folder / 'runs.db'}")) as store:
         ring = KeyRing(store)
         ann, ben = ring.add("ann"), ring.add("ben", flows=["echo"])
-        app = make_serving_app(store, [folder], grace=0, environ=environ)
+        app = make_serving_app(store, [folder, *more], grace=0, environ=environ)
         service = app.state.serving.service
         with served(app, token=ann, end=service.drain) as server:
             yield ChatServer(server.url, ann, ben, service, server.client)

@@ -1,0 +1,247 @@
+"""The clients: one for programs with an event loop, and one round it for all others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, aclosing
+from os import PathLike
+from queue import SimpleQueue
+from secrets import token_hex
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from flowengine.client.called_runs import CallBackend, CalledRun, ClientError, RunProgress
+from flowengine.client.server_backend import ServerBackend, pause_before
+from flowengine.core.context import EMPTY
+
+if TYPE_CHECKING:
+    from flowengine.flow import Flow
+
+__all__ = ["AsyncClient", "Client"]
+
+T = TypeVar("T")
+
+_TRIES: Final = 5
+"""How often a connection that broke is opened anew, while nothing is told."""
+
+
+class AsyncClient:
+    """Calls flows: `async with AsyncClient("http://127.0.0.1:8000", key="…") as client`."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str | None = None,
+        flows: Iterable[Flow | str | PathLike[str]] = (),
+        by: str = "",
+    ) -> None:
+        """`base_url`: a server's address, or a PostgreSQL store's. `key`: what the server lets in.
+
+        With a store: `flows` are those that can be started, as objects, files or folders, and `by` says who answers.
+        """
+        self._stack = AsyncExitStack()
+        self._backend: CallBackend
+        if base_url.startswith(("http://", "https://")):
+            self._backend = ServerBackend(base_url, key)
+        elif base_url.startswith(("postgresql://", "postgres://")):
+            from flowengine.client.store_backend import StoreBackend  # Needs the extra `queue`.
+
+            self._backend = StoreBackend(base_url, flows, by)
+        else:
+            scheme = base_url.partition("://")[0]
+            raise ClientError(f"an address begins with http://, https:// or postgresql://, not with '{scheme:.20}'")
+
+    async def __aenter__(self) -> AsyncClient:
+        await self._stack.enter_async_context(self._backend.opened())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def start(
+        self,
+        flow: str,
+        inputs: Mapping[str, Any] = EMPTY,
+        *,
+        key: str | None = None,
+        session: str | None = None,
+        labels: Mapping[str, str] = EMPTY,
+    ) -> CalledRun:
+        """Start a run and do not wait for it. `key`: a repeated start with it finds the run that there is.
+
+        `session`: the conversation that the run belongs to. `labels`: short texts by which it is found again.
+        """
+        return await self._backend.start(flow, inputs, key or token_hex(16), session, labels)
+
+    async def run(
+        self,
+        flow: str,
+        inputs: Mapping[str, Any] = EMPTY,
+        *,
+        key: str | None = None,
+        session: str | None = None,
+        labels: Mapping[str, str] = EMPTY,
+    ) -> CalledRun:
+        """Start a run, and wait until it has ended or waits for a person."""
+        started = await self.start(flow, inputs, key=key, session=session, labels=labels)
+        return started if started.is_settled else await self.wait(started.run_id)
+
+    async def get(self, run_id: str) -> CalledRun:
+        """How a run stands now."""
+        return await self._backend.get(run_id)
+
+    async def wait(self, run_id: str) -> CalledRun:
+        """How a run stands once it has ended or waits for a person."""
+        for tried in range(_TRIES):
+            try:
+                async with aclosing(self.follow(run_id)) as told:
+                    async for each in told:
+                        if each.run is not None and each.run.is_settled:
+                            return each.run
+            except ClientError as error:
+                if error.status or tried == _TRIES - 1:
+                    raise
+            await anyio.sleep(pause_before(tried + 2))
+        return await self.get(run_id)
+
+    async def follow(self, run_id: str) -> AsyncGenerator[RunProgress]:
+        """What the run tells, from its beginning until it has ended or waits; the last one says how it stands."""
+        async with aclosing(self._backend.follow(run_id)) as told:
+            async for each in told:
+                yield each
+
+    async def answer(
+        self, run_id: str, choice: str, *, question: str | None = None, form: Any = None, comment: str = ""
+    ) -> None:
+        """Answer what a run waits for, which then goes on. `question` may be left out where it waits with one."""
+        await self._backend.answer(run_id, question, choice, form, comment)
+
+    async def cancel(self, run_id: str) -> None:
+        await self._backend.cancel(run_id)
+
+    async def list_runs(
+        self, *, flow: str = "", status: str = "", labels: Mapping[str, str] = EMPTY
+    ) -> Sequence[Mapping[str, Any]]:
+        """The runs that are asked for, the newest first."""
+        return await self._backend.list_runs(flow, status, labels)
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient of {self._backend}>"
+
+
+class Client:
+    """`AsyncClient` for programs without an event loop: `with Client("http://127.0.0.1:8000", key="…") as client`."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str | None = None,
+        flows: Iterable[Flow | str | PathLike[str]] = (),
+        by: str = "",
+    ) -> None:
+        """As `AsyncClient`."""
+        self._client = AsyncClient(base_url, key=key, flows=flows, by=by)
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+
+    def __enter__(self) -> Client:
+        self._portal = self._stack.enter_context(start_blocking_portal())
+        self._stack.enter_context(self._portal.wrap_async_context_manager(self._client))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._portal = None
+        self._stack.__exit__(kind, error, trace)
+
+    def start(
+        self,
+        flow: str,
+        inputs: Mapping[str, Any] = EMPTY,
+        *,
+        key: str | None = None,
+        session: str | None = None,
+        labels: Mapping[str, str] = EMPTY,
+    ) -> CalledRun:
+        """As `AsyncClient.start`."""
+        return self._do(lambda: self._client.start(flow, inputs, key=key, session=session, labels=labels))
+
+    def run(
+        self,
+        flow: str,
+        inputs: Mapping[str, Any] = EMPTY,
+        *,
+        key: str | None = None,
+        session: str | None = None,
+        labels: Mapping[str, str] = EMPTY,
+    ) -> CalledRun:
+        """As `AsyncClient.run`."""
+        return self._do(lambda: self._client.run(flow, inputs, key=key, session=session, labels=labels))
+
+    def get(self, run_id: str) -> CalledRun:
+        """As `AsyncClient.get`."""
+        return self._do(lambda: self._client.get(run_id))
+
+    def wait(self, run_id: str) -> CalledRun:
+        """As `AsyncClient.wait`."""
+        return self._do(lambda: self._client.wait(run_id))
+
+    def follow(self, run_id: str) -> Generator[RunProgress]:
+        """As `AsyncClient.follow`."""
+        told = SimpleQueue[RunProgress | Exception | None]()
+
+        async def pump() -> None:
+            try:
+                async with aclosing(self._client.follow(run_id)) as pieces:
+                    async for piece in pieces:
+                        told.put(piece)
+                told.put(None)
+            except Exception as error:
+                told.put(error)
+
+        pumping = self._open_portal().start_task_soon(pump)
+        try:
+            while (each := told.get()) is not None:
+                if isinstance(each, Exception):
+                    raise each
+                yield each
+        finally:
+            pumping.cancel()
+
+    def answer(
+        self, run_id: str, choice: str, *, question: str | None = None, form: Any = None, comment: str = ""
+    ) -> None:
+        """As `AsyncClient.answer`."""
+        self._do(lambda: self._client.answer(run_id, choice, question=question, form=form, comment=comment))
+
+    def cancel(self, run_id: str) -> None:
+        """As `AsyncClient.cancel`."""
+        self._do(lambda: self._client.cancel(run_id))
+
+    def list_runs(
+        self, *, flow: str = "", status: str = "", labels: Mapping[str, str] = EMPTY
+    ) -> Sequence[Mapping[str, Any]]:
+        """As `AsyncClient.list_runs`."""
+        return self._do(lambda: self._client.list_runs(flow=flow, status=status, labels=labels))
+
+    def _do(self, work: Callable[[], Awaitable[T]]) -> T:
+        async def call() -> T:
+            return await work()
+
+        return self._open_portal().call(call)
+
+    def _open_portal(self) -> BlockingPortal:
+        if self._portal is None:
+            raise ClientError("open the client first: `with Client(…) as client`")
+        return self._portal
+
+    def __repr__(self) -> str:
+        return f"<{repr(self._client)[1:-1].removeprefix('Async')}>"

@@ -1,0 +1,217 @@
+"""Calls the flows of a server over HTTP. What may be repeated is, where nobody answered or the server asks it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+import anyio
+
+from flowengine.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
+from flowengine.engine.events import to_json_value
+from flowengine.flowfile.analysis.shapes import is_map
+from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError
+from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
+
+__all__ = ["ServerBackend", "pause_before"]
+
+_TRIES: Final = 5
+"""How often a request is sent at most."""
+_LONGEST_PAUSE: Final = 20.0
+_SILENCE: Final = 60.0
+"""Seconds without a byte after which a connection counts as broken: the server tells that it is there."""
+_REPEATED: Final = (429, 502, 503, 504)
+"""Statuses of a server that may answer otherwise later."""
+
+
+def pause_before(tried: int) -> float:
+    """Seconds before a request is sent for the so-manieth time, counted from 2.
+
+    >>> [pause_before(tried) for tried in (2, 3, 4)]
+    [0.25, 0.5, 1.0]
+    """
+    return min(_LONGEST_PAUSE, 0.25 * 2 ** (tried - 2))
+
+
+class _Answer(NamedTuple):
+    status: int
+    data: Any
+    """The body as JSON; None where it is none."""
+    retry_after: float | None
+
+
+class ServerBackend:
+    """One server."""
+
+    def __init__(self, base_url: str, key: str | None) -> None:
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise ClientError("a key has printable ASCII characters alone")
+        self._base = base_url.rstrip("/")
+        self._key = key
+
+    def opened(self) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
+
+    async def start(
+        self, flow: str, inputs: Mapping[str, Any], key: str, session: str | None, labels: Mapping[str, str]
+    ) -> CalledRun:
+        headers = [("idempotency-key", key), ("prefer", "respond-async")]
+        headers += [("flowengine-session", session)] if session is not None else []
+        headers += [("flowengine-label", f"{name}={value}") for name, value in labels.items()]
+        path = f"/flows/{quote(flow, safe='')}"
+        return _read_run(await self._ask("POST", path, inputs, headers))
+
+    async def get(self, run_id: str) -> CalledRun:
+        return _read_run(await self._ask("GET", _path_of(run_id)))
+
+    async def follow(self, run_id: str) -> AsyncGenerator[RunProgress]:
+        call = self._call("GET", f"{_path_of(run_id)}/events", None, [("accept", "text/event-stream")])
+        reader = EventReader()
+        try:
+            async with send_call(call) as answer:
+                if not answer.is_fine:
+                    raise _refusal(_Answer(answer.status, _parse(await answer.read()), None))
+                while True:
+                    with anyio.fail_after(_SILENCE):
+                        chunk = await answer.receive()
+                    if not chunk:
+                        return
+                    for event in reader.feed(chunk):
+                        progress = _read_progress(event.kind, event.data)
+                        if progress is not None:
+                            yield progress
+        except (NoConnectionError, BrokenExchangeError, IncompleteAnswerError, TimeoutError, OSError) as error:
+            raise ClientError(f"the connection to {self} broke: {error}") from error
+
+    async def answer(self, run_id: str, question: str | None, choice: str, form: Any, comment: str) -> None:
+        body: dict[str, Any] = {"choice": choice, "comment": comment}
+        body |= {} if question is None else {"node": question}
+        body |= {} if form is None else {"form": form}
+        await self._ask("POST", f"{_path_of(run_id)}/answer", body, may_repeat=False)
+
+    async def cancel(self, run_id: str) -> None:
+        await self._ask("POST", f"{_path_of(run_id)}/cancel", {})
+
+    async def list_runs(self, flow: str, status: str, labels: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        asked = [*{"flow": flow, "status": status}.items(), *(("label", f"{name}={labels[name]}") for name in labels)]
+        found = await self._ask("GET", f"/runs?{urlencode([pair for pair in asked if pair[1]])}")
+        return found["runs"]
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+        *,
+        may_repeat: bool = True,
+    ) -> Any:
+        """The answer's JSON; raises what the server refuses, and `ClientError` where nobody answers."""
+        call = self._call(method, path, body, headers)
+        for tried in range(1, _TRIES + 1):
+            pause, is_last = pause_before(tried + 1), tried == _TRIES
+            try:
+                found = await _send(call)
+            except NoConnectionError as error:
+                if is_last:
+                    raise ClientError(f"nobody answers at {self}: {error}") from error
+            except (BrokenExchangeError, OSError) as error:
+                if is_last or not may_repeat:
+                    raise ClientError(f"the connection to {self} broke: {error}") from error
+            else:
+                if found.status < 300:
+                    return found.data
+                if is_last or found.status not in _REPEATED:
+                    raise _refusal(found)
+                pause = max(pause, min(_LONGEST_PAUSE, found.retry_after or 0.0))
+            await anyio.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Sequence[tuple[str, str]]
+    ) -> HttpCall:
+        sent = list(headers)
+        if self._key is not None:
+            sent.append(("authorization", f"Bearer {self._key}"))
+        if body is not None:
+            sent.append(("content-type", "application/json"))
+        data = b"" if body is None else json.dumps(to_json_value(body)).encode()
+        return HttpCall(f"{self._base}{path}", sent, data, method)
+
+    def __str__(self) -> str:
+        """The server, without what an address may hold of secrets."""
+        parts = urlsplit(self._base)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+async def _send(call: HttpCall) -> _Answer:
+    async with send_call(call) as answer:
+        wait = answer.headers.get("retry-after", "")
+        seconds = float(wait) if wait.isascii() and wait.isdecimal() else None
+        return _Answer(answer.status, _parse(await answer.read()), seconds)
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def _path_of(run_id: str) -> str:
+    if not _RUN_ID.fullmatch(run_id):
+        raise ClientError(f"{run_id!r:.40} is no run's id: letters, digits, _ and -")
+    return f"/runs/{run_id}"
+
+
+def _refusal(answer: _Answer) -> ClientError:
+    """What the server refuses."""
+    data = answer.data if is_map(answer.data) else dict[str, Any]()
+    told = data.get("detail") or data.get("title") or f"the server answers {answer.status}"
+    return ClientError(str(told), answer.status)
+
+
+def _read_run(data: Any) -> CalledRun:
+    """A run as the server tells it."""
+    if not is_map(data) or not isinstance(data.get("run_id"), str):
+        raise ClientError("the server's answer is not that of `flowengine serve`")
+    error = data["error"] if is_map(data.get("error")) else dict[str, Any]()
+    return CalledRun(
+        data["run_id"],
+        str(data.get("flow", "")),
+        str(data.get("status", "running")),
+        data.get("outputs") or {},
+        error.get("message"),
+        error.get("node"),
+        [_read_question(each) for each in data.get("questions") or ()],
+    )
+
+
+def _read_question(data: Mapping[str, Any]) -> RunQuestion:
+    return RunQuestion(
+        data["node"], data["message"], data["choices"], data.get("form"), data.get("expires"),
+    )  # fmt: skip
+
+
+def _read_progress(kind: str, text: str) -> RunProgress | None:
+    data = _parse(text.encode())
+    if not is_map(data):
+        return None
+    match kind:
+        case "progress":
+            return RunProgress(str(data.get("node", "")), str(data.get("state", "")))
+        case "token":
+            return RunProgress(str(data.get("node", "")), text=str(data.get("text", "")))
+        case "result" | "question" | "interrupted" | "error" if "run_id" in data:
+            return RunProgress(run=_read_run(data))
+        case "error":
+            raise _refusal(_Answer(int(data.get("status", 500)), data, None))
+        case _:
+            return None

@@ -1,0 +1,201 @@
+"""Calling flows from Python: of a server over HTTP, and by a PostgreSQL store without one."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from flowengine.client import AsyncClient, Client, ClientError, RunProgress
+from flowengine.errors import RunError
+from flowengine.journal.postgres.store import PostgresStore
+from tests.serving.test_flow_service import drain
+from tests.support.chat_server import ChatServer, chat_server
+from tests.support.postgres import empty_database
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
+    samples = [ROOT / "flows" / f"{name}.yaml" for name in ("support_triage", "release_approval")]
+    with chat_server(tmp_path_factory.mktemp("client"), samples) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: ChatServer) -> Iterator[Client]:
+    with Client(server.url, key=server.ann) as found:
+        yield found
+
+
+def test_a_run_is_started_and_waited_for(client: Client) -> None:
+    run = client.run("echo", {"message": "hello \u2028 \ud83d"}, labels={"team": "a", "env": "test"})
+    assert run.raise_for_status().outputs["reply"].startswith("hello \u2028")
+    listed = client.list_runs(flow="echo", labels={"team": "a", "env": "test"})
+    assert [each["run_id"] for each in listed] == [run.run_id]
+    assert client.get(run.run_id) == run
+
+
+def test_a_start_that_is_repeated_with_its_key_finds_the_run(client: Client) -> None:
+    first = client.start("echo", {"message": "once"}, key="k1")
+    assert client.start("echo", {"message": "once"}, key="k1").run_id == first.run_id
+    assert client.run("echo", {"message": "once"}).run_id != first.run_id
+    with pytest.raises(ClientError, match="other inputs") as refused:
+        client.start("echo", {"message": "twice"}, key="k1")
+    assert refused.value.status == 422
+
+
+def test_a_run_is_followed_to_its_end(client: Client) -> None:
+    told = list(client.follow(client.start("poet", {"message": "Bees fly."}).run_id))
+    states = [(each.node, each.state) for each in told if each.state]
+    assert ("plan", "succeeded") in states
+    assert told[-1].run is not None
+    assert told[-1].run.outputs["reply"].startswith("Bees fly.")
+
+
+def test_a_question_is_answered_and_the_run_goes_on(client: Client) -> None:
+    run = client.run("ship", {"message": "v1"})
+    assert run.status == "waiting"
+    (question,) = run.questions
+    assert (question.message, list(question.choices)) == ("Ship v1?", ["ship it", "hold"])
+    with pytest.raises(ClientError, match="did you mean 'ship it'"):
+        client.answer(run.run_id, "ship")
+    client.answer(run.run_id, "ship it", question=question.name, comment="fine")
+    assert client.wait(run.run_id).outputs == {"reply": "shipped v1"}
+
+
+def test_a_run_is_cancelled(client: Client) -> None:
+    run = client.start("slow", {"message": "x"})
+    with_events = client.follow(run.run_id)
+    assert next(with_events) == RunProgress("wait", "running")
+    client.cancel(run.run_id)
+    last = list(with_events)[-1]
+    assert last.run is not None
+    assert last.run.status == "cancelled"
+
+
+def test_a_run_that_fails_says_where(client: Client) -> None:
+    run = client.run("fail", {"message": "x"})
+    assert (run.status, run.failed_node) == ("failed", "break")
+    with pytest.raises(RunError, match=r"node 'break': .*no such thing"):
+        run.raise_for_status()
+
+
+def test_what_the_server_refuses_is_told(client: Client, server: ChatServer) -> None:
+    with pytest.raises(ClientError, match="did you mean 'echo'") as refused:
+        client.start("ecko", {})
+    assert refused.value.status == 404
+    with pytest.raises(ClientError, match="missing input 'message'"):
+        client.start("echo", {})
+    with pytest.raises(ClientError, match="no run 'nope' of yours"):
+        client.get("nope")
+    with pytest.raises(ClientError, match="is no run's id"):
+        client.cancel("../flows")
+    with Client(server.url, key="nonsense") as stranger, pytest.raises(ClientError) as unknown:
+        stranger.list_runs()
+    assert unknown.value.status == 401
+
+
+def test_leaving_a_run_that_is_followed_lets_it_go_on(client: Client) -> None:
+    run = client.start("slow", {"message": "x"})
+    following = client.follow(run.run_id)
+    next(following)
+    following.close()
+    assert client.get(run.run_id).status == "running"
+    client.cancel(run.run_id)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_many_runs_go_on_at_once(server: ChatServer) -> None:
+    found: dict[str, str] = {}
+
+    async with AsyncClient(server.url, key=server.ann) as client:
+
+        async def call(text: str) -> None:
+            found[text] = (await client.run("echo", {"message": text})).outputs["reply"]
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(10):
+                tasks.start_soon(call, f"n{number}")
+    assert found == {f"n{number}": f"n{number}!" for number in range(10)}
+
+
+def test_a_key_is_in_no_message_and_no_repr(server: ChatServer) -> None:
+    client = Client("http://ann:hunter2@127.0.0.1:9", key="fe_secret")
+    assert "secret" not in repr(client)
+    assert "hunter2" not in repr(client)
+    with pytest.raises(ClientError) as broken, Client("http://127.0.0.1:9", key="fe_\r\nX-Evil: 1"):
+        pass
+    assert "Evil" not in str(broken.value)
+
+
+def test_the_page_runs_as_it_stands(server: ChatServer, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "flowengine/docs/client.md").read_text("utf-8").replace("http://127.0.0.1:8000", server.url)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "client.md", "exec"), names)
+    assert "charged twice" in names["triage"](server.ann, "I was charged twice")
+    anyio.run(names["publish"], server.ann)
+    assert "announce succeeded" in capsys.readouterr().out
+
+
+def test_one_that_is_not_open_and_an_address_that_is_none_are_refused() -> None:
+    with pytest.raises(ClientError, match="open the client first"):
+        Client("http://127.0.0.1:9").get("x")
+    with pytest.raises(ClientError, match="an address begins with"):
+        Client("sqlite:///runs.db")
+
+
+def test_a_server_that_comes_back_is_asked_again() -> None:
+    """The first connection is cut before an answer; the second one is answered."""
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for number in range(2):
+                connection, _ = listening.accept()
+                with connection:
+                    asked.append(connection.recv(65_536))
+                    if number:
+                        body = b'{"run_id": "r1", "flow": "f", "status": "succeeded", "outputs": {"a": 1}}'
+                        head = f"HTTP/1.1 202 Accepted\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                        connection.sendall(head.encode() + body)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with Client(f"http://127.0.0.1:{listening.getsockname()[1]}") as client:
+            assert client.run("f").outputs == {"a": 1}
+        thread.join()
+    keys = [next(line for line in each.split(b"\r\n") if line.startswith(b"idempotency-key")) for each in asked]
+    assert keys[0] == keys[1], "a repeated start is the same start"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_store_on_postgresql_needs_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hello.yaml").write_text(
+        "flowengine: v1\nname: hello\ninputs: {who: {type: string}}\nnodes:\n"
+        '  ask: {type: approval, message: "Greet {{ inputs.who }}?", routes: {"yes": {}, "no": {}}}\n'
+        'outputs: {said: "{{ nodes.ask.output.choice }} {{ inputs.who }} by {{ nodes.ask.output.by }}"}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    address = empty_database()
+    with closing(PostgresStore(address, "full")) as store:
+        async with AsyncClient(address, flows=["hello.yaml"], by="ann") as client:
+            assert "s3cret-word" not in repr(client)
+            run = await client.start("hello", {"who": "Ben"}, key="k")
+            assert (await client.start("hello", {"who": "Ben"}, key="k")).run_id == run.run_id
+            await drain(store)
+            waiting = await client.wait(run.run_id)
+            assert [each.message for each in waiting.questions] == ["Greet Ben?"]
+            await client.answer(run.run_id, "yes")
+            await drain(store)
+            assert (await client.wait(run.run_id)).outputs == {"said": "yes Ben by ann"}
+            assert [each["run_id"] for each in await client.list_runs(flow="hello")] == [run.run_id]
