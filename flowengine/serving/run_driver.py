@@ -63,8 +63,10 @@ Work: TypeAlias = "Callable[[DrivenRun], Awaitable[Run]]"
 class DrivenRun:
     """One run on its way."""
 
-    def __init__(self, run_id: str, flow: str, store: JournalStore) -> None:
+    def __init__(self, run_id: str, flow: str, store: JournalStore, is_alone: Callable[[], bool]) -> None:
         self.run_id = run_id
+        self.is_alone = is_alone
+        """Whether no other run goes on here now."""
         self.flow = flow
         self.feed = RunFeed()
         self.store: JournalStore = _ToldStore(store, self)
@@ -152,7 +154,7 @@ class RunDriver:
     def reserve(self, run_id: str, flow: str) -> DrivenRun:
         """Take a run that nobody here has; it has to be launched or released."""
         assert run_id not in self._driven, "the caller has looked"
-        driven = self._driven[run_id] = DrivenRun(run_id, flow, self._store)
+        driven = self._driven[run_id] = DrivenRun(run_id, flow, self._store, lambda: self.running < 2)
         return driven
 
     def release(self, driven: DrivenRun) -> None:
@@ -279,7 +281,7 @@ class _ToldJournal:
     def __init__(self, journal: Journal, driven: DrivenRun) -> None:
         self._journal = journal
         self._driven = driven
-        self.commit, self.flush, self.read, self.close = journal.commit, journal.flush, journal.read, journal.close
+        self.flush, self.read, self.close = journal.flush, journal.read, journal.close
         fence: Fence | None = getattr(journal, "fence", None)
         if fence is not None:
             self.fence = fence
@@ -287,6 +289,10 @@ class _ToldJournal:
     @property
     def flush_interval(self) -> float | None:
         return self._journal.flush_interval
+
+    def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
+        """One commit is for all runs of this process that have something to write now."""
+        return self._journal.commit(alone and self._driven.is_alone())
 
     def append(self, event: Event, /) -> None:
         driven = self._driven

@@ -28,6 +28,7 @@ from tests.bench import (
     processes,
     queue,
     retrieval,
+    serve,
     skills,
     viewer,
 )
@@ -54,6 +55,7 @@ def main(wanted: list[str]) -> int:
         postgres,
         queue,
         viewer,
+        serve,
         experiments,
         house,
     )

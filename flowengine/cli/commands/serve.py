@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import resource
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -23,6 +25,9 @@ from flowengine.version import install_hint
 __all__ = ["command", "keys_command"]
 
 _LIBRARIES: Final = ("starlette", "uvicorn", "prometheus_client")
+_WITHOUT_HEAD: Final = 2_000
+"""Connections that have not sent the head of a request yet; the oldest beyond them is cut off."""
+_FILES: Final = 65_536
 _LOG: Final = logging.getLogger("flowengine.serving")
 
 
@@ -83,8 +88,9 @@ def command(
         from flowengine.serving.serving_app import make_serving_app
     except ModuleNotFoundError as error:
         raise _lacking(error, "serve") from None
+    _raise_file_limit()
     results = Results()
-    project = find_project()
+    project = find_project(flows[0])
     links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
     known = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, (*names, *links)))
     with worker_log(log_format, quiet=quiet, logger=_LOG), open_journal(choose_store(store), durability) as kept:
@@ -113,9 +119,18 @@ def command(
                 _announce(sorted(service.flows), format_store(store), address, service.is_queued, no_keys)
 
         with listening, results.alone():
-            serve(app, listening, announce, ConnectionLimits(seconds=request_timeout), service.drain)
+            serve(app, listening, announce, ConnectionLimits(request_timeout, _WITHOUT_HEAD), service.drain)
     complain("stopped")
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Each connection takes a descriptor, and many systems give 1,024 to a process that does not ask for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _announce(flows: Sequence[str], store: str, address: str, is_queued: bool, no_keys: bool) -> None:
