@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any, ClassVar, Final, Literal, NamedTuple, cast
@@ -16,6 +18,7 @@ import h11
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import HANDLED_SIGNALS
 
 from flowengine.errors import FlowEngineError
 from flowengine.server.app import stop
@@ -181,9 +184,7 @@ def serve(
 
     `end`: ends what the app has on its way, while requests are still answered; None: as the viewer does it.
     """
-    config = make_config(app, limits)
-    with suppress(KeyboardInterrupt):  # What uvicorn raises again when it has ended well.
-        _Server(config, ready, end or partial(stop, app)).run(sockets=[listening])
+    _Server(make_config(app, limits), ready, end or partial(stop, app)).run(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
@@ -198,6 +199,19 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Signals end the server and, once it has ended well, nothing more: the library would raise them again."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self.handle_exit) for each in HANDLED_SIGNALS}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:  # A node may block where nothing can cancel it; what the journal has committed stays.

@@ -28,6 +28,7 @@ ROWS = {
     "storms": ("queue_storms", "storms", 1),
     "rates": ("queue_rates", "rates", 1),
     "soak": ("queue_soak", "soak", 1),
+    "serve": ("serve_killed", "served", 0),
     "owners": ("queue_database", "two_owners", 5),
 }
 """Name → module and function, and how many times by default."""

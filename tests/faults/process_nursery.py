@@ -51,6 +51,8 @@ class Child:
 
     def __init__(self, nursery: Nursery, pid: int, folder: Path, name: str) -> None:
         self.pid = pid
+        self.name = name
+        """With which the names of its files begin."""
         self._nursery = nursery
         self._file = folder / name
 
