@@ -40,6 +40,7 @@ class _Node(TypedDict, total=False):
     join: Literal["some", "all", "always"]
     set: Mapping[str, Any]
     on_error: str | Mapping[str, Any]
+    trust: str | Mapping[str, str]
 
 
 class _Bounded(_Node, total=False):
@@ -126,6 +127,7 @@ class EvaluationKeywords(_Work, _Model, total=False):
 
 class FunctionKeywords(_Work, total=False):
     with_: Mapping[str, Any]
+    untrusted: bool
 
 
 class ToolKeywords(_Work, total=False):

@@ -10,7 +10,7 @@ from typing import Final
 
 from flowengine.core.node_traits import traits_of
 from visualize.picture import Picture, PictureEdge, PictureNode
-from visualize.style import LOOKS, cut, heading, lines_of
+from visualize.style import LOOKS, RISKS, cut, heading, lines_of
 
 __all__ = ["escaped", "to_mermaid"]
 
@@ -55,10 +55,10 @@ def _format_lines(picture: Picture) -> Iterator[str]:
     yield from _format_level(members, names, None, "    ")
     for edge in picture.edges:
         yield f"    {names[edge.source]} {_format_arrow(edge)} {names[edge.target]}"
-    for status in sorted({node.status for node in picture.nodes if node.status}):
-        look = LOOKS[status]
+    for status in sorted({each for node in picture.nodes if (each := node.status or node.risk)}):
+        look = LOOKS.get(status) or RISKS[status]
         style = f"fill:{look.fill},stroke:{look.border},stroke-width:{look.width}px,color:#1f2a33{_DASHES[look.dash]}"
-        marked = ",".join(names[node.id] for node in picture.nodes if node.status == status)
+        marked = ",".join(names[node.id] for node in picture.nodes if (node.status or node.risk) == status)
         yield f"    classDef {status} {style}"
         yield f"    class {marked} {status}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.core.context import NodeStatus, RunStatus
 from flowengine.engine.events import Event
@@ -23,6 +23,7 @@ __all__ = [
     "Picture",
     "PictureEdge",
     "PictureNode",
+    "Risk",
     "RunHead",
     "closed",
     "picture_of_flow",
@@ -33,6 +34,9 @@ __all__ = [
 
 LARGE: Final = 40
 """Nodes in a container's body from which on it is drawn closed."""
+
+
+Risk = Literal["", "passes", "source", "effect"]
 
 
 class PictureNode(NamedTuple):
@@ -70,6 +74,8 @@ class PictureNode(NamedTuple):
     """Items of a map, or rounds that a loop may have, where that is known."""
     hidden: int = 0
     """Nodes of its body that are not drawn."""
+    risk: Risk = ""
+    """What it is on a way of a stranger's text to an effect."""
 
     @property
     def name(self) -> str:

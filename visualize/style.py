@@ -15,6 +15,7 @@ from visualize.picture import Picture, PictureNode
 __all__ = [
     "LOOKS",
     "PLAIN",
+    "RISKS",
     "Look",
     "cut",
     "dollars",
@@ -58,12 +59,19 @@ LOOKS: Final[Mapping[str, Look]] = {
     "cancelled": Look("#a4527f", "#f7e6ef", "dotted", 2.6, "■", "cancelled", ("#cc79a7", "#3d2332")),
 }
 
+RISKS: Final[Mapping[str, Look]] = {
+    "passes": Look("#e69f00", "#fdf1d8", "dashed", 1.8, "→", "passes it on", ("#e69f00", "#453407")),
+    "source": Look("#a4527f", "#f7e6ef", "solid", 2.6, "●", "a stranger's text", ("#cc79a7", "#3d2332")),
+    "effect": Look("#c04a00", "#fbe3d6", "solid", 3.6, "▶", "acts on a stranger's text", ("#f0803c", "#4a2410")),
+}
+"""What a node is on a way of a stranger's text → how it is drawn."""
+
 _NAME, _DETAIL, _TOOLTIP = 32, 40, 400
 """Characters that are shown of a name, of a line below it, and in a tooltip."""
 
 
 def look_of(node: PictureNode) -> Look:
-    return PLAIN if node.status is None else LOOKS.get(node.status, PLAIN)
+    return RISKS.get(node.risk, PLAIN) if node.status is None else LOOKS.get(node.status, PLAIN)
 
 
 def cut(text: str, length: int) -> str:
@@ -81,7 +89,7 @@ def lines_of(node: PictureNode) -> list[str]:
     """The words on a node: its name, its kind, and what became of it."""
     lines = [cut(node.name, _NAME) + times(node), kind_of(node)]
     if node.status is None:
-        return lines
+        return [*lines, f"{RISKS[node.risk].glyph} {RISKS[node.risk].word}"] if node.risk else lines
     lines.append(cut(standing(node), _DETAIL))
     if node.calls:
         lines.append(cut(spending(node), _DETAIL))

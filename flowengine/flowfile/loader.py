@@ -158,6 +158,7 @@ def _load_one(
         placed = spec.placed(source)
         problems += check(placed, project, subflows, whole=not problems, warnings=warnings)
         problems += check_models(placed, models) if models is not None else ()
+        beside |= {each.file for each in problems if each.code == "FE921"}  # What acts may stand in a subflow's file.
     failed = any(each.severity == "error" for each in problems)
     return Loaded(None if failed else spec, _sorted(problems, beside - {file}))
 

@@ -32,6 +32,12 @@ GUARDING_FILTERS: Final = frozenset({"d", "default", "select", "reject"})
 GUARDING_TESTS: Final = frozenset({"defined", "undefined"})
 _NEEDING_TESTS: Final = frozenset({"divisibleby", "even", "odd", "<", "<=", ">", ">=", "lt", "le", "gt", "ge"})
 _UNNEEDING: Final = frozenset({"eq", "ne"})
+_COUNTING_FILTERS: Final = frozenset({"abs", "count", "float", "int", "length", "round", "wordcount"})
+"""Of a text they give a number."""
+_SHOWING_FILTERS: Final = frozenset(
+    {"capitalize", "d", "default", "e", "escape", "indent", "lower", "string", "title", "tojson", "trim", "upper"}
+)
+"""Of a value they give all that can be read in it."""
 
 
 class Reference(NamedTuple):
@@ -46,6 +52,10 @@ class Reference(NamedTuple):
     guarded: bool
     """It stands in `default(…)`, in `or`, in `is defined`, in the test of an `if`, or under an `if` (or
     behind an `and`) that tests it."""
+    carried: bool = True
+    """What it says may be part of what the template gives: it is not only compared, counted or tested."""
+    whole: bool = True
+    """It is given as it is, and always: not under a condition, in a loop, by an index, or cut by a filter."""
 
 
 def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
@@ -53,7 +63,7 @@ def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
     collector = _Collector()
     collector.visit(tree, isinstance(tree, nodes.Template), False)
     found = sorted(collector.found, key=lambda each: each[0])
-    return tuple(Reference(path, *source.place(at), printed, guarded) for at, path, printed, guarded in found)
+    return tuple(Reference(path, *source.place(at), *more) for at, path, *more in found)
 
 
 def names_in_target(target: nodes.Node) -> list[str]:
@@ -67,9 +77,11 @@ class _Collector:
     """Walks the tree; `needed` and `guarded` say in what position a value stands."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[int, tuple[str, ...], bool, bool]] = []
+        self.found: list[tuple[int, tuple[str, ...], bool, bool, bool, bool]] = []
         self._bound: list[set[str]] = [set()]
         self._tested: list[tuple[str, ...]] = []
+        self._asked = self._parted = 0
+        """Constructs round the node that give no text of it; and those that give it in part, or not always."""
 
     def visit(self, node: nodes.Node, needed: bool, guarded: bool) -> None:
         if isinstance(node, (nodes.Name, nodes.Getattr, nodes.Getitem)) or _is_method(node):
@@ -79,12 +91,25 @@ class _Collector:
         if special is not None:
             special(self, node, needed, guarded)
             return
+        calculated = isinstance(node, nodes.BinExpr)
+        self._parted += calculated
         for child in node.iter_child_nodes():
             self.visit(child, needed, guarded)
+        self._parted -= calculated
+
+    @contextmanager
+    def giving(self, *, part: bool = False, answer: bool = False) -> Generator[None]:
+        """What is visited gives its text in part, or only an answer about it."""
+        self._parted += part
+        self._asked += answer
+        yield
+        self._parted -= part
+        self._asked -= answer
 
     def _path(self, node: Any, needed: bool, guarded: bool) -> None:
         steps: list[str] = []
         inner = guarded
+        whole = not self._parted
         while True:
             if isinstance(node, nodes.Getattr):
                 steps.append(node.attr)
@@ -94,10 +119,13 @@ class _Collector:
                     steps.append(node.arg.value)
                 else:
                     steps.clear()
-                    self.visit(node.arg, True, guarded)
+                    whole = False
+                    with self.giving(answer=True):
+                        self.visit(node.arg, True, guarded)
                 node = node.node
             elif _is_method(node):
                 inner = self._method(node, steps, needed, guarded) or inner
+                whole = False
                 node = node.node.node
             else:
                 break
@@ -106,7 +134,7 @@ class _Collector:
         elif not any(node.name in names for names in self._bound):
             path = (node.name, *reversed(steps))
             shielded = any(path[: len(tested)] == tested for tested in self._tested)
-            self.found.append((node.lineno, path, needed, inner or shielded))
+            self.found.append((node.lineno, path, needed, inner or shielded, not self._asked, whole))
 
     def _method(self, node: nodes.Call, steps: list[str], needed: bool, guarded: bool) -> bool:
         """`x.get("a")` is the step `a`, guarded where it has a default; other methods end the path."""
@@ -122,62 +150,73 @@ class _Collector:
     def on_filter(self, node: nodes.Filter, needed: bool, guarded: bool) -> None:
         guards = node.name in GUARDING_FILTERS
         if node.node is not None:
-            self.visit(node.node, not guards, guarded or guards)
-        for each in (*node.args, *node.kwargs):
-            self.visit(each, needed or not guards, guarded)
+            with self.giving(part=node.name not in _SHOWING_FILTERS, answer=node.name in _COUNTING_FILTERS):
+                self.visit(node.node, not guards, guarded or guards)
+        with self.giving(part=True):
+            for each in (*node.args, *node.kwargs):
+                self.visit(each, needed or not guards, guarded)
 
     def on_test(self, node: nodes.Test, needed: bool, guarded: bool) -> None:
-        self.visit(node.node, node.name in _NEEDING_TESTS, guarded or node.name in GUARDING_TESTS)
-        for each in node.args:
-            self.visit(each, True, guarded)
+        with self.giving(answer=True):
+            self.visit(node.node, node.name in _NEEDING_TESTS, guarded or node.name in GUARDING_TESTS)
+            for each in node.args:
+                self.visit(each, True, guarded)
 
     def on_or(self, node: nodes.Or, needed: bool, guarded: bool) -> None:
         self.visit(node.left, False, True)
-        self.visit(node.right, needed, True)
+        with self.giving(part=True):
+            self.visit(node.right, needed, True)
 
     def on_and(self, node: nodes.And, needed: bool, guarded: bool) -> None:
-        with self._shielding(node.left, guarded):
+        with self._shielding(node.left, guarded), self.giving(part=True):
             self.visit(node.right, needed, guarded)
 
     def on_not(self, node: nodes.Not, needed: bool, guarded: bool) -> None:
-        self.visit(node.node, False, guarded)
+        with self.giving(answer=True):
+            self.visit(node.node, False, guarded)
 
     def on_compare(self, node: nodes.Compare, needed: bool, guarded: bool) -> None:
         loose = all(each.op in _UNNEEDING for each in node.ops)
-        self.visit(node.expr, not loose and node.ops[0].op not in ("in", "notin"), guarded)
-        for each in node.ops:
-            self.visit(each.expr, not loose, guarded)
+        with self.giving(answer=True):
+            self.visit(node.expr, not loose and node.ops[0].op not in ("in", "notin"), guarded)
+            for each in node.ops:
+                self.visit(each.expr, not loose, guarded)
 
     def on_either(self, node: nodes.CondExpr, needed: bool, guarded: bool) -> None:
-        with self._shielding(node.test, True):
+        with self._shielding(node.test, True), self.giving(part=True):
             for each in (node.expr1, node.expr2):
                 if each is not None:
                     self.visit(each, needed, guarded)
 
     def on_if(self, node: nodes.If, needed: bool, guarded: bool) -> None:
-        with self._shielding(node.test, True):
+        with self._shielding(node.test, True), self.giving(part=True):
             for each in (*node.body, *node.elif_, *node.else_):
                 self.visit(each, needed, guarded)
 
     def on_for(self, node: nodes.For, needed: bool, guarded: bool) -> None:
-        self.visit(node.iter, True, guarded)
-        with self._block([*names_in_target(node.target), "loop"]):
-            for each in (node.test, *node.body):
-                if each is not None:
-                    self.visit(each, each is not node.test, guarded)
-        self._statements(node.else_)
+        with self.giving(part=True):
+            self.visit(node.iter, True, guarded)
+            with self._block([*names_in_target(node.target), "loop"]):
+                for each in (node.test, *node.body):
+                    if each is not None:
+                        with self.giving(answer=each is node.test):
+                            self.visit(each, each is not node.test, guarded)
+            self._statements(node.else_)
 
     def on_set(self, node: nodes.Assign, needed: bool, guarded: bool) -> None:
-        self.visit(node.node, isinstance(node.target, nodes.Tuple), guarded)
+        with self.giving(part=True):
+            self.visit(node.node, isinstance(node.target, nodes.Tuple), guarded)
         self._bound[-1].update(names_in_target(node.target))
 
     def on_set_block(self, node: nodes.AssignBlock, needed: bool, guarded: bool) -> None:
-        self._statements(node.body)
+        with self.giving(part=True):
+            self._statements(node.body)
         self._bound[-1].update(names_in_target(node.target))
 
     def on_with(self, node: nodes.With, needed: bool, guarded: bool) -> None:
-        for each in node.values:
-            self.visit(each, False, guarded)
+        with self.giving(part=True):
+            for each in node.values:
+                self.visit(each, False, guarded)
         with self._block([name for target in node.targets for name in names_in_target(target)]):
             for each in node.body:
                 self.visit(each, True, guarded)
@@ -197,9 +236,10 @@ class _Collector:
     def _shielding(self, test: nodes.Node, guarded: bool) -> Generator[None]:
         """What the test reads is looked after in what depends on it."""
         before = len(self.found)
-        self.visit(test, False, guarded)
+        with self.giving(answer=True):
+            self.visit(test, False, guarded)
         size = len(self._tested)
-        self._tested.extend(path for _, path, _, _ in self.found[before:])
+        self._tested.extend(path for _, path, *_ in self.found[before:])
         yield
         del self._tested[size:]
 
@@ -209,8 +249,9 @@ def _is_method(node: Any) -> bool:
 
 
 def _range(collector: _Collector, node: nodes.Call, needed: bool, guarded: bool) -> None:
-    for each in node.args:
-        collector.visit(each, True, guarded)
+    with collector.giving(answer=True):
+        for each in node.args:
+            collector.visit(each, True, guarded)
 
 
 _SPECIAL: Final[dict[str, Callable[[_Collector, Any, bool, bool], None]]] = {

@@ -12,8 +12,10 @@ from flowengine.cli.run_access import choose_store, open_journal, read, store_op
 from flowengine.cli.terminal import Results
 from flowengine.errors import RunNotFoundError
 from flowengine.flow import Flow
+from flowengine.flowfile.loader import load_flow
+from flowengine.flowfile.project.project import find_project
 from flowengine.journal.codec import reading_record
-from visualize.picture import picture_of_run, picture_of_skeleton
+from visualize.picture import Picture, picture_of_run, picture_of_skeleton
 from visualize.render import render
 
 __all__ = ["command"]
@@ -26,8 +28,9 @@ _SUFFIXES: Final = {**{f".{form}": form for form in _FORMATS}, ".gv": "dot", ".m
 @click.argument("what", metavar="FLOW|RUN")
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="[default: as FILE ends, else svg]")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write to this file instead of stdout.")
+@click.option("--risks", is_flag=True, help="Of a flow file: also the ways of a stranger's text to an effect.")
 @store_option
-def command(what: str, form: str | None, file: str | None, store: str | None) -> int:
+def command(what: str, form: str | None, file: str | None, risks: bool, store: str | None) -> int:
     """Draw a flow file, or a run: an id, the start of one, or @last.
 
     A run is drawn from its record: what ran, what was skipped and why, what failed, time, tokens and cost.
@@ -37,7 +40,7 @@ def command(what: str, form: str | None, file: str | None, store: str | None) ->
     if file is None and chosen == "png" and results.on_terminal:
         raise click.UsageError("a PNG is no text for a terminal: write it to a file with -o FILE")
     with results.alone():
-        drawn = _draw(what, chosen, store)
+        drawn = _draw(what, chosen, store, risks)
     if file is None:
         results.bytes(drawn if chosen == "png" or drawn.endswith(b"\n") else drawn + b"\n")
     else:
@@ -45,11 +48,14 @@ def command(what: str, form: str | None, file: str | None, store: str | None) ->
     return 0
 
 
-def _draw(what: str, form: str, store: str | None) -> bytes:
+def _draw(what: str, form: str, store: str | None, risks: bool) -> bytes:
     """Of the flow file where there is one of that name, else of the run."""
     if os.path.exists(what) or what.endswith((".yaml", ".yml")):
         flow = Flow.from_yaml(what)
-        return render(picture_of_skeleton(flow.name, flow.plan.skeleton), form)
+        picture = picture_of_skeleton(flow.name, flow.plan.skeleton)
+        return render(_draw_risks(picture, what) if risks else picture, form)
+    if risks:
+        raise click.UsageError(f"--risks draws the ways through a flow file, and there is no file '{what}'")
     with open_journal(choose_store(store)) as kept:
         try:
             run_id = kept.find(what)
@@ -57,6 +63,14 @@ def _draw(what: str, form: str, store: str | None) -> bytes:
                 return render(picture_of_run(read(kept, run_id)), form)
         except RunNotFoundError as error:
             raise RunNotFoundError(f"there is no file '{what}', and {error}") from error
+
+
+def _draw_risks(picture: Picture, file: str) -> Picture:
+    from flowengine.cli.risks import draw_ways  # Loads networkx.
+    from flowengine.flowfile.risks.ways import ways_of
+
+    project = find_project(file)
+    return draw_ways(picture, ways_of(load_flow(file, project=project), project))
 
 
 def _write(file: str, drawn: bytes) -> None:

@@ -20,7 +20,7 @@ from flowengine.estimate.cost_bound import Most
 from flowengine.estimate.plan_report import notes_of, to_data
 from flowengine.flowfile.checks.agent_sources import check_models, vendors_of
 from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.project.project import find_project
+from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.journal.run_export import dumps
 from flowengine.models.worst_case import KnownModel
@@ -106,9 +106,16 @@ def _format_bound(most: Most) -> str:
 @click.option("--inputs", "file", metavar="FILE", help="A JSON object of inputs; - is stdin. -i wins over it.")
 @click.option("--model", metavar="NAME", help="Use this model instead of every model that the flow names.")
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Exit code 1 where it may cost more.")
+@click.option("--risks", is_flag=True, help="List instead the ways on which a stranger's text reaches an effect.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as one JSON object.")
 def command(
-    flow: str, pairs: tuple[str, ...], file: str | None, model: str | None, max_cost: float | None, as_json: bool
+    flow: str,
+    pairs: tuple[str, ...],
+    file: str | None,
+    model: str | None,
+    max_cost: float | None,
+    risks: bool,
+    as_json: bool,
 ) -> int:
     """Say how many model calls, tokens and dollars the flow in the file FLOW can take at most.
 
@@ -117,6 +124,10 @@ def command(
     """
     project = find_project(flow)
     spec = load_flow(flow, project=project)
+    if risks:
+        if pairs or file is not None or model is not None or max_cost is not None:
+            raise click.UsageError("--risks follows from the file alone: it goes with --json and no other option")
+        return _print_risks(spec, project, as_json)
     given = _read_inputs(spec, pairs, file)
     facts = read_model_facts(project)
     unknown = check_models(spec, facts, model)
@@ -132,6 +143,19 @@ def command(
         for line in lines_of(spec, bound, missing, vendors):
             results.line(line)
     return 0 if max_cost is None else _exit_code(bound, max_cost)
+
+
+def _print_risks(spec: FlowSpec, project: Project, as_json: bool) -> int:
+    from flowengine.cli.risks import list_ways, ways_as_data  # Loads networkx.
+    from flowengine.flowfile.risks.ways import ways_of
+
+    results, ways = Results(), ways_of(spec, project)
+    if as_json:
+        results.json(dumps(ways_as_data(spec.name, ways), indent=2))
+    else:
+        for line in list_ways(ways):
+            results.line(line)
+    return 0
 
 
 def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> dict[str, Any]:

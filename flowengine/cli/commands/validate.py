@@ -32,8 +32,9 @@ _SUFFIXES: Final = (".yaml", ".yml")
     help="text: one line a problem; json: an array; github: annotations.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@click.option("--deny-risks", is_flag=True, help="Exit code 1 where a stranger's text reaches an effect (FE921).")
 @click.option("-v", "--verbose", is_flag=True, help="Also say which vendor each model goes to, and why.")
-def command(paths: tuple[str, ...], form: Format, strict: bool, verbose: bool) -> int:
+def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool, verbose: bool) -> int:
     """Check flow files; a folder stands for the .yaml and .yml files in it.
 
     A model's name is looked up with the environment and the project that are here. Exit code 2 where a flow has errors.
@@ -52,7 +53,9 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, verbose: bool) -
     errors = sum(each.severity == "error" for each in found)
     if form == "text":
         complain(_format_summary(len(files), errors, len(found) - errors))
-    return 2 if errors or (strict and found) else 0
+    if errors or (strict and found):
+        return 2
+    return 1 if deny_risks and any(each.code == "FE921" for each in found) else 0
 
 
 def _read_model_facts(file: str) -> ModelFacts:

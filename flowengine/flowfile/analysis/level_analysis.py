@@ -219,6 +219,18 @@ class LevelAnalysis:
         outside = self._outside()
         return outside is not None and outside[0].any_before(outside[1], what)
 
+    def setters_before(self, number: int | None, what: str) -> list[NodePath]:
+        """The nodes, those in loops by their own paths, that could have set a value last, as a node (or the end)
+        sees it."""
+        found: list[NodePath] = []
+        for each in self._lasts.before(number, what):
+            inside = self._every.get(self.path_of(each))
+            found += [self.path_of(each)] if inside is None else inside.setters_before(None, what)
+        outside = self._outside()
+        if outside is not None and not self._lasts.surely_before(number, what):
+            found += outside[0].setters_before(outside[1], what)
+        return list(dict.fromkeys(found))
+
     def _outside(self) -> tuple[LevelAnalysis, int] | None:
         """The level round this one, and its container's number there."""
         if self.level.holder is None:

@@ -87,6 +87,13 @@ class Report:
         """A finding about a name that a text reads."""
         self.in_text(code, message, use.text, use.reference.line, use.reference.column, hint)
 
+    def at_place(
+        self, code: str, message: str, place: tuple[str | None, int, int], node: NodePath, hint: str = ""
+    ) -> None:
+        """A finding whose file, line and column are known, be it another file than the spec's."""
+        file, *position = place
+        self._tell(code, message, (position[0], position[1]), node, hint, None if file is None else Path(file))
+
     def _tell(
         self, code: str, message: str, place: tuple[int, int], node: NodePath, hint: str, file: Path | None = None
     ) -> None:

@@ -284,7 +284,8 @@ class _Builder:
         if is_asking(node):
             agent = settings_of(self.spec, node).model_dump(mode="json", exclude_unset=True)
         inherited = [self._model, agent, timeout_of(self.spec, node), repr(retry_of(self.spec, node))]
-        own = node.model_dump(mode="json", exclude_unset=True, exclude={"nodes", "limits", "notify"})
+        unmeant = {"nodes", "limits", "notify", "trust", "untrusted"}
+        own = node.model_dump(mode="json", exclude_unset=True, exclude=unmeant)
         return json.dumps([own, *inherited], sort_keys=True, ensure_ascii=False)
 
 

@@ -13,7 +13,18 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.core.user_code import unprefixed_name
 
-__all__ = ["CodeName", "Parameters", "code_name", "home_of", "imports_in", "names_in", "parameters_in", "tool_name_in"]
+__all__ = [
+    "CodeName",
+    "Parameters",
+    "ToolMark",
+    "code_name",
+    "home_of",
+    "imports_in",
+    "names_in",
+    "parameters_in",
+    "tool_mark_in",
+    "tool_name_in",
+]
 
 _TARGET: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
@@ -106,6 +117,25 @@ def parameters_in(file: Path, name: str) -> Parameters | None:
 
 def tool_name_in(file: Path, name: str) -> str | None:
     """What the tool is called that a function of a module makes; None where that cannot be seen."""
+    mark = tool_mark_in(file, name)
+    return None if mark is None else mark.name
+
+
+class ToolMark(NamedTuple):
+    """What can be seen of a function as a tool."""
+
+    name: str | None
+    """What models call it; None where that cannot be seen, as with what follows."""
+    effect: str | None
+    """What its `@tool` mark says; `none` without one."""
+    is_asked: bool
+    """Whether a person is asked before each call: `@tool(approve=True)`."""
+    returns: ast.expr | None
+    """Its return annotation."""
+
+
+def tool_mark_in(file: Path, name: str) -> ToolMark | None:
+    """The mark of a function that a module defines; None where it cannot be seen (another decorator, no function)."""
     if parameters_in(file, name) is None:
         return None
     tree = _tree(file, file.stat().st_mtime_ns)
@@ -113,10 +143,19 @@ def tool_name_in(file: Path, name: str) -> str | None:
     [defined] = [
         each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
     ]
-    marks = [keyword for mark in defined.decorator_list if isinstance(mark, ast.Call) for keyword in mark.keywords]
-    given = next((each.value for each in marks if each.arg in ("name", None)), None)
+    marks = [mark for mark in defined.decorator_list if isinstance(mark, ast.Call)]
+    given = {word.arg: word.value for mark in marks for word in mark.keywords}
+    asked = given.get("approve")
+    is_asked = isinstance(asked, ast.Constant) and asked.value is True
+    if None in given:  # `**options`
+        return ToolMark(None, None, is_asked, defined.returns)
+    return ToolMark(_text(given.get("name"), name), _text(given.get("effect"), "none"), is_asked, defined.returns)
+
+
+def _text(given: ast.expr | None, otherwise: str) -> str | None:
+    """The text that is given; None for what is no literal."""
     if given is None:
-        return name
+        return otherwise
     return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else None
 
 

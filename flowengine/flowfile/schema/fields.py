@@ -45,6 +45,7 @@ __all__ = [
     "NodeId",
     "Plain",
     "Prompt",
+    "Reason",
     "Rendered",
     "Route",
     "Routes",
@@ -52,6 +53,7 @@ __all__ = [
     "Target",
     "Template",
     "TextKind",
+    "Trust",
     "Values",
     "found",
     "is_code",
@@ -265,6 +267,36 @@ def _marks(annotation: Any, metadata: list[Any]) -> list[Any]:
         collected += _marks(part, list(getattr(part, "__metadata__", ())))
     return collected
 
+
+# --- what is meant -----------------------------------------------------------------------------------
+
+_REASON: Final = {"type": "string", "minLength": 1}
+
+
+def as_reason(value: Any) -> str:
+    """Why a stranger's text is meant to be where it is."""
+    if not isinstance(value, str) or not value.strip():
+        raise refuse("FE401", f"say why it is meant, as in `trust: <reason>`; found {found(value) or 'nothing'}")
+    return value
+
+
+def _as_trust(value: Any) -> Any:
+    if not is_map(value):
+        return {"": as_reason(value)}
+    for key, reason in value.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise refuse("FE401", f"say why '{key}' is meant, found {found(reason)}", at=key)
+    return value
+
+
+Reason = Annotated[str, BeforeValidator(as_reason), WithJsonSchema(_REASON)]
+"""Why something is meant."""
+Trust = Annotated[
+    dict[str, str],
+    BeforeValidator(_as_trust),
+    WithJsonSchema({"anyOf": [_REASON, {"type": "object", "additionalProperties": _REASON, "minProperties": 1}]}),
+]
+"""Why a stranger's text is meant to reach the node ("" here), or one of its keys: `trust: {url: <reason>}`."""
 
 # --- numbers -----------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from flowengine.flowfile.schema.fields import (
     Keys,
     ListOf,
     Maybe,
+    Reason,
     Rendered,
     found,
     refuse,
@@ -57,6 +58,13 @@ class InputSpec(Keys):
     """For readers and for forms."""
     schema_: Maybe[JsonSchema] = Field(default=None, alias="schema")
     """A JSON Schema, instead of `type` and `enum`."""
+    untrusted: Maybe[bool] = None
+    """Whether a stranger writes it. Left out: of a file yes, else no."""
+
+    @property
+    def is_of_strangers(self) -> bool:
+        """Whether a stranger writes it, or may."""
+        return self.type == "file" if self.untrusted is None else self.untrusted
 
     @property
     def required(self) -> bool:
@@ -108,6 +116,8 @@ class StateSpec(Keys):
     """The value before anybody wrote it."""
     merge: MergeRule = "error"
     """How the writes of nodes without an order meet; `error` refuses them."""
+    trust: Maybe[Reason] = None
+    """Why a stranger's text in it may do what nodes that read it can do."""
 
     @model_validator(mode="after")
     def _consistent(self) -> StateSpec:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from flowengine.core.context import EvaluationResult, RoutingResult
 from flowengine.engine.graph import FALLBACK
+from flowengine.errors import did_you_mean
 from flowengine.flowfile.analysis.shapes import is_map
 from flowengine.flowfile.schema.fields import (
     APART,
@@ -24,6 +25,7 @@ from flowengine.flowfile.schema.fields import (
     Maybe,
     NodeId,
     Route,
+    Trust,
     Values,
     found,
     refuse,
@@ -176,6 +178,18 @@ class NodeKeys(Keys):
     """State key → template; sees this node's `output`."""
     on_error: OnError = OnErrorSpec(action="fail")
     """What a failure means: `fail`, `skip`, or `{then: <node id>}`."""
+    trust: Maybe[Trust] = None
+    """Why a stranger's text is meant to do here what it can do: a reason, or a reason for each key that it is meant at
+    (`{url: …}`; `output` is what the node gives)."""
+
+    @model_validator(mode="after")
+    def _trusts_its_keys(self) -> NodeKeys:
+        for key in self.trust or ():
+            known = ["output", *(field.alias or name for name, field in type(self).model_fields.items())]
+            if key and key not in known:
+                text = f"a node of this type has no key '{key}' that could be trusted"
+                raise refuse("FE201", text, hint=did_you_mean(key, known), at=("trust", key))
+        return self
 
     def own_routes(self) -> list[OwnRoute]:
         """The labels that the node says itself, those that lead nowhere included."""

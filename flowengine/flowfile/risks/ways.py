@@ -1,0 +1,271 @@
+"""Finds the ways on which a stranger's text reaches an effect: from each source to each place that acts on the outside.
+
+Reachability in the graph of `text_flow`, by networkx. A way is *meant* where every one between its ends passes a place
+that `trust` names; what such a place is:
+
+- `trust: {key: reason}` is that key of the node: what is rendered for it, what comes in by it, what it does. `output`
+  is what the node gives.
+- `trust: reason` is what the node does on the outside where a stranger's text gets that far; else what it gives.
+- `trust: reason` at a key of `shared_state` is what is written to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import networkx as nx
+
+from flowengine.flowfile.analysis.flow_levels import NodePath, key_path
+from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.risks.outside_effects import RiskSpot
+from flowengine.flowfile.risks.text_flow import TextGraph, TextPlace, TextVertex, graph_of
+from flowengine.flowfile.schema.flow_file import FlowSpec
+
+__all__ = ["Step", "UnneededTrust", "Way", "Ways", "find_ways"]
+
+
+class Step(NamedTuple):
+    """One value or node that a way passes."""
+
+    name: str
+    """As messages have it: `inputs.message`, `draft`, `shared_state.notes`."""
+    kind: str
+    """Of the node; `input` or `state` for these."""
+    keys: tuple[str, ...] = ()
+    """The keys of the node that the text comes in by."""
+    node: NodePath = ()
+
+
+class Way(NamedTuple):
+    """A way from a source to an effect."""
+
+    source: RiskSpot
+    source_node: NodePath
+    source_place: TextPlace
+    effect: RiskSpot
+    effect_node: NodePath
+    effect_place: TextPlace
+    """Where the text is read that gets there; of an agent's tools where these stand."""
+    steps: tuple[Step, ...]
+    """The shortest way, its ends included."""
+    meant: str | None = None
+    """Why it is meant."""
+
+
+class UnneededTrust(NamedTuple):
+    """A `trust` that no way needs."""
+
+    place: TextPlace
+    node: NodePath
+    key: str
+
+
+class _Trust(NamedTuple):
+    place: TextPlace
+    node: NodePath
+    key: str
+    reason: str
+    vertices: frozenset[TextVertex]
+
+
+class Ways(NamedTuple):
+    """What is found of a flow."""
+
+    open: list[Way]
+    """Those that nothing closes and nobody means, by the places of their effects."""
+    meant: list[Way]
+    unneeded: list[UnneededTrust]
+
+
+def find_ways(spec: FlowSpec, project: Project, *, most_sources: int | None = None) -> Ways:
+    """The ways of a flow. `most_sources`: of each effect so many sources, the nearest; None: all."""
+    text = graph_of(spec, project)
+    graph = _digraph(text)
+    reached = _reached(graph, text.sources)
+    effects = [each for each in text.effects if each in reached]
+    between = reached & _reached(graph.reverse(copy=False), effects)
+    trusts = list(_trusts(text, between))
+    cut = {vertex: each for each in trusts for vertex in each.vertices}
+    left = graph.subgraph([each for each in between if each not in cut]).copy()
+    whole = graph.subgraph(between)
+    found = _Finder(text, cut)
+    open_ways = [way for effect in effects for way in found.ways(left, effect, most_sources)]
+    known = set(map(_key, open_ways))
+    meant: list[Way] = []
+    if trusts:
+        every = (way for effect in effects for way in found.ways(whole, effect, most_sources))
+        meant = [way for way in every if way.meant is not None and _key(way) not in known]
+    own = (each for each in trusts if each.place.spec is spec and not each.vertices & between)
+    unneeded = [UnneededTrust(each.place, each.node, each.key) for each in own]
+    return Ways(_sorted(open_ways), _sorted(meant), unneeded)
+
+
+def _digraph(text: TextGraph) -> Any:
+    made: Any = nx.DiGraph
+    graph = made()
+    graph.add_nodes_from([*text.sources, *text.effects])
+    graph.add_edges_from((one, other) for one, targets in text.edges.items() for other in targets)
+    return graph
+
+
+def _reached(graph: Any, starts: Iterable[TextVertex]) -> set[TextVertex]:
+    """The starts, and all that can be reached from one of them."""
+    return {each for layer in nx.bfs_layers(graph, list(starts)) for each in layer}
+
+
+class _Finder:
+    """Follows the ways back from their effects."""
+
+    def __init__(self, text: TextGraph, cut: Mapping[TextVertex, _Trust]) -> None:
+        self._text = text
+        self._cut = cut
+
+    def ways(self, graph: Any, effect: TextVertex, most: int | None) -> Iterator[Way]:
+        """The shortest way from each source, the nearest first; `most` of them."""
+        if effect not in graph:
+            return
+        following: dict[TextVertex, TextVertex] = {}
+        count = 0
+        for vertex, after in nx.bfs_predecessors(graph.reverse(copy=False), effect):
+            following[vertex] = after
+            if vertex in self._text.sources:
+                yield self._way(vertex, effect, following)
+                count += 1
+                if count == most:
+                    return
+
+    def _way(self, source: TextVertex, effect: TextVertex, following: Mapping[TextVertex, TextVertex]) -> Way:
+        passed = [source]
+        while passed[-1] != effect:
+            passed.append(following[passed[-1]])
+        begins, ends = self._text.sources[source], self._text.effects[effect]
+        trust = next((self._cut[each] for each in passed if each in self._cut), None)
+        return Way(
+            begins.spot,
+            source.path,
+            begins.place,
+            ends.spot,
+            effect.path,
+            self._reading_place(passed) or ends.place,
+            tuple(self._steps(passed)),
+            None if trust is None else trust.reason,
+        )
+
+    def _reading_place(self, passed: Sequence[TextVertex]) -> TextPlace | None:
+        """Where the node that acts reads the text, where its own key is rendered from it."""
+        effect = passed[-1]
+        for before, port in pairwise(passed):
+            if port.kind == "port" and port.path == effect.path and not self._offers_tools(effect):
+                return self._text.edges[before][port]
+        return None
+
+    def _offers_tools(self, effect: TextVertex) -> bool:
+        return self._text.effects[effect].spot.key in ("tools", "mcp_servers", "contexts", "skills")
+
+    def _steps(self, passed: Sequence[TextVertex]) -> Iterator[Step]:
+        steps: list[Step] = []
+        for vertex in passed:
+            step = self._step(vertex)
+            if steps and steps[-1].name == step.name:
+                steps[-1] = steps[-1]._replace(keys=tuple(dict.fromkeys((*steps[-1].keys, *step.keys))))
+            else:
+                steps.append(step)
+        return iter(steps)
+
+    def _step(self, vertex: TextVertex) -> Step:
+        kind, path, key = vertex
+        if kind == "input" or (kind == "source" and path not in self._text.nodes):
+            return Step(".".join((*path, "inputs", key)), "input", node=path)
+        if kind == "set":
+            return Step(f"shared_state.{key}", "state", node=path)
+        if kind == "context":
+            return Step(f"the typed context '{key}'", "state")
+        if kind == "exchanges":
+            return Step("the conversation", "state")
+        name = ".".join(path)
+        return Step(name or "the flow", self._kind(path), (key,) if kind == "port" else (), path)
+
+    def _kind(self, path: NodePath) -> str:
+        found = self._text.nodes.get(path)
+        return "state" if found is None else found[1].type
+
+
+# --- what is meant
+
+
+def _trusts(text: TextGraph, between: Container[TextVertex]) -> Iterator[_Trust]:
+    """Each `trust` with the vertices that it is about; `between`: those on ways."""
+    of_node: dict[NodePath, list[TextVertex]] = {}
+    written: dict[str, list[TextVertex]] = {}
+    for vertex in text.vertices():
+        of_node.setdefault(vertex.path, []).append(vertex)
+        if vertex.kind == "set":
+            written.setdefault(vertex.key, []).append(vertex)
+    for path, (spec, node) in text.nodes.items():
+        at = (*key_path(_in_file(text, path)), "trust")
+        for key, reason in (node.trust or {}).items():
+            if key:
+                found = [each for each in of_node.get(path, ()) if _is_of_key(text, each, key)]
+                yield _Trust(TextPlace(spec, (*at, key)), path, key, reason, frozenset(found))
+            else:
+                deeds = [each for each in text.effects if each.path[: len(path)] == path and each in between]
+                gives = [each for each in of_node.get(path, ()) if each.kind in ("out", "judged")]
+                yield _Trust(TextPlace(spec, at), path, key, reason, frozenset(deeds or gives))
+    for prefix, spec in text.files.items():
+        for key, declared in spec.shared_state.items():
+            if declared.trust is not None:
+                own = [each for each in written.get(key, ()) if text.nodes[each.path][0] is spec]
+                place = TextPlace(spec, ("shared_state", key, "trust"))
+                yield _Trust(place, prefix, key, declared.trust, frozenset(own))
+
+
+def _in_file(text: TextGraph, path: NodePath) -> NodePath:
+    """A node's path in its own file."""
+    depth = max(len(prefix) for prefix in text.files if path[: len(prefix)] == prefix and prefix != path)
+    return path[depth:]
+
+
+def _is_of_key(text: TextGraph, vertex: TextVertex, key: str) -> bool:
+    """Whether a vertex of a node is what `trust: {key: …}` names."""
+    entered = text.sources.get(vertex) or text.effects.get(vertex)
+    if entered is not None:
+        return entered.spot.key == key
+    return (vertex.kind == "port" and vertex.key == key) or vertex.kind in _OF_KEY.get(key, ())
+
+
+_OF_KEY: Final[Mapping[str, tuple[str, ...]]] = {
+    "output": ("out",),
+    "result": ("out",),
+    "with": ("input",),
+    "over": ("item",),
+    "initial": ("var",),
+    "carry": ("var",),
+    "set": ("set",),
+}
+"""Key → the kinds of a node's vertices that it is."""
+
+
+def _sorted(ways: Iterable[Way]) -> list[Way]:
+    placed = {_key(way): way for way in ways}
+    return [placed[key] for key in sorted(placed)]
+
+
+def _key(way: Way) -> tuple[tuple[str, int, int], tuple[str, int, int], str]:
+    """Both places: what two ways have in common that are told as one."""
+    return _rank(way.effect_place.position()), _rank(way.source_place.position()), way.effect.what
+
+
+def _rank(place: tuple[str | None, int, int]) -> tuple[str, int, int]:
+    return place[0] or "", place[1], place[2]
+
+
+def ways_of(spec: FlowSpec, project: Project) -> Ways:
+    """All ways of a flow; worked out once."""
+    return spec.remembered("ways of a stranger's text", lambda each: find_ways(each, project))
+
+
+def place_text(place: TextPlace) -> str:
+    """`file:line:col`."""
+    return ":".join(str(each) for each in place.position() if each is not None)
