@@ -111,3 +111,40 @@ def test_a_run_counts_its_items_and_rounds(flowengine: Command, folder: Path) ->
     assert "each ×2 of 2<br/>map<br/>✓ succeeded" in said.out
     assert "again ×2 of 3<br/>loop<br/>✓ succeeded" in said.out
     assert "inner<br/>function<br/>✓ 2" in said.out
+
+
+def test_the_ways_of_a_strangers_text_are_drawn_over_the_flow(flowengine: Command, folder: Path) -> None:
+    (folder / "flowengine.toml").write_text('allow_http = ["https://shop.example.com/"]')
+    (folder / "risky.yaml").write_text(
+        "flowengine: v1\nname: risky\ninputs: {word: {type: string, untrusted: true}}\nnodes:\n"
+        "  all:\n    type: map\n    over: '[inputs.word]'\n    nodes: {a: {prompt: '{{ item }}'}}\n"
+        "  put: {type: http, url: 'https://shop.example.com/', query: {q: '{{ nodes.all.output }}'}}\n"
+        "  own: {prompt: '{{ inputs.word }}', set: {kept: '{{ output }}'}}\n"
+        "  act: {type: http, needs: [own], url: 'https://shop.example.com/', headers: {X: '{{ shared_state.kept }}'},"
+        " trust: {headers: It is ours.}}\n"
+        "shared_state: {kept: {default: x, merge: replace}}\n"
+    )
+    drawn = {form: flowengine("graph", "--risks", "risky.yaml", "--format", form) for form in ("dot", "svg", "mermaid")}
+    assert {said.code for said in drawn.values()} == {0}
+    for said in drawn.values():
+        assert "inputs.word" in said.out
+        assert "acts on a stranger" in said.out
+    picture = json.loads(flowengine("graph", "--risks", "risky.yaml", "--format", "json").out)
+    assert {each["id"]: each["risk"] for each in picture["nodes"]} == {
+        "inputs.word": "source",
+        "all": "passes",
+        "all.a": "passes",
+        "put": "effect",
+        "own": "",
+        "shared_state.kept": "",
+        "act": "",
+    }
+    edges = {(each["source"], each["target"]): each["labels"] for each in picture["edges"]}
+    assert edges["inputs.word", "all"] == edges["all", "put"] == ["a stranger's text"]
+    assert edges["own", "shared_state.kept"] == edges["shared_state.kept", "act"] == ["meant"]
+
+
+def test_no_ways_are_drawn_of_a_run(flowengine: Command) -> None:
+    said = flowengine("graph", "--risks", "@last")
+    assert said.code == 2
+    assert "--risks draws the ways through a flow file" in said.err

@@ -139,3 +139,69 @@ def test_nothing_of_the_flow_is_imported_and_litellm_neither(teas: Path) -> None
     )
     told = subprocess.run([sys.executable, "-c", code], cwd=teas, capture_output=True, text=True, check=True)
     assert told.stdout.splitlines()[-1] == "0 False False"
+
+
+RISKY = """
+flowengine: v1
+name: risky
+inputs: {word: {type: string, untrusted: true}}
+nodes:
+  a: {prompt: "{{ inputs.word }}"}
+  put: {type: http, url: https://shop.example.com/, query: {q: "{{ nodes.a.output }}"}}
+  get: {type: http, url: https://shop.example.com/, query: {q: "{{ inputs.word }}"}, trust: The shop finds pages.}
+  odd: {prompt: x, trust: It is ours.}
+"""
+
+
+@pytest.fixture
+def risky(folder: Path) -> Path:
+    (folder / "risky.yaml").write_text(RISKY)
+    (folder / "flowengine.toml").write_text('allow_http = ["https://shop.example.com/"]')
+    return folder
+
+
+def test_the_ways_of_a_strangers_text_are_listed(flowengine: Command, risky: Path) -> None:
+    said = flowengine("plan", "risky.yaml", "--risks")
+    assert said.code == 0
+    assert said.out.splitlines() == [
+        "risky.yaml:7:68: a stranger's text reaches the address of a request",
+        "    from  the input 'word' (risky.yaml:4:31)",
+        "    by    inputs.word → a (prompt) → put (query)",
+        "risky.yaml:8:68: meant: The shop finds pages.",
+        "    from  the input 'word' (risky.yaml:4:31)",
+        "    by    inputs.word → get (query)",
+        "    to    the address of a request",
+        "risky.yaml:9:20: nothing needs this `trust`",
+        "1 way of a stranger's text to an effect, and 1 that is meant",
+    ]
+
+
+def test_the_ways_are_data_too(flowengine: Command, risky: Path) -> None:
+    said = json.loads(flowengine("plan", "risky.yaml", "--risks", "--json").out)
+    [way], [meant], [unneeded] = said["open"], said["meant"], said["unneeded_trust"]
+    assert way["source"] == {
+        "what": "the input 'word'",
+        "node": None,
+        "key": "word",
+        "assumed_since": None,
+        "file": "risky.yaml",
+        "line": 4,
+        "column": 31,
+    }
+    assert (way["effect"]["node"], way["effect"]["key"], way["effect"]["line"]) == ("put", "query", 7)
+    assert [step["name"] for step in way["steps"]] == ["inputs.word", "a", "put"]
+    assert meant["meant"] == "The shop finds pages."
+    assert (unneeded["node"], unneeded["key"], unneeded["line"]) == ("odd", None, 9)
+
+
+def test_risks_follow_from_the_file_alone(flowengine: Command, risky: Path) -> None:
+    said = flowengine("plan", "risky.yaml", "--risks", "--max-cost", "1")
+    assert said.code == 2
+    assert "--risks follows from the file alone" in said.err
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--deny-risks"], 1), (["--deny-risks", "--strict"], 2)])
+def test_validate_refuses_ways_where_it_is_told_to(
+    flowengine: Command, risky: Path, options: list[str], code: int
+) -> None:
+    assert flowengine("validate", "risky.yaml", *options).code == code

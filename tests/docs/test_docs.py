@@ -185,6 +185,17 @@ def test_the_page_of_approvals_runs_as_it_stands(
     assert _run_blocks("approvals.md", monkeypatch, capfd) >= 1
 
 
+def test_the_page_on_strangers_texts_runs_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert _run_blocks("risks.md", monkeypatch, capfd) == 7
+    page = " ".join((DOCS / "risks.md").read_text("utf-8").split())
+    assert main(["validate", "reply.yaml"]) == 0
+    warned = capfd.readouterr().out.splitlines()[-1]
+    assert warned in page
+
+
 def test_the_flows_of_the_page_on_steps_are_right_under_its_project_file(tmp_path: Path):
     blocks = BLOCK.findall((DOCS / "steps.md").read_text("utf-8"))
     [project] = [text for kind, text in blocks if kind == "toml"]

@@ -15,7 +15,10 @@ from flowengine.flowfile.loader import check_file
 from flowengine.flowfile.schema.agent_settings import McpServerSpec
 
 FLOW = "flowengine: v1\nname: sample\n"
-ONE = FLOW + "nodes:\n  a:\n    prompt: x\n    mcp_servers: [{name: t, command: touch, args: [ran]}]\n"
+ONE = FLOW + (
+    "nodes:\n  a:\n    prompt: x\n    mcp_servers: [{name: t, command: touch, args: [ran]}]\n"
+    "    trust: {mcp_servers: It is ours.}\n"
+)
 
 
 def server(**settings: Any) -> McpServerSpec:
@@ -122,7 +125,8 @@ def test_what_the_message_says_to_add_is_what_allows_the_server(tmp_path: Path) 
         "{name: one, command: my tool, args: ['it''s', --n=1], env: {KEY: s3cret-value, TZ: UTC}}",
         "{name: two, url: 'https://ada:s3cret@example.org/mcp/v1?key=s3cret'}",
     )
-    nodes = f"nodes: {{a: {{prompt: x, mcp_servers: [{', '.join(servers)}]}}}}"
+    trusted = "trust: {mcp_servers: They are ours.}"
+    nodes = f"nodes: {{a: {{prompt: x, {trusted}, mcp_servers: [{', '.join(servers)}]}}}}"
     (tmp_path / "flow.yaml").write_text(FLOW + nodes)
     found = [str(each) for each in check_file(tmp_path / "flow.yaml")]
     assert len(found) == 2

@@ -603,6 +603,19 @@ CASES: dict[str, list[tuple[str, str]]] = {
         )
     ],
     "FE906": [("agents: {spare: {}}\nnodes: {a: {prompt: x}}", "3:10: warning FE906 no node names the agent 'spare'")],
+    "FE921": [
+        (
+            "inputs: {n: {type: string, untrusted: true}}\n"
+            "nodes: {a: {type: http, url: 'https://shop.example.com/{{ inputs.n }}'}}",
+            "4:59: warning FE921 node 'a': a stranger's text reaches the address of a request: the input 'n'",
+        )
+    ],
+    "FE922": [
+        (
+            "nodes: {a: {prompt: x, trust: It is ours.}}",
+            "3:24: warning FE922 node 'a': no stranger's text gets to an effect by way of this",
+        )
+    ],
 }
 
 ELSEWHERE = {
@@ -646,7 +659,7 @@ ELSEWHERE = {
     ("code", "text", "expected"), [(code, *case) for code, cases in CASES.items() for case in cases]
 )
 def test_a_code_is_told_with_its_place_and_its_words(code: str, text: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "flowengine.toml").touch()
+    (tmp_path / "flowengine.toml").write_text('allow_http = ["https://shop.example.com/"]')
     found = [str(each) for each in check_text(HEAD + text, project=find_project(tmp_path))]
     assert code in expected or any(code in each for each in found)
     assert any(expected in each for each in found), "\n".join(found)

@@ -257,8 +257,6 @@ class _File:
         node = level_of(self._spec, path[:-1])[path[-1]]
         if not (key == "prompt" and is_agent(node) and self._guards(node, "input")):
             self._graph.link(port, self._at("reads", path))
-        if key == "prompt" and is_agent(node):
-            self._graph.link(port, self._at("prompt", path))
         return port
 
     def _guards(self, node: Any, side: str) -> bool:
@@ -314,6 +312,7 @@ class _File:
         link = self._graph.link
         link(reads, self._at("error", path))
         link(reads, self._at("judged", path))
+        link(reads, self._at("prompt", path))
         if is_map_node(node) or is_loop(node) or is_subflow(node):
             for field in self._fields_of(node):
                 if is_loop(node):
@@ -424,7 +423,7 @@ class _File:
         for level in levels_of(self._spec).values():
             base = self._at("seen", level.path, "base")
             for name in self._spec.inputs if not level.path else ():
-                link(self._at("input", (), name), base)
+                self._bring(base, self._values.of((), ("inputs", name), None), (), ("inputs", name))
             if level.path:
                 link(self._at("seen", level.path), base)
                 link(self._at("item", level.path), base)
@@ -447,7 +446,8 @@ class _File:
 
     def _given_by(self, path: NodePath) -> Iterator[TextVertex]:
         """All that a node leaves to be seen, those inside it included."""
-        yield from (self._at(kind, path) for kind in ("out", "error", "judged", "prompt"))
+        yield from (self._at(kind, path) for kind in ("error", "judged", "prompt"))
+        yield from (self._value(each) for each in self._values.of_node(path, "output") if not each.is_closed)
         for key, writers in self._values.writers.items():
             for writer in writers:
                 if writer[: len(path)] == path:
