@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ def choose(text: Any) -> Literal["a", "b"]: ...
 def sees(context): ...
 @tool(effect="external")
 def mail(text: str) -> str: ...
+@tool(effect="external", approve=True)
+def ask(text: str) -> str: ...
+@tool(effect="external", approve=False)
+def loud(text: str) -> str: ...
 @tool
 def look(word: str) -> str: ...
 @tool
@@ -57,6 +62,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "shelf.py").write_text("notes = object()\n")
     (folder / "flowengine.toml").write_text(
         'allow_calls = ["steps", "states", "shelf"]\nallow_mcp = ["serve"]\nallow_http = ["https://shop.example.com/"]\n'
+        '[notify]\nurl = "https://us.example.com"\n[notify.mail]\nserver = "localhost:25"\nsecurity = "none"\n'
+        'from = "us@example.com"\nallow_to = ["@example.com"]\n'
     )
     (folder / "notes.md").write_text("notes")
     for name, script in (("plain", None), ("acting", "scripts/run.py")):
@@ -303,6 +310,10 @@ OPEN: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
         "  find: {type: http, method: POST, effect: none, url: 'https://shop.example.com/', json: '{{ inputs.word }}'}",
         [],
     ),
+    "the address of a mail to a person": (
+        "  ok: {type: approval, message: x, routes: {yes: {}}, notify: [{type: mail, to: '{{ inputs.word }}'}]}",
+        [("word", "ok")],
+    ),
     "code": ("  run: {type: code, code: return a, with: {a: '{{ inputs.word }}'}}", [("word", "run")]),
     "a tool that is external": (
         "  mail: {type: tool, tool: 'steps:mail', with: {text: '{{ inputs.word }}'}}",
@@ -487,6 +498,35 @@ CLOSED: dict[str, tuple[str, bool]] = {
 def test_a_way_is_closed_by_what_stands_between(folder: Path, case: str) -> None:
     nodes, closed = CLOSED[case]
     assert (ends(ways_in(folder, SHOWS + nodes)) == set()) is closed
+
+
+@pytest.mark.parametrize(
+    ("settings", "by_project", "acts"),
+    [
+        ("tools: ['steps:mail'], approve: [mail]", False, False),
+        ("tools: ['steps:mail'], approve: ['m*']", False, False),
+        ("tools: ['steps:mail', 'steps:loud'], approve: [mail]", False, True),
+        ("tools: ['steps:mail']", True, False),
+        ("tools: ['steps:loud']", True, True),
+        ("tools: ['steps:ask']", False, False),
+        ("tools: ['steps:made'], approve: [send]", False, True),
+        ("tools: ['steps:made'], approve: ['*']", False, False),
+        ("mcp_servers: [{name: t, command: serve}], approve: ['t.*']", False, False),
+        ("mcp_servers: [{name: t, command: serve}], approve: [t.send]", False, True),
+        ("mcp_servers: [{name: t, command: serve, allow: [send]}], approve: [t.send]", False, False),
+        ("mcp_servers: [{name: t, command: serve}]", True, False),
+        ("type: tool, tool: 'steps:ask', with: {text: '{{ inputs.word }}'}", False, False),
+        ("type: tool, tool: 'steps:mail', with: {text: '{{ inputs.word }}'}", True, False),
+    ],
+)
+def test_calls_that_a_person_is_asked_about_are_no_effect(
+    folder: Path, settings: str, by_project: bool, acts: bool
+) -> None:
+    path = folder / "asked.yaml"
+    prompt = "" if settings.startswith("type") else "prompt: '{{ inputs.word }}', "
+    path.write_text(f"{HEAD}  a: {{{prompt}{settings}}}\n")
+    project = replace(find_project(path), approve_external=by_project)
+    assert bool(find_ways(load_flow(path, project=project), project).open) is acts
 
 
 # --- trust

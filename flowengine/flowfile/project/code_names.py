@@ -128,8 +128,8 @@ class ToolMark(NamedTuple):
     """What models call it; None where that cannot be seen, as with what follows."""
     effect: str | None
     """What its `@tool` mark says; `none` without one."""
-    is_asked: bool
-    """Whether a person is asked before each call: `@tool(approve=True)`."""
+    is_asked: bool | None
+    """Whether a person is asked before each call: `@tool(approve=True)`; None where it does not say."""
     returns: ast.expr | None
     """Its return annotation."""
 
@@ -145,8 +145,10 @@ def tool_mark_in(file: Path, name: str) -> ToolMark | None:
     ]
     marks = [mark for mark in defined.decorator_list if isinstance(mark, ast.Call)]
     given = {word.arg: word.value for mark in marks for word in mark.keywords}
-    asked = given.get("approve")
-    is_asked = isinstance(asked, ast.Constant) and asked.value is True
+    asked = given.get("approve", ast.Constant(None))
+    is_asked = asked.value is True if isinstance(asked, ast.Constant) and asked.value is not None else None
+    if not isinstance(asked, ast.Constant):
+        is_asked = False
     if None in given:  # `**options`
         return ToolMark(None, None, is_asked, defined.returns)
     return ToolMark(_text(given.get("name"), name), _text(given.get("effect"), "none"), is_asked, defined.returns)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from flowengine.flowfile.analysis.shapes import is_map, item_of
-from flowengine.flowfile.schema.output_shapes import BOOLEAN, NUMBER, Shape
+from flowengine.flowfile.schema.keys import BOOLEAN, NUMBER, Shape
 
 __all__ = ["CLOSED", "fields_known_of", "is_closed", "is_narrow", "shape_of_annotation", "shape_within"]
 

@@ -7,11 +7,11 @@ be seen that way is taken to be a source, or an effect, and the place says so (`
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from flowengine.context_providers.builtin_names import ALIASES
+from flowengine.context_providers.registry import ALIASES
 from flowengine.core.node_traits import TRAITS
 from flowengine.errors import ProjectError
 from flowengine.flowfile.analysis.node_settings import agent_path, settings_of
@@ -24,6 +24,7 @@ from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import BoundedKeys
 from flowengine.flowfile.schema.node_guards import (
     is_agent,
+    is_approval,
     is_asking,
     is_code_node,
     is_function,
@@ -31,11 +32,13 @@ from flowengine.flowfile.schema.node_guards import (
     is_tool,
 )
 from flowengine.flowfile.schema.node_kinds import NodeSpec
+from flowengine.flowfile.schema.notify_keys import ChannelKeys
 from flowengine.flowfile.yaml.positions import KeyPath
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.http_kind import HttpNodeSpec
+    from flowengine.tools.toolset import ApprovalRules
 
 __all__ = [
     "RiskSpot",
@@ -71,6 +74,8 @@ class RiskSpot(NamedTuple):
 
 def can_act(node: NodeSpec) -> bool:
     """Whether a node could act on the outside, as far as its kind says."""
+    if is_approval(node):
+        return bool(node.notify)
     return is_asking(node) or (isinstance(node, BoundedKeys) and node.effect != "none") or is_code_node(node)
 
 
@@ -152,11 +157,15 @@ def effects_in(spec: FlowSpec, project: Project, path: KeyPath, node: NodeSpec) 
     if is_http(node):
         yield from _effects_of_request(path, node)
     elif is_tool(node):
+        rules = _rules((), project)
         effect, why = _effect_of_tool(project, node.tool) if node.effect is None else (node.effect, "")
-        if effect == "external":
+        if effect == "external" and not _is_asked(project, node.tool, rules):
             yield RiskSpot("tool", (*path, "tool"), f"the tool '{node.tool}'", why)
     elif is_code_node(node):
         yield RiskSpot("code", (*path, "code"), "code in the sandbox", reads="with")
+    elif is_approval(node):
+        if any(isinstance(each, ChannelKeys) and each.to for each in node.notify or ()):
+            yield RiskSpot("notify", (*path, "notify"), "the address that somebody is told at", reads="notify")
     elif isinstance(node, BoundedKeys) and node.effect == "external":
         yield RiskSpot("effect", (*path, "effect"), "an effect outside")
     if is_agent(node):
@@ -178,18 +187,22 @@ _ADDRESS: Final = {"url": "the address of a request", "query": "the address of a
 
 def _effects_of_agent(spec: FlowSpec, project: Project, path: KeyPath, node: AgentNodeSpec) -> Iterator[RiskSpot]:
     settings = settings_of(spec, node)
+    if not any(getattr(settings, key) for key in ("tools", "mcp_servers", "contexts", "skills")):
+        return
+    rules = _rules(settings.approve or (), project)
     at = place_of_setting(spec, path, node, "tools")
     for number, target in enumerate(settings.tools or ()):
         effect, why = _effect_of_tool(project, target)
-        if effect == "external":
+        if effect == "external" and not _is_asked(project, target, rules):
             yield RiskSpot("tools", (*at, number), f"the tool '{target}'", why)
     at = place_of_setting(spec, path, node, "mcp_servers")
     for number, server in enumerate(settings.mcp_servers or ()):
-        why = "what a server's tools do is not known before it runs"
-        yield RiskSpot("mcp_servers", (*at, number), f"the tools of the server '{server.name}'", why)
+        if not rules.external and not all(rules.match(f"{server.name}.{each}") for each in server.allow or _ANY_TOOL):
+            why = "what a server's tools do is not known before it runs"
+            yield RiskSpot("mcp_servers", (*at, number), f"the tools of the server '{server.name}'", why)
     at = place_of_setting(spec, path, node, "contexts")
     for number, target in enumerate(settings.contexts or ()):
-        if is_mentioned(project, target, "external"):
+        if not rules.external and not rules.match(_ANY_TOOL[0]) and is_mentioned(project, target, "external"):
             why = f"what the tools of '{target}' do is not seen without importing it"
             yield RiskSpot("contexts", (*at, number), f"the tools of the typed context '{target}'", why)
     at = place_of_setting(spec, path, node, "skills")
@@ -207,6 +220,16 @@ def place_of_setting(spec: FlowSpec, path: KeyPath, node: Any, key: str) -> KeyP
     return (*path, key) if agent is None else (*agent, key)
 
 
+_ANY_TOOL: Final = ("\0",)
+"""Stands for a tool that is not known: only a pattern for all of them matches it."""
+
+
+def _rules(names: Iterable[str], project: Project) -> ApprovalRules:
+    from flowengine.tools.toolset import ApprovalRules  # The event loop's library comes with it.
+
+    return ApprovalRules(tuple(names), project.approve_external)
+
+
 def _effect_of_tool(project: Project, target: str) -> tuple[str, str]:
     """The effect of a tool, and what is not known of it, where it is only taken to be external."""
     if not is_code(target):
@@ -214,7 +237,17 @@ def _effect_of_tool(project: Project, target: str) -> tuple[str, str]:
     mark = mark_of(project, target)
     if mark is None or mark.effect is None:
         return "external", f"what '{target}' does is not seen without importing it"
-    return ("none" if mark.is_asked else mark.effect), ""
+    return mark.effect, ""
+
+
+def _is_asked(project: Project, target: str, rules: ApprovalRules) -> bool:
+    """Whether a person is asked before each call of a tool that is external."""
+    if not is_code(target):
+        return rules.external
+    mark = mark_of(project, target)
+    if mark is None or mark.name is None:
+        return rules.match(_ANY_TOOL[0])
+    return bool(mark.is_asked) or rules.match(mark.name) or (rules.external and mark.is_asked is None)
 
 
 def mark_of(project: Project, target: str) -> ToolMark | None:

@@ -279,12 +279,15 @@ class _File:
                 name = str(use.text.path[len(at) + 1])
                 self._read(self._port(path, "with"), path[:-1], use, path)
                 self._read(TextVertex("input", self._inside(path, node.flow), name), path[:-1], use, path)
-            elif key != "when" and node.type not in _DECIDING and not (key == "memory" and is_asking(node)):
+            elif key == "notify" or self._is_read(node, key):
                 self._read(self._port(path, key), path[:-1], use, path)
         self._read_unsaid(path, node, at)
         self._give(path, node)
         self._take_in(path, node, at)
         self._act(path, node, at)
+
+    def _is_read(self, node: NodeSpec, key: str) -> bool:
+        return key != "when" and node.type not in _DECIDING and not (key == "memory" and is_asking(node))
 
     def _read_unsaid(self, path: NodePath, node: NodeSpec, at: KeyPath) -> None:
         """What a node reads that its texts do not name."""
