@@ -45,3 +45,14 @@ def refund_for(euros: float, days_since_delivery: int, reason: Literal["broken",
     if days_since_delivery > 30:
         return 0.0
     return round(euros if reason == "broken" else euros / 2, 2)
+
+
+@tool(effect="external")
+def pay_refund(order: str, euros: float) -> str:
+    """Pay a customer back. The invented shop pays nobody; it only says so.
+
+    Args:
+        order: Number of the order.
+        euros: How much.
+    """
+    return f"paid {euros:.2f} euros for {order}"

@@ -11,9 +11,9 @@ from flowengine.core.records import Decided
 from flowengine.core.values import describe_value, find_label
 from flowengine.errors import RouteError
 from flowengine.nodes.code_digest import source_of
-from flowengine.nodes.node import FlowNode, NodeSettings, Testable
+from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 
-__all__ = ["CasesNode", "ConditionNode", "Otherwise"]
+__all__ = ["CasesNode", "ConditionNode", "Otherwise", "SwitchNode"]
 
 Otherwise = str | None
 """Where to go when nothing matches: a node, or nowhere."""
@@ -137,6 +137,33 @@ class CasesNode(ConditionNode):
     @property
     def code(self) -> Sequence[Callable[..., Any]]:
         return ()  # A file's cases are expressions, which its definition has.
+
+
+class SwitchNode(ConditionNode):
+    """Takes the route whose label is a value; `expression` says in a file's words what is looked at."""
+
+    def __init__(
+        self,
+        expression: str,
+        value: Value,
+        routes: Mapping[Any, str | None],
+        otherwise: str | None = None,
+        *,
+        has_otherwise: bool = False,
+        **settings: Unpack[NodeSettings],
+    ) -> None:
+        def chosen(context: Context) -> str:
+            found = value(context)
+            label = self._choose(str(found) if type(found) is int else found)
+            seen = {"expression": expression, "values": {expression: describe_value(found)}, "answer": True}
+            context.explain(Decided("cases", label, ({**seen, "label": label},), tuple(self._routes)))
+            return label
+
+        super().__init__(chosen, routes, otherwise, has_otherwise=has_otherwise, **settings)
+
+    @property
+    def code(self) -> Sequence[Callable[..., Any]]:
+        return ()  # The expression is a part of its definition.
 
 
 def _answering(predicate: Callable[[Context], bool]) -> Callable[[Context], Mapping[str, Any]]:

@@ -134,7 +134,7 @@ def test_the_tutorial_runs_as_it_stands(
     for name in ("FLOWENGINE_STORE", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert _run_blocks("tutorial.md", monkeypatch, capfd) >= 14
+    assert _run_blocks("tutorial.md", monkeypatch, capfd) >= 24
 
 
 def test_the_page_of_the_queue_runs_as_it_stands(
@@ -214,7 +214,7 @@ def _run_blocks(page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     """How many commands were run."""
     ran = 0
     for kind, text in BLOCK.findall((DOCS / page).read_text("utf-8")):
-        if kind in ("yaml", "toml"):
+        if kind in ("yaml", "toml") or (kind == "python" and text.startswith("# file: ")):
             first, _, rest = text.partition("\n")
             Path(first.removeprefix("# file: ")).write_text(rest, "utf-8")
         elif kind == "python":

@@ -81,7 +81,7 @@ CASES: dict[str, list[tuple[str, str]]] = {
     ],
     "FE202": [
         ("nodes: {a: {type: routing, routes: {x: {}}}}", "3:9: FE202 node 'a': the key 'instruction' is missing"),
-        ("nodes: {a: {type: condition}}", "3:9: FE202 node 'a': a condition needs 'if', 'cases' or 'call'"),
+        ("nodes: {a: {type: condition}}", "3:9: FE202 node 'a': a condition needs 'if', 'cases', 'switch' or 'call'"),
         ("inputs: {n: {}}\nnodes: {a: {prompt: x}}", "3:10: FE202 an input needs 'type' or 'schema'"),
         ("nodes: {a: {type: condition, cases: [{if: 'true'}]}}", "3:38: FE202 node 'a': a case needs 'then'"),
     ],

@@ -576,3 +576,40 @@ def test_enough_results_end_a_map(tmp_path: Path) -> None:
     (tmp_path / "ways.py").write_text("def keep(way: int) -> int:\n    return way\n")
     (tmp_path / "flow.yaml").write_text(f"flowengine: v1\nname: ways\n{ENOUGH}")
     assert Flow.from_yaml(tmp_path / "flow.yaml").run_sync().outputs == {"tries": [3, 1]}
+
+
+SWITCH = """
+inputs: {way: {schema: {}}}
+nodes:
+  turn: {type: condition, switch: inputs.way, routes: {left: a, 2: b, true: {}}}
+  a: {type: tool, tool: "ways:keep", with: {way: 1}}
+  b: {type: tool, tool: "ways:keep", with: {way: 2}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "taken"), [("left", "left"), (" Left ", "left"), (2, "2"), ("2", "2"), (True, "true"), (False, None)]
+)
+def test_a_switch_takes_the_route_that_its_value_names(tmp_path: Path, way: object, taken: str | None) -> None:
+    (tmp_path / "ways.py").write_text("def keep(way: int) -> int:\n    return way\n")
+    file = tmp_path / "flow.yaml"
+    file.write_text(f"flowengine: v1\nname: ways\n{SWITCH}")
+    run = Flow.from_yaml(file).run_sync({"way": way})
+    assert (run.nodes["turn"].output, run.status) == (taken, "succeeded" if taken else "failed")
+    assert taken or "allowed are: left, 2, true" in str(run.error)
+    file.write_text(file.read_text().replace("true: {}}", "true: {}}, else: b"))
+    assert taken or Flow.from_yaml(file).run_sync({"way": way}).nodes["b"].output == 2
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ("switch: inputs.n", "FE214 'switch' needs 'routes': which answer leads where"),
+        ("switch: inputs.n, call: m:f, routes: {a: {}}", "FE209 'switch' and 'call' exclude each other"),
+        ("switch: inputs.n, then: b, routes: {a: {}}", "FE209 'then' does not go with 'switch'"),
+        ("switch: inputs.m, routes: {a: {}}", "FE303 unknown input 'm'"),
+    ],
+)
+def test_mistakes_in_a_switch(node: str, expected: str) -> None:
+    text = f"flowengine: v1\nname: a\ninputs: {{n: {{type: string}}}}\nnodes:\n  s: {{type: condition, {node}}}\n"
+    assert any(expected in each for each in found(text)), found(text)

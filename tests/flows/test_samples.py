@@ -39,6 +39,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "draft_until_good": {"topic": "Bees make honey. They fly. They dance."},
     "parallel_research": {"question": "How do message queues keep their order?"},
     "wider_search": {"question": "How do message queues keep their order?"},
+    "handoff": {"message": "My teapot from order A-17 came broken."},
+    "refund_desk": {"message": "My teapot from order A-17 came broken."},
     "parallel_review": {"text": "Tea is the oldest drink. Everybody likes it. Nobody knows why."},
 }
 

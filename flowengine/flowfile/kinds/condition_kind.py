@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field, model_validator
 
 from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import boolean
+from flowengine.flowfile.compile.scope import boolean, expression
 from flowengine.flowfile.schema.fields import CodePath, Expression, Keys, ListOf, Maybe, Routes, Target, refuse
 from flowengine.flowfile.schema.keys import TEXT, OwnRoute, Shape, WorkKeys, routes_to
 from flowengine.flowfile.schema.node_kinds import NodeKind
@@ -42,7 +42,7 @@ class CaseSpec(Keys):
 
 
 class ConditionNodeSpec(WorkKeys):
-    """Chooses a route without a model: `if`, `cases`, or a function."""
+    """Chooses a route without a model: `if`, `cases`, `switch`, or a function."""
 
     type: Literal["condition"]
     """Kind of the node."""
@@ -54,17 +54,19 @@ class ConditionNodeSpec(WorkKeys):
     """Where false leads, or what no case matches; left out beside `if`: nowhere."""
     cases: Maybe[ListOf[CaseSpec]] = None
     """The first case that is true is taken; none and no `else`: the node fails."""
+    switch: Maybe[Expression] = None
+    """A value that is one of the `routes`: text, a whole number, or a boolean."""
     call: Maybe[CodePath] = None
     """A function that answers one of the `routes`."""
     routes: Maybe[Routes] = None
-    """Value that `call` returns → node."""
+    """Value of `switch`, or what `call` returns → node."""
 
     @property
-    def form(self) -> Literal["if", "cases", "call"]:
-        """Which of the three forms this is."""
+    def form(self) -> Literal["if", "cases", "switch", "call"]:
+        """Which of the four forms this is."""
         if self.cases is not None:
             return "cases"
-        return "if" if self.call is None else "call"
+        return "call" if self.call is not None else "if" if self.switch is None else "switch"
 
     @property
     def has_else(self) -> bool:
@@ -73,11 +75,10 @@ class ConditionNodeSpec(WorkKeys):
 
     @model_validator(mode="after")
     def _one_form(self) -> ConditionNodeSpec:
-        forms = [
-            key for key, value in (("if", self.if_), ("cases", self.cases), ("call", self.call)) if value is not None
-        ]
+        said = (("if", self.if_), ("cases", self.cases), ("switch", self.switch), ("call", self.call))
+        forms = [key for key, value in said if value is not None]
         if not forms:
-            raise refuse("FE202", "a condition needs 'if', 'cases' or 'call'")
+            raise refuse("FE202", "a condition needs 'if', 'cases', 'switch' or 'call'")
         if len(forms) > 1:
             raise refuse("FE209", f"'{forms[0]}' and '{forms[1]}' exclude each other", at=forms[1])
         self._keys_of_the_form(forms[0])
@@ -87,8 +88,8 @@ class ConditionNodeSpec(WorkKeys):
         given = {key for key in ("then", "else", "routes") if key.replace("else", "else_") in self.model_fields_set}
         for key in sorted(given - _KEYS_OF_FORM[form]):
             raise refuse("FE209", f"'{key}' does not go with '{form}'", at=key)
-        if form == "call" and not self.routes:
-            raise refuse("FE214", "'call' needs 'routes': which answer leads where", at="call")
+        if form in ("call", "switch") and not self.routes:
+            raise refuse("FE214", f"'{form}' needs 'routes': which answer leads where", at=form)
         if form == "cases" and not self.cases:
             raise refuse("FE214", "there is nothing to choose from: give at least one case", at="cases")
 
@@ -96,7 +97,7 @@ class ConditionNodeSpec(WorkKeys):
         otherwise = OwnRoute("else", self.else_, ("else",))
         if self.form == "if":
             return [OwnRoute("then", self.then, ("then",)), otherwise]
-        if self.form == "call":
+        if self.form in ("call", "switch"):
             found = routes_to(self.routes or {})
         else:
             cases = enumerate(self.cases or ())
@@ -107,20 +108,28 @@ class ConditionNodeSpec(WorkKeys):
         return TEXT
 
 
-_KEYS_OF_FORM: Final = {"if": {"then", "else"}, "cases": {"else"}, "call": {"routes", "else"}}
+_KEYS_OF_FORM: Final = {
+    "if": {"then", "else"},
+    "cases": {"else"},
+    "switch": {"routes", "else"},
+    "call": {"routes", "else"},
+}
 
 
 def make(node: ConditionNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.condition import CasesNode, ConditionNode
+    from flowengine.nodes.condition import CasesNode, ConditionNode, SwitchNode
 
     if node.cases is not None:
         cases = [(boolean(each.if_), each.taken, each.then) for each in node.cases]
         return CasesNode(cases, node.else_, has_otherwise=node.has_else, **settings)
+    targets = {label: route.to for label, route in (node.routes or {}).items()}
+    if node.switch is not None:
+        value = expression(node.switch)
+        return SwitchNode(node.switch, value, targets, node.else_, has_otherwise=node.has_else, **settings)
     if node.call is not None:
-        targets = {label: route.to for label, route in (node.routes or {}).items()}
         call = compiler.import_callable(node.call)
         return ConditionNode(call, targets, node.else_, has_otherwise=node.has_else, **settings)
-    assert node.if_ is not None  # One of the three forms is there.
+    assert node.if_ is not None  # One of the four forms is there.
     return ConditionNode(boolean(node.if_), node.then, node.else_, **settings)
 
 
