@@ -6,7 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
+
+from flowengine.models.litellm.model import LiteLLMModel
+from flowengine.models.messages import Message
+from flowengine.models.model import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
@@ -22,3 +27,11 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def server() -> Iterator[ModelServer]:
     with ModelServer() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def litellm_is_loaded() -> None:
+    """Importing it takes seconds: once, before a test's clock runs."""
+    with ModelServer() as server:
+        model = LiteLLMModel("gpt-4o-mini", "openai", settings={"api_base": server.url, "api_key": "secret"})
+        anyio.run(model.complete, Request("gpt-4o-mini", (Message("user", "hi"),), timeout=60.0))
