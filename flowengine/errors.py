@@ -409,7 +409,7 @@ class FlowChangedError(JournalError):
 
 
 class EffectPendingError(JournalError):
-    """Calls to external tools began and nobody saw them end: a person decides before the run goes on.
+    """Calls to external tools began, and their end is not on record: a person decides before the run goes on.
 
     `node` (its path), `tool` and `arguments` are those of the first; `calls` holds all of them.
     """

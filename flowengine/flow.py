@@ -518,7 +518,7 @@ class _opened:  # noqa: N801 - used as a statement, like `open`
 
 
 def _kept(run: Run, store: Store) -> Run:
-    """A run of a store that is closed by now: whoever asks for its journal opens it again."""
+    """A run of a store that is closed by now: reading its journal opens it again."""
     return run.reading(partial(_events_at, store, run.id)) if isinstance(store, str) else run
 
 

@@ -243,7 +243,7 @@ class Progress:
     def seconds(self, now: float | None = None) -> float | None:
         """From the start to the end, or to `now`."""
         end = self.finished.at if self.finished is not None else now
-        # Whoever went on with the run may have had an earlier clock.
+        # The process that went on with the run may have had an earlier clock.
         return None if self.started is None or end is None else max(0.0, end - self.started.at)
 
     def working_seconds(self, now: float | None = None) -> float | None:

@@ -1,4 +1,4 @@
-"""How things look, as tables: one look a status, one shape a kind; and the words on a node.
+"""Lists how things look, as tables: one look a status, one shape a kind; and the words on a node.
 
 A status is told by colour, by border and by glyph, so that it is read in greyscale and by
 colour-blind people too. Source of the palette: Okabe and Ito, "Color Universal Design" (2008).

@@ -213,7 +213,7 @@ class NamedModels:
         return open_model(CallSettings(self._around.stand_in or name, surroundings=self._around))[0]
 
     def embedding(self, name: str) -> Model | None:
-        """What stands in for models that answer makes no vectors; where nobody is to be asked, this is not either."""
+        """What stands in for models that answer makes no vectors; where no model is to be asked, this is not either."""
         around = self._around
         if around.stand_in is not None and is_stand_in(_find_meaning(around.stand_in, around).choice.provider):
             return None

@@ -1,4 +1,4 @@
-"""The skills of one run of an agent: what of them stands in its prompts, and which it has loaded.
+"""Opens the skills of one run of an agent: what of them stands in its prompts, and which it has loaded.
 
 Imported where an agent has skills. It knows no file and no script: `flowengine.skills` reads and runs.
 """

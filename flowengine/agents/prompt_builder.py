@@ -213,7 +213,7 @@ class PromptBuilder:
         return (kept | await self._memories.kept(interaction)) or None
 
     async def failed(self, input_text: str, error: RunError) -> None:
-        """Tell the providers that there is no answer; what a guardrail refused is told to nobody."""
+        """Tell the providers that there is no answer; what a guardrail refused is not told."""
         if not isinstance(error, GuardrailError):
             await self._tell(input_text, "", False, {"error": f"{type(error).__name__}: {error}"})
 

@@ -165,7 +165,7 @@ class RoutingAgent:
 
     async def _handle_unusable(self, subject: Subject, caller: Caller, error: UnusableAnswerError) -> RoutingResult:
         why = f"the answer {error.answer[:200]!r} names no route after {error.calls} call(s): {error.problem}"
-        # Confidence 0: nobody is sure of a route that nobody chose.
+        # Confidence 0: the route was not chosen by the model.
         result = RoutingResult(content=subject.content, next_route="", confidence=0.0, metadata={"calls": error.calls})
         try:
             return await self._fall_back(result, caller, why)

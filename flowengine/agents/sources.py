@@ -62,7 +62,7 @@ class Sources:
 
 
 async def _ignore_record(record: Any) -> None:
-    """Nobody is told; what fails is in the log."""
+    """Reports nothing; what fails is in the log."""
 
 
 def sources_of(

@@ -83,7 +83,7 @@ class StreamingGateway(Gateway, Protocol):
 
 
 async def _ignore_record(record: Any) -> None:
-    """Nobody asked to be told."""
+    """Drops the record: there is no journal."""
 
 
 class DirectGateway:
@@ -95,7 +95,7 @@ class DirectGateway:
     """
 
     def __init__(self, note: Listener = _ignore_record, files: FileKeeper | None = None) -> None:
-        """`files`: takes in what tools give as bytes; None: nobody does."""
+        """`files`: takes in what tools give as bytes; None: they stay bytes."""
         self._listener = note
         self._files = files
         self.seen: defaultdict[str, int] = defaultdict(int)
@@ -138,7 +138,7 @@ class DirectGateway:
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool; what goes wrong in it is a result as well.
 
-        `RunError` for one whose calls wait for a person: that is asked for before, by whoever can wait.
+        `RunError` for one whose calls wait for a person: that is asked for before, by a caller that can wait.
         """
         if tool.approve:
             raise RunError(

@@ -282,7 +282,7 @@ class TurnRequest(NamedTuple):
 
 
 class AgentParts(NamedTuple):
-    """What a turn needs of its agent: the agent makes it for each run, and nobody changes it."""
+    """What a turn needs of its agent: the agent makes it for each run, and it never changes."""
 
     name: str
     words: Messages

@@ -23,7 +23,7 @@ def load_environment() -> Mapping[str, str]:
 
 
 def find_user() -> str:
-    """Who runs this process; empty where nobody knows."""
+    """The user of this process; empty where unknown."""
     import getpass  # Few commands ask.
 
     try:

@@ -144,7 +144,7 @@ def _exit_process(code: int) -> None:
     left_behind = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
     if left_behind:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # nobody reads it any more
+            with suppress(OSError, ValueError):  # its reader is gone
                 stream.flush()
         os._exit(code)
 

@@ -24,7 +24,7 @@ __all__ = ["Reporting", "follow", "format_run_standing", "watching"]
 
 
 def format_run_standing(store: JournalStore, run_id: str) -> Iterator[str]:
-    """Where a run stands, and what its workers lack; nothing for one that nobody has to take."""
+    """Where a run stands, and what its workers lack; nothing for one that no worker has to take."""
     standing = standing_of(store, run_id)
     if standing is not None:
         yield from _format_standing(standing)

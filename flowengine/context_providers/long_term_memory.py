@@ -158,7 +158,7 @@ class LongTermMemoryProvider(ContextProvider):
             self._held.clear()
 
     async def commit(self) -> None:
-        """Keep what was held back; whoever ends a run does it, once, when it has succeeded.
+        """Keep what was held back; done once by the end of a run that has succeeded.
 
         What is committed twice (each node has what those before it held) is kept once.
         """
@@ -215,7 +215,7 @@ def _least_score(found: Sequence[Recalled], threshold: float) -> float:
 
 
 def _locate_store(store: str, root: Path | None) -> Path:
-    """Where a memory is. The place that it has where nobody names one is hidden, and flows may name it all the same."""
+    """Where a memory is. The default place is hidden, and flows may name it all the same."""
     if root is not None and store == DEFAULT_STORE:
         return root / store
     return located_store(store, root, parameter="store")

@@ -27,7 +27,7 @@ __all__ = ["BudgetError", "Packed", "PackedEntry", "count_bytes", "pack", "recei
 _JOINT_TOKENS: Final = 2
 """Tokens that a fragment may cost beside its own: what stands between it and the next one."""
 _MIN_TOKENS: Final = 16
-"""Tokens below which a beginning tells nobody anything."""
+"""Tokens below which a beginning says too little to be kept."""
 
 
 class BudgetError(RunError):

@@ -37,7 +37,7 @@ def at_once(method: M) -> M:
 
 
 async def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """What a user's method gives; one that is not async runs in a thread, so that it keeps nobody waiting."""
+    """What a user's method gives; one that is not async runs in a thread, so that it blocks no event loop."""
     if iscoroutinefunction(method):
         return await method(*arguments, **named)
     if getattr(method, _RUNS_INLINE, False):

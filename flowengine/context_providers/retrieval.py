@@ -204,7 +204,7 @@ class RetrievalProvider(ContextProvider):
         return await self._retriever.search(query, self.max_results, self._where)
 
     async def _catch_up(self, source: DocumentSource) -> None:
-        """Bring the index up to the files: one at a time, so that nobody searches what is half there."""
+        """Bring the index up to the files: one at a time, so that no search sees half of it."""
         async with self._turn.taken():
             is_all = source.is_new
             try:

@@ -165,7 +165,7 @@ def _split_paragraphs(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _mark_fences(lines: list[str]) -> Iterator[tuple[str, bool]]:
-    """(line, whether it is inside of fences, the fences included). One that nobody closes is none."""
+    """(line, whether it is inside of fences, the fences included). One that is never closed is none."""
     closing = _find_closing_fences(lines)
     until = -1
     for number, line in enumerate(lines):

@@ -91,7 +91,7 @@ class Ledger:
         self.above = above
         """The ledger of the part round this one."""
         self.deadline = deadline
-        """When the part's time is up, by the event loop's clock; whoever runs the part keeps it."""
+        """When the part's time is up, by the event loop's clock; the runner of the part keeps it."""
         self._line: tuple[Ledger, ...] = (self,) if above is None else (self, *above._line)
         here: frozenset[Limit] = frozenset(limit for limit in _LIMITS if getattr(bounds, limit) is not None)
         self._bounded: frozenset[Limit] = here if above is None else here | above._bounded
@@ -100,7 +100,7 @@ class Ledger:
         self._spent = _amount_of(spent)
         self._reserved = _NOTHING
         self._waiting: list[tuple[int, _Waiter]] = []
-        """A heap, whoever asked first on top. A call waits in one of its ledgers: the first that holds it up."""
+        """A heap, the first to ask on top. A call waits in one of its ledgers: the first that holds it up."""
         self._has_refused = False
 
     @property
@@ -128,7 +128,7 @@ class Ledger:
         return not any(_find_exceeded(ledger._most, ledger._spent, asked) for ledger in self._line)
 
     def charge(self, usage: Spending) -> None:
-        """What was paid without a reservation (by whoever ran this part before), here and above."""
+        """What was paid without a reservation (by earlier runs of this part), here and above."""
         self._enter(_NOTHING, _amount_of(usage))
 
     async def reserve(self, *, tokens: int, cost_usd: float | None) -> Reservation:
@@ -155,7 +155,7 @@ class Ledger:
                 waiter.answer.release()
             waiter.has_left = True
             for ledger in self._line:
-                ledger._serve()  # Whoever stood behind may fit.
+                ledger._serve()  # The next ones may fit.
             raise
 
     def _decide(self, waiter: _Waiter) -> None:
@@ -203,7 +203,7 @@ class Ledger:
         )
 
     def _enter(self, reserved: _Amount, paid: _Amount) -> None:
-        """Take off what was reserved, add what was paid, and serve whoever waited for that."""
+        """Take off what was reserved, add what was paid, and serve the calls that waited for that."""
         for ledger in self._line:
             ledger._reserved = _subtract(ledger._reserved, reserved)
             ledger._spent = _add(ledger._spent, paid)

@@ -228,7 +228,7 @@ class Note(Protocol):
 
 
 class Tell(Protocol):
-    """Where a node tells what it writes, piece by piece, to whoever follows the run. Nothing of it is kept.
+    """Where a node tells what it writes, piece by piece, to those who follow the run. Nothing of it is kept.
 
     `begins`: the piece is the first of a text; what was told before is no part of it. To be called on the
     event loop that the node runs on.

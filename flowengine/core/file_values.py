@@ -34,7 +34,7 @@ __all__ = [
 
 
 class RefusedFileError(ValueError):
-    """A file that is not taken; the message says why. Whoever asked for it says where."""
+    """A file that is not taken; the message says why. The caller says where."""
 
 
 @dataclass(frozen=True)

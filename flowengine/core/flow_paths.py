@@ -74,7 +74,7 @@ def check_path(found: Path, root: Path, shown: str) -> None:
             raise RefusedPathError(f"the path '{shown}' {why}: a flow may not name it")
     try:
         mode = found.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError, PermissionError):  # For whoever opens it to tell.
+    except (FileNotFoundError, NotADirectoryError, PermissionError):  # Told when it is opened.
         return
     except OSError as error:  # Too long a name.
         raise RefusedPathError(f"'{shown:.100}' cannot be a path: {error.strerror}") from error

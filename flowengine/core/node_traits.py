@@ -1,4 +1,4 @@
-"""The kinds of node, and the traits of each that more than its own file has to know: nodes, checks, pictures, plans.
+"""Lists the kinds of node, and the traits of each that more than its own file has to know.
 
 A kind of ours is a line in `TRAITS` and a file in `flowfile/kinds`; a package names its own under the entry point
 group `flowengine.nodes`. A kind that is neither has the traits of a function.

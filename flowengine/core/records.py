@@ -375,7 +375,7 @@ def usage_of(call: ModelCall) -> Spending:
     return Spending(1, tokens, call.cost_usd or 0.0, int(call.cost_usd is None and call.error is None))
 
 
-class AwaitsPerson(Exception):  # noqa: N818 - not an error: whoever asks goes on once the question is answered
+class AwaitsPerson(Exception):  # noqa: N818 - not an error: the node goes on once the question is answered
     """A call waits for a person; the question is on record."""
 
 

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.user_code import DEFAULT_THREADS
 
-if TYPE_CHECKING:  # Loaded by whoever opens a run.
+if TYPE_CHECKING:  # Loaded by the code that opens a run.
     from flowengine.core.file_keeper import FileKeeper
 
 __all__ = ["Fence", "RunScope"]
@@ -49,7 +49,7 @@ class RunScope:
         self._has_tasks = False
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What is held under a key, made by whoever asks first."""
+        """What is held under a key, made for the first caller."""
         if key not in self._held:
             self._held[key] = make()
         return cast(T, self._held[key])

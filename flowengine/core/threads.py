@@ -45,7 +45,7 @@ def post_to_this_loop() -> Post:
 
 
 def event_of_this_loop() -> tuple[Post, Event]:
-    """An event of the loop that runs the caller, and the way in for whoever sets it."""
+    """An event of the loop that runs the caller, and the way in for the thread that sets it."""
     trio: Any = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_run():  # first: trio may be a guest inside an asyncio loop
         return trio.lowlevel.current_trio_token().run_sync_soon, trio.Event()
@@ -81,5 +81,5 @@ def postpone_cancellation(cancellation: BaseException) -> None:
     if isinstance(cancellation, asyncio.CancelledError) and anyio.current_effective_deadline() > -inf:
         task = asyncio.current_task()
         if task is not None:
-            task.uncancel()  # Whoever counts the cancellations of this task counts one.
+            task.uncancel()  # Code that counts the cancellations of this task counts one.
             task.cancel(*cancellation.args[:1])

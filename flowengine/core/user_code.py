@@ -70,7 +70,7 @@ DEFAULT_THREADS: Final = 256
 
 
 class ForeignExitError(Exception):
-    """Code raised what is meant for whoever runs it (`KeyboardInterrupt`, `GeneratorExit`).
+    """Code raised what is meant for its runner (`KeyboardInterrupt`, `GeneratorExit`).
 
     It ended itself and not its host; the cause is what it raised.
     """

@@ -270,7 +270,7 @@ EVENTS: Final[dict[str, type[Any]]] = {
 
 
 class TokenStreamed(NamedTuple):
-    """A piece of the text that an agent is writing, for whoever follows the run live.
+    """A piece of the text that an agent is writing, for those who follow the run live.
 
     No letter of the alphabet: no journal has it and no reader of one meets it. What a node has written by
     the end is in its `NodeFinished`.

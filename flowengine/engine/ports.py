@@ -89,7 +89,7 @@ class Journal(Protocol):
     `append` takes the events in order and raises `NotJournalableError` before anything of the
     event is taken. `commit` makes all that was appended durable, as the store promises it; it
     returns None where that was done at once, else something to await. `alone` says that no other
-    node of the run is in flight, so that there is nobody to share a commit with.
+    node of the run is in flight, so that there is no other to share a commit with.
     """
 
     @property
@@ -181,7 +181,7 @@ class JournalStore(Protocol):
         ...
 
     def abandoned(self) -> Collection[str]:
-        """Runs that are `running` on record and that nobody writes: their writers died, or let go of them."""
+        """Runs that are `running` on record and have no writer: their writers died, or let go of them."""
         ...
 
     def remove(self, run_id: str, /) -> None:
@@ -193,7 +193,7 @@ class JournalStore(Protocol):
         ...
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any], /) -> None:
-        """Keep what `change` makes of what is kept there; nobody comes between. None keeps nothing.
+        """Keep what `change` makes of what is kept there; no other change comes between. None keeps nothing.
 
         Raises `NotJournalableError` for a value that cannot be written down.
         """

@@ -198,7 +198,7 @@ class Scheduler:
     async def _work(self, tasks: TaskGroup | None, hired: int = 0) -> None:
         """Take and run ready nodes until there is none, or no slot for one.
 
-        Without a task group there is nobody to hire: then it ends where two nodes could run at once. `hired`: 1 for a
+        Without a task group no worker can be hired: then it ends where two nodes could run at once. `hired`: 1 for a
         worker that was on its way.
         """
         self._on_their_way -= hired
@@ -426,7 +426,7 @@ class Scheduler:
 
 
 def error_info(error: BaseException) -> ErrorInfo:
-    """A failure as data; foreign exceptions keep their traceback for whoever wrote the node.
+    """A failure as data; foreign exceptions keep their traceback for the author of the node.
 
     >>> error_info(ValueError("no"))[:2]
     ('ValueError', 'ValueError: no')

@@ -205,7 +205,7 @@ class StateStore:
         return None if self._outside is None else self._outside[0].owned(self._outside[1], key)
 
     def kept(self, layer: Layer, name: str) -> Any:
-        """What the writers above a layer keep under a name; `KeyError` where nobody does."""
+        """What the writers above a layer keep under a name; `KeyError` where none does."""
         key = _KEPT + name
         if key in self._written:
             found = (0, self._fold(layer, key)) if key in self.folding else self._find(layer, key)

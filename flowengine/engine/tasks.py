@@ -44,7 +44,7 @@ _MANY: Final = 1 << 60
 class NodeSlots:
     """NodeSlots for nodes in flight; containers hold none, and neither does a node that waits for a person.
 
-    Where `used` is below `limit`, whoever wants a slot counts it; else it waits with `take`.
+    Where `used` is below `limit`, a caller that wants a slot counts it; else it waits with `take`.
     """
 
     __slots__ = ("limit", "rested", "used", "waiting")
@@ -58,7 +58,7 @@ class NodeSlots:
         """Those who wait for a slot; where there are none, giving one back is to count it no more."""
 
     async def take(self) -> None:
-        """Wait for a slot; it is handed over by whoever gives one back."""
+        """Wait for a slot; it is handed over when one is given back."""
         turn = anyio.Event()
         self.waiting.append(turn)
         try:

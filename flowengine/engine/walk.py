@@ -76,7 +76,7 @@ Decision = tuple[int, SkipCause]
 class Walk:
     """One run's way through a graph.
 
-    `ready` holds the numbers of nodes that may start, oldest first; whoever starts one takes it out
+    `ready` holds the numbers of nodes that may start, oldest first; the caller that starts one takes it out
     and calls `start`. `decided` collects the skips that followed from an `apply`, for the journal.
 
     >>> from flowengine.engine.graph import Edge, Graph, Vertex
@@ -168,7 +168,7 @@ class Walk:
 
     @property
     def passing(self) -> ResultPropagation:
-        """What each node receives as `result`. It knows the walk, so a walk that nobody asks is no cycle to collect."""
+        """What each node receives as `result`. It knows the walk, so one that is never asked is no cycle to collect."""
         if self._passing is None:
             self._passing = ResultPropagation(self.graph, self.result_of, self._entering)
         return self._passing

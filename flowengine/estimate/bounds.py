@@ -32,7 +32,7 @@ class NodeBound(NamedTuple):
     """As events have it, without positions: `polish.judge`."""
     kind: str
     runs: int | None
-    """How often it can run; None: nobody knows."""
+    """How often it can run; None: unknown."""
     most: Most
     depth: int
     """Containers round it."""

@@ -120,7 +120,7 @@ class Asking:
 
     def _sources(self, settings: AgentSpec) -> Most:
         """Context providers that have a model of their own ask it once in a run of the node; those with embeddings
-        as often as there are batches of documents, which nobody knows."""
+        as often as there are batches of documents, which is not known before."""
         total = NONE
         for entry in settings.context or ():
             for model in _list_named_models(entry, "model"):

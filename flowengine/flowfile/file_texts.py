@@ -1,4 +1,4 @@
-"""Texts of agents that stand in files of their own: `prompt: {file: prompts/triage.md}`.
+"""Reads texts of agents that stand in files of their own: `prompt: {file: prompts/triage.md}`.
 
 A file's text takes the place of the map that names it before the flow is looked at, so whatever reads a flow (checks,
 sizes, definitions of nodes, a worker) meets a text and no file. A line break at the end of the file is no part of it.

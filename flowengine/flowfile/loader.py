@@ -1,4 +1,4 @@
-"""A flow file → `FlowSpec`, or every problem of it in one pass, sorted by position.
+"""Loads a flow file as a `FlowSpec`, or every problem of it in one pass, sorted by position.
 
 The stages, each on what the one before it let through: bytes, YAML, structure, meaning. A file whose
 structure is wrong in places is mended for the last stage, so a misspelt key does not hide a misspelt

@@ -1,4 +1,4 @@
-"""A copy of a file's data in which what is wrong is put right where that can be told, and else left out or stood in
+"""Copies a file's data with what is wrong put right where that can be told, and else left out or stood in
 for, so that the checks that come after can look at the rest in the same pass.
 
 What is wrong, and where, was found before; what stays unknown is noted in `Gaps`.

@@ -1,4 +1,4 @@
-"""What a flow takes along beside its own text, so that another machine can build it: the files of its texts and of
+"""Collects what a flow takes along beside its text, so that another machine builds it: the files of its texts and of
 the flows that it runs as nodes, and what its project says of models. Plain data, for a journal.
 
     {"path": "flows/main.yaml", "files": {"flows/parts/inner.yaml": "…"}, "project": {"prices": {…}, …}}

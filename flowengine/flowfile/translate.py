@@ -1,4 +1,4 @@
-"""What pydantic says about a file, in our words: a code, a place, what was found and what was expected.
+"""Translates what pydantic says about a file into our words: a code, a place, what was found and what was expected.
 
 It checks nothing itself.
 """

@@ -122,7 +122,7 @@ class Mail:
         return self
 
     def _listen(self) -> None:
-        """From now on whoever keeps an answer in this process rings."""
+        """From now on each answer that is kept in this process rings."""
         if self._post is None:
             self._post, self._rung = event_of_this_loop()
             with _lock:
@@ -247,7 +247,7 @@ async def answer(
 async def _record_answer(
     store: JournalStore, run_id: str, node: str | None, given: Answered, at: float, asked: float | None
 ) -> Given:
-    """Journal an answer to a run that nobody writes."""
+    """Journal an answer to a run that has no writer."""
     async with _own_run(store, run_id) as journal:
         await _append_answers(journal, at, answers_left(store, run_id, journal.read()))
         path, given = _check_answer(run_id, journal.read(), node, given, at, asked)

@@ -159,7 +159,7 @@ def _encode_protected(event: Event) -> str:
 
 
 def _refuse_value(event: Event, path: str, problem: str) -> NotJournalableError:
-    # Whoever fails a node because of this names the node.
+    # The caller that fails a node because of this names the node.
     owner = "" if hasattr(event, "node") else f"{type(event).__name__}: "
     return NotJournalableError(
         f"{owner}{path or 'the value'} {problem}; it cannot be written down and read back: use text, numbers, "

@@ -65,7 +65,7 @@ _KEPT: Final = frozenset(
 
 
 def masked(events: Iterable[Event], masker: Masker | None = None) -> Iterator[Event]:
-    """The events, one by one; `masker`: by default a new one, whose tokens nobody else can make.
+    """The events, one by one; `masker`: by default a new one, whose tokens no other masker can make.
 
     >>> from flowengine.engine.events import RunFinished
     >>> from flowengine.masking.masker import Masker

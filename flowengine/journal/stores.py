@@ -1,4 +1,4 @@
-"""From what `--store` says to a store. The one table of the kinds of store that there are.
+"""Opens the store that `--store` names. The one table of the kinds of store that there are.
 
 Other packages bring further kinds under the entry point group `flowengine.stores`: a URL's scheme → a callable that
 takes the URL and the durability and gives a `JournalStore`. They are looked for only when a scheme is none of ours.

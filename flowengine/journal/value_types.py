@@ -28,7 +28,7 @@ _looking: Final = ContextVar("only_looking", default=False)
 
 @contextmanager
 def only_looking() -> Generator[None]:
-    """For whoever shows a run and does not go on with it: a value whose class is not loaded, or has changed
+    """For code that shows a run and does not go on with it: a value whose class is not loaded, or has changed
     since, comes as what it held (the fields of a model as a dict, the name of an enum's member)."""
     token = _looking.set(True)
     try:

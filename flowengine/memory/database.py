@@ -1,4 +1,4 @@
-"""The SQLite file of memories: its tables, its connection, and what its errors mean to a user.
+"""Keeps the SQLite file of memories: its tables, and what its errors mean to a user.
 
     scope    whose memories there are; a number stands for kind and id
     memory   texts by scope and type; the one without `valid_to` holds

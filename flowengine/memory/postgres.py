@@ -1,4 +1,4 @@
-"""Memories and messages on a PostgreSQL server: for bots that run on many machines.
+"""Keeps memories and messages on a PostgreSQL server: for bots that run on many machines.
 
 It knows the server: its connection, made anew where it broke, its tables, and what its errors mean to a user. The
 statements are those of `sql_repository` and `sql_conversations`, in a schema of their own. Nothing that it says holds

@@ -1,8 +1,8 @@
-"""Which vendor a model's name goes to, and why. Decides from names and variables; opens and asks nothing.
+"""Chooses the vendor that a model's name goes to, and says why. Decides from names and variables alone.
 
 The rules stand in `ORDER` and nowhere else. A name goes to another vendor than its own only where a variable says so,
 and a name that no table knows goes to the vendor that a variable or the project file names for such names. Nothing is
-guessed: a provider that is unknown, and a name that nobody is said to have, are errors.
+guessed: a provider that is unknown, and a name that no vendor is said to have, are errors.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class KeySource(NamedTuple):
     is_set: bool | None
     """Whether the variable is set; None where that is not known without asking."""
     said: str
-    """Who says so, for errors; empty where nobody does, and it is the vendor's usual variable."""
+    """Who says so, for errors; empty where it is the vendor's usual variable."""
     command: tuple[str, ...] | None = None
 
 

@@ -67,7 +67,7 @@ def read_key(command: tuple[str, ...], said: str, *, limit: float = TIME_LIMIT) 
 
     `ModelConfigError` where there is no such program, it fails, takes longer than `limit` seconds, or prints no key.
     """
-    with _running:  # Whoever comes meanwhile wants the same key, and a person is asked once.
+    with _running:  # A caller that comes meanwhile wants the same key, and a person is asked once.
         if command not in _keys:
             _keys[command] = _read_output(_run(command, said, limit), command, said)
         return _keys[command]

@@ -80,7 +80,7 @@ class Request:
         return self._key
 
     def plain_messages(self) -> Sequence[Mapping[str, Any]]:
-        """The messages in the OpenAI chat shape, made once: whoever wants to change them takes a copy."""
+        """The messages in the OpenAI chat shape, made once: to change them, take a copy."""
         if not self._plain_messages:
             object.__setattr__(self, "_plain_messages", [as_dict(each) for each in self.messages])
         return self._plain_messages

@@ -1,4 +1,4 @@
-"""The model object for a model's name: where its vendor is, with which key, and what is wrapped round it.
+"""Opens the model object for a model's name: where its vendor is, with which key, and what is wrapped round it.
 
 Which vendor a name goes to is decided in `choosing`. A key or an address that is not set where one is needed is an
 error now and not at the first call.
@@ -126,7 +126,7 @@ def get_llm(
     `settings` are further arguments of every call (`api_base`, `api_version`); `environ` is where keys and addresses
     are read from. `adapter`: `litellm` where that is to ask a vendor whom this package can ask by itself.
     `structured_output`: how the model takes an answer's shape, where another way is meant than is known of it. Raises
-    `ModelConfigError` for an unknown provider, for a name that nobody is known to have unless there is a
+    `ModelConfigError` for an unknown provider, for a name that no vendor is known to have unless there is a
     `default_provider`, for a missing address, and for a missing key unless `require_key` is False.
 
     >>> get_llm("offline").provider

@@ -1,4 +1,4 @@
-"""The vendors by name: where their keys are, how litellm calls them, and which model to take.
+"""Lists the vendors by name: where their keys are, how litellm calls them, and which model to take.
 
 Facts only. In which order a vendor is looked for is decided in `detect`. Other packages bring further vendors under the
 entry point group `flowengine.models`: the name before the slash of `vendor/model` → what makes its models. They are
@@ -88,12 +88,12 @@ class Vendor(NamedTuple):
     placeholder_key: str | None = None
     """Sent where no key is set and none may be needed, but the client library wants one or would take another's."""
     needs_address: bool = False
-    """Whether somebody has to say where it is: some client libraries go to another vendor where nobody does."""
+    """Whether its address has to be given: without one, some client libraries go to another vendor."""
     backend: str = "flowengine.models.litellm.model:make_model"
     """What makes its models, `module:function`: called with the vendor, the model's name and the settings of every
     call; imported when a model of it is wanted."""
     is_stand_in: bool = False
-    """Whether it asks nobody: it costs nothing, and needs neither key nor limits nor retries."""
+    """Whether it sends no request: it costs nothing, and needs neither key nor limits nor retries."""
 
 
 VENDORS: Final = {
@@ -256,7 +256,7 @@ def vendor_named(provider: str) -> Vendor:
 
 
 def is_stand_in(provider: str) -> bool:
-    """Whether a vendor asks nobody, and so costs nothing.
+    """Whether a vendor sends no request, and so costs nothing.
 
     >>> is_stand_in("offline"), is_stand_in("openai")
     (True, False)

@@ -222,7 +222,7 @@ class KnownModel(NamedTuple):
 
     @property
     def takes_images(self) -> bool | None:
-        """Whether it takes images; None where nobody says."""
+        """Whether it takes images; None where that is unknown."""
         if self.definition is not None and self.definition.images is not None:
             return self.definition.images
         return listed_vision(self.provider, self.name)

@@ -1,4 +1,4 @@
-"""Agents as nodes: Context → agent → NodeResult. The only place where the two columns meet."""
+"""Runs agents as nodes: Context → agent → NodeResult. The only place where the two columns meet."""
 
 from __future__ import annotations
 

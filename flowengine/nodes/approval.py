@@ -1,4 +1,4 @@
-"""A decision by a person: the run waits for it without costing anything. Source of the rules: rule 12."""
+"""Asks a person for a decision: the run waits for it without costing anything. Source of the rules: rule 12."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digests of values: what a node was handed, and what it can see of its run. Equal digests, equal values.
+"""Makes digests of values: what a node was handed, and what it can see of its run. Equal digests, equal values.
 
 Theory of operation:
 
@@ -198,7 +198,7 @@ class Handed:
         if kind in _ATOMS or (kind is str and len(value) <= _SHORT):
             return value
         if kind is not str and kind is not FrozenDict and kind is not FrozenList:
-            return (digest_of(value),)  # It may change, or nobody else sees it.
+            return (digest_of(value),)  # It may change, or only this code sees it.
         known = self._known.get(id(value))
         if known is None:
             if len(self._known) >= _REMEMBERED:

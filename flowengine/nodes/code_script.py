@@ -1,4 +1,4 @@
-"""A few lines of Python as a node: they run in the sandbox of skills' scripts, without a network, and never elsewhere.
+"""Runs a few lines of Python as a node: in the sandbox of skills' scripts, without a network, and never elsewhere.
 
 Values go in and come out as JSON. What stands in `code` is not rendered: no value of a run becomes a part of it.
 """
@@ -154,7 +154,7 @@ class CodeNode(FlowNode):
 
 
 def _write(folder: Path, source: str) -> None:
-    """The files of one execution, for whoever it runs as."""
+    """The files of one execution, readable by the user that it runs as."""
     os.chmod(folder, 0o755)
     for name, text in (("run.py", _RUNNER), ("code.txt", source)):
         path = folder / name

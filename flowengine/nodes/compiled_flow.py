@@ -1,4 +1,4 @@
-"""A flow made ready to run: graph, wrapped nodes, inputs, merge rules, outputs. Built once, shared by runs.
+"""Holds a flow made ready to run: graph, wrapped nodes, inputs, merge rules, outputs. Built once, shared by runs.
 
 Flows from YAML and flows built in Python end here, in the same compiled form.
 """

@@ -1,4 +1,4 @@
-"""A condition as a node: which of its routes is taken, decided by code or by an expression."""
+"""Decides a condition as a node: which of its routes is taken, by code or by an expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What map, loop and subflow have in common: nodes inside, compiled once.
+"""Holds what map, loop and subflow have in common: nodes inside, compiled once.
 
 Which levels a container enters, and what becomes of them, is each one's own matter.
 """

@@ -1,4 +1,4 @@
-"""A function as a node: async functions run on the loop, plain ones in a thread."""
+"""Calls a function as a node: async functions run on the loop, plain ones in a thread."""
 
 from __future__ import annotations
 

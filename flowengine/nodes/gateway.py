@@ -1,4 +1,4 @@
-"""The door of a node's agent: it serves what was recorded, keeps the limits, records what is asked, and tells
+"""Gives a node's agent its gateway: it serves what was recorded, keeps the limits, records what is asked, and tells
 what is being written."""
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class TranscriptGateway:
     """Answers every call from one of several transcripts, and makes none.
 
     `find`: the key of the first request → the transcripts that may hold the answers. After each call only those are
-    left that had it. `give_up` is called where none had; it is to cancel whoever asks, so that nothing is made of it.
+    left that had it. `give_up` is called where none had; it is to cancel the caller, so that nothing is made of it.
     """
 
     def __init__(self, find: Callable[[str], Iterable[Reused]], give_up: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""An HTTP request as a node."""
+"""Sends an HTTP request as a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request of a node and its answer as data: what is sent, which answers are expected, what an answer gives.
+"""Defines a request of a node and its answer as data: what is sent, which answers are expected, what an answer gives.
 
 Values are data: they stand encoded in addresses, queries and forms, and no header is made of two lines. It sends
 nothing.

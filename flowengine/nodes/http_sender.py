@@ -79,7 +79,7 @@ class HttpSender:
     """Of an answer, and of a request's body."""
 
     async def send(self, request: HttpRequest, seconds: float | None, /) -> SentAnswer:
-        """`seconds`: whoever calls bounds the time."""
+        """`seconds`: the bound of the caller's time."""
         if len(request.content) > self.max_bytes:
             raise RunError(
                 f"the request's body has {len(request.content):,} bytes, and {self.max_bytes:,} are the most"

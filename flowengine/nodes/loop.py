@@ -1,4 +1,4 @@
-"""Repetition: a body that runs round after round until it is good enough. Source of the rules: rule 11."""
+"""Repeats a body, round after round, until it is good enough. Source of the rules: rule 11."""
 
 from __future__ import annotations
 

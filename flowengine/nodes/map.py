@@ -1,4 +1,4 @@
-"""The same body for each item of a list, some at once, results in the items' order."""
+"""Runs the same body for each item of a list, some at once, results in the items' order."""
 
 from __future__ import annotations
 

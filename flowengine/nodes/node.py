@@ -1,4 +1,4 @@
-"""What every node of a flow has, whatever it does: its place in the graph and its policies.
+"""Defines what every node of a flow has, whatever it does: its place in the graph and its policies.
 
 `FlowNode` is what authors make (in Python, or through the builder from YAML). The engine runs the
 wrapped form of it (`flowengine.nodes.policy`).
@@ -89,7 +89,7 @@ class RetryPolicy:
 
 
 Effect = Literal["none", "idempotent", "external"]
-"""Nothing outside; what may be done twice; what nobody may do twice without being asked."""
+"""Nothing outside; what may be done twice; what is not done twice without a person's word."""
 
 Value = Callable[[Context], Any]
 """A value that is worked out from what the node sees (a compiled template or expression)."""

@@ -1,4 +1,4 @@
-"""Policies round a node: `when`, `set`, retry, timeout. Each has the shape of the node it wraps.
+"""Puts policies round a node: `when`, `set`, retry, timeout. Each has the shape of the node it wraps.
 
 From the outside in: when → set → limits → retry → thread → timeout → effect → the node itself. So a timeout
 bounds one attempt, a retry repeats the node and its timeout, limits hold for all attempts together,

@@ -1,4 +1,4 @@
-"""Nodes that take a result which is known already in the place of running: of an earlier run, or of the cache.
+"""Makes nodes that take a result which is known already in the place of running: of an earlier run, or of the cache.
 
 Theory of operation:
 

@@ -1,4 +1,4 @@
-"""Results of an earlier run that still hold: for a run that pays only for what was changed since.
+"""Finds results of an earlier run that still hold: for a run that pays only for what was changed since.
 
 Theory of operation:
 
@@ -7,7 +7,7 @@ Theory of operation:
    in the result. Items that moved find theirs: any item or round may have had it, but each result is taken once.
 3. A body that sees everything is compared by all that it can see, at the flow's own level only: inside maps and loops
    nothing is on record to compare it with. One that read the run's id holds for no other run.
-4. An agent is compared by all its requests: its transcripts are given out, and whoever replays one decides.
+4. An agent is compared by all its requests: its transcripts are given out, and the replay decides.
 5. Where anything inside a container failed, the container as a whole does not hold: it has to be tried again.
 
 Pure: it reads events and a walk. Who wraps nodes in it is `reuse`'s matter.

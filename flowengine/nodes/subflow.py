@@ -1,4 +1,4 @@
-"""Another flow as one node: its own inputs, state and agents; nothing comes back but its outputs."""
+"""Runs another flow as one node: its own inputs, state and agents; nothing comes back but its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool as a node: one call, with arguments that are worked out from the context, and no model that asks for it."""
+"""Calls a tool as a node: one call, with arguments that are worked out from the context, and no model asks for it."""
 
 from __future__ import annotations
 

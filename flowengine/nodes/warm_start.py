@@ -36,7 +36,7 @@ class WarmStart:
 
 
 def begin_warm_start(scope: RunScope | None, prefix: str) -> WarmStart:
-    """`prefix`: of the paths of the nodes in the first item. Without a scope nobody waits."""
+    """`prefix`: of the paths of the nodes in the first item. Without a scope no item waits."""
     start = WarmStart()
     if scope is None:
         start.begin()

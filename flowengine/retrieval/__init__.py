@@ -1,1 +1,1 @@
-"""Finding texts again: what every retriever promises, and the one that needs nothing but SQLite."""
+"""Finds texts again: what every retriever promises, and the one that needs nothing but SQLite."""

@@ -88,7 +88,7 @@ async def start(
 
     `session`: what earlier runs of that name have left is there, and what this one leaves is kept if it
     succeeds. `reuse`: id of an earlier run of this flow (or of several, the best first), whose results are taken where
-    they still hold (`nodes.reuse_rules`). `settings` are kept in the journal for whoever resumes the run (model
+    they still hold (`nodes.reuse_rules`). `settings` are kept in the journal for a resumption of the run (model
     override, and limits by the names that a flow file gives them); `limits` hold instead of the flow's and of those,
     and are kept as well. By `labels` it is found again (`journal.run_lookup`). `live` hears what agents write while
     they write it.
@@ -246,7 +246,7 @@ async def _taken_up(plan: CompiledFlow, run: Run, store: JournalStore, limits: R
         return run
     try:
         return await resume(plan, run.id, store, allow_changed=True, limits=limits, live=live)
-    except RunBusyError:  # Whoever answered goes on with it.
+    except RunBusyError:  # The process that answered goes on with it.
         return run
 
 

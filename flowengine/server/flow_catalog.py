@@ -63,7 +63,7 @@ class CatalogEntry(Protocol):
 
 
 class _Object:
-    """A flow built in Python, or loaded by whoever made the app."""
+    """A flow built in Python, or loaded by the program that made the app."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow

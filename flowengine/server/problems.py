@@ -75,7 +75,7 @@ _STATUSES: Final[Mapping[type[FlowEngineError], tuple[int, str]]] = {
 
 
 def problem_of(error: Exception) -> ProblemError:
-    """The problem that an error is; one that nobody foresaw is logged."""
+    """The problem that an error is; an unforeseen one is logged."""
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, FlowError):

@@ -146,7 +146,7 @@ class RunWatches:
     async def messages(self, run_id: str, after: int, form: Form) -> AsyncGenerator[bytes]:
         """Server-sent events from a position on, until the run has ended or the follower is dropped.
 
-        Whoever takes them decides how long it waits for its client; a comment comes where nothing else does.
+        The reader decides how long it waits for its client; a comment comes where nothing else does.
         """
         follower: _Follower | None = None
         while follower is None or follower.is_behind:
@@ -189,7 +189,7 @@ class RunWatches:
                     watch.tell(events)
                 if events and has_ended(events[-1]):
                     return
-        except JournalError:  # Removed or damaged meanwhile; whoever asks again is told.
+        except JournalError:  # Removed or damaged meanwhile; the next request is told.
             return
         finally:
             del self._watches[run_id]

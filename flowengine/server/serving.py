@@ -130,7 +130,7 @@ _INTERRUPTED_CODE: Final = 130
 
 
 class PortTakenError(FlowEngineError):
-    """Another process listens there; `free` is the next port that nobody has, None where none was found."""
+    """Another process listens there; `free` is the next port that is free, None where none was found."""
 
     def __init__(self, host: str, port: int, free: int | None) -> None:
         hint = f"; port {free} is free: --port {free}" if free is not None else ""

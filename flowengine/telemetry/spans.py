@@ -167,7 +167,7 @@ class _Fold:
         self._close_open(event.at)
 
     def _close_open(self, at: float) -> None:
-        """What was left open ended with its process, nobody knows when."""
+        """What was left open ended with its process, at an unknown time."""
         for span in [*self._agents.values(), *self._nodes.values(), *([self._root] if self._root else [])]:
             if span.end is None:
                 span.end = at

@@ -198,7 +198,7 @@ def read_attribute(value: Any, name: str, path: str) -> Any:
 
 
 def _absent_output(view: NodeView, name: str, path: str) -> Missing | None:
-    """A node that did not succeed has no output, whoever left it empty."""
+    """A node that did not succeed has no output, whatever left it empty."""
     if name not in ("output", "result") or view.status == "succeeded":
         return None
     return Missing(path, _ends(view.status), excused=True)

@@ -287,7 +287,7 @@ class ParsedTemplate:
     is_static: bool
     """A template without any expression or statement."""
     tree: nodes.Template | nodes.Expr = field(repr=False, compare=False)
-    """Jinja's syntax tree, for the compiler; nobody may change it."""
+    """Jinja's syntax tree, for the compiler, which must not change it."""
 
 
 def parse_template(source: str) -> ParsedTemplate:

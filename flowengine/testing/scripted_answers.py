@@ -43,7 +43,7 @@ def scripted(flow: Flow, answers: Mapping[str, NodeAnswers]) -> Flow:
 
 
 class Script:
-    """Answers by node, and the calls that had none (`misses`), for whoever wants to look at them after the run."""
+    """Answers by node, and the calls that had none (`misses`), to look at after the run."""
 
     def __init__(self, answers: Mapping[str, NodeAnswers]) -> None:
         self.misses: list[str] = []

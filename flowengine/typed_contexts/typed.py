@@ -118,7 +118,7 @@ class TypedContext(Generic[D]):
         return f"{self.description}\n{self.get_data().model_dump_json()}".strip()
 
     def on_tool_call(self, result: ToolCallResult) -> Awaitable[None] | None:
-        """Called after every tool call of the agent, whoever's tool it was."""
+        """Called after every tool call of the agent, its own tools and all others."""
 
     async def prompt_text(self, query: str | None = None) -> str:
         """What enters the prompt; contexts that look things up for the query add what they find."""

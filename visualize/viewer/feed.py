@@ -1,4 +1,4 @@
-"""What a page is told of a run: one small JSON object an event. This is the whole protocol between us and our script.
+"""Tells a page of a run: one small JSON object an event. This is the whole protocol between us and our script.
 
 A page begins with a list of such lines; while the run goes on, the server sends the rest as server-sent events,
 each one line as its `data`, with `seq` as its `id` so that a browser which lost the connection says from where

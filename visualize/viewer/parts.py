@@ -101,7 +101,7 @@ def badge(status: str) -> Markup:
 
 
 def clock(at: float | None) -> Markup:
-    """A moment in the local time of whoever makes the page."""
+    """A moment in the local time of the process that makes the page."""
     if at is None:
         return Markup("")
     try:

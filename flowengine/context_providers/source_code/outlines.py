@@ -123,7 +123,7 @@ def _first_line(statement: _Function | ast.ClassDef) -> int:
 
 
 def _keep_quiet() -> None:
-    """Odd escapes in the code that is read are nobody's business here. Filters are global, and others reset them."""
+    """Odd escapes in the code that is read are not warned of. Filters are global, and others reset them."""
     newest = warnings.filters[0] if warnings.filters else None
     if newest is None or getattr(newest[3], "pattern", "") != _FILE_NAME:
         warnings.filterwarnings("ignore", module=_FILE_NAME)

@@ -52,14 +52,14 @@ def _read_content(path: Path) -> bytes | None:
 
 
 _MAX_SOURCE_BYTES: Final = 1_000_000
-"""Bytes from which on a file is data, or nobody's reading."""
+"""Bytes from which on a file is taken for data."""
 _MOST_FILES: Final = 20_000
 _MOST_NAMES: Final = 400_000
 """Files and folders that are looked at, whatever they are."""
 
 _CACHE_FOLDERS: Final = frozenset({"node_modules", "__pycache__"})
 _MARKER_FILES: Final = frozenset({"pyvenv.cfg", "CACHEDIR.TAG"})
-"""Files that say of their folder that nobody wrote what is in it."""
+"""Files that say of their folder that its content is generated or installed."""
 _DATA_SUFFIXES: Final = (
     ".csv",
     ".ipynb",

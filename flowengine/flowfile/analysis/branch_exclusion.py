@@ -1,4 +1,4 @@
-"""Which nodes can be live in one run, and which never are: worked out from the graph alone.
+"""Decides which nodes can be live in one run, and which never are: worked out from the graph alone.
 
 Theory of operation:
 

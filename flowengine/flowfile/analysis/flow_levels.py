@@ -1,4 +1,4 @@
-"""The labels that a node can take, and where each of them leads. Whether the targets exist is for the checks.
+"""Lists the labels that a node can take, and where each of them leads. Whether the targets exist is for the checks.
 
 Source of the rules: rule 2 of the flow format.
 """

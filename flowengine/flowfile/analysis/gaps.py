@@ -1,4 +1,4 @@
-"""What a file's mistakes leave unknown, so that no check takes for missing what is merely written wrongly.
+"""Tells what a file's mistakes leave unknown, so that no check takes for missing what is merely written wrongly.
 
 A node that was mended may wait for nodes, lead to nodes and give fields that nobody can see yet. A finding that such
 an unknown could undo is not made; all others are. It finds no mistakes itself.

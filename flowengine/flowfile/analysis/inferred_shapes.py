@@ -1,4 +1,4 @@
-"""What is known of the values that expressions can name: their fields, as JSON Schemas.
+"""Infers the fields of the values that expressions can name, as JSON Schemas.
 
 Only what the file says: the output of a function is anything.
 """

@@ -1,4 +1,4 @@
-"""What can be said of the runs of each level before any run: its graph, which nodes can be live together, and
+"""Analyses the runs of each level before any run: its graph, which nodes can be live together, and
 who could have set the engine's own values last.
 
 A body sees what its container saw, so a question that its own nodes do not answer goes to the level outside.

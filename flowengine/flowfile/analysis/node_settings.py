@@ -1,4 +1,4 @@
-"""Which settings hold for a node: its own before its agent's, and `defaults` where it has none.
+"""Chooses the settings that hold for a node: its own before its agent's, and `defaults` where it has none.
 
 The builder makes agents from this, and the checks find here which templates a node renders. It knows
 no default of the agents themselves.

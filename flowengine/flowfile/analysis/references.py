@@ -1,4 +1,4 @@
-"""What a flow's texts read, and the edges that follow: from references, `needs`, routes and failures.
+"""Finds what a flow's texts read, and the edges that follow: from references, `needs`, routes and failures.
 
 Each distinct text is parsed once for a spec, never compiled. Nothing is judged here: an edge whose end
 does not exist is left to the checks.

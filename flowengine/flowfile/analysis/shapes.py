@@ -1,4 +1,4 @@
-"""What a JSON Schema says about the fields of a value; and whether it is a JSON Schema at all.
+"""Reads what a JSON Schema says about the fields of a value, and checks that it is a JSON Schema at all.
 
 It reads the keywords that describe shape (`type`, `properties`, `items`, `required`, `enum` and their
 kin) and leaves values alone: nothing is validated against a schema here.

@@ -1,4 +1,4 @@
-"""Every text of a flow file that is rendered, evaluated, or must not have braces: where it stands, where it runs."""
+"""Lists every text of a flow file that is rendered, evaluated, or must not have braces: its place and its node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which vendors the models of a file go to, and which of their names nobody is known to have.
+"""Checks which vendors the models of a file go to, and which of their names no vendor is known to have.
 
 What is right here may be wrong elsewhere: it depends on the environment and the project, which the caller hands in.
 Nothing is asked and no key is looked for.

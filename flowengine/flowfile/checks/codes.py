@@ -1,4 +1,4 @@
-"""Every code that a flow file's problems carry: its title, what it means, and text that shows it.
+"""Lists every code that a flow file's problems carry: its title, what it means, and text that shows it.
 
 One table, read by the checks' messages, by `flowengine explain` and by the reference in the docs. It
 knows no file and decides nothing. Codes are stable: a code that is retired is never given again.

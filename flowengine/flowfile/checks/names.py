@@ -1,4 +1,4 @@
-"""Checks of every name that a template or an expression reads (rule 9 of the flow format)."""
+"""Checks every name that a template or an expression reads (rule 9 of the flow format)."""
 
 from __future__ import annotations
 

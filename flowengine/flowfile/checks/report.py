@@ -1,4 +1,4 @@
-"""Where checks write their findings: a code, a message and a path, made into diagnostics with positions."""
+"""Collects the findings of checks: a code, a message and a path, made into diagnostics with positions."""
 
 from __future__ import annotations
 

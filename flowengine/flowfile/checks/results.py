@@ -1,4 +1,4 @@
-"""Checks of values that several nodes write: the engine's own where two could have set them last, and shared
+"""Checks values that several nodes write: the engine's own where two could have set them last, and shared
 state where two writers have no order.
 
 An error is said only of what is sure to be ambiguous where both nodes are live; what cannot be seen here

@@ -1,4 +1,4 @@
-"""Checks of nodes that run another flow file: the file, the circle that it may close, and the inputs that it gets."""
+"""Checks nodes that run another flow file: the file, the circle that it may close, and the inputs that it gets."""
 
 from __future__ import annotations
 

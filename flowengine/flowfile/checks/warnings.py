@@ -1,4 +1,4 @@
-"""Warnings about what is declared and never read: inputs, state keys, agents.
+"""Warns about what is declared and never read: inputs, state keys, agents.
 
 Code can read inputs and state too, so a flow that calls code is not warned about them.
 """

@@ -1,4 +1,4 @@
-"""From the settings that hold for a node to the agents that do the work.
+"""Makes, from the settings that hold for a node, the agents that do the work.
 
 An agent whose texts have no placeholder is made once; otherwise it is made anew from each run's context.
 """

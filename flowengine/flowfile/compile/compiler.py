@@ -1,4 +1,4 @@
-"""FlowSpec → CompiledFlow: templates become callables, settings become nodes. YAML is not seen again after this."""
+"""Compiles a `FlowSpec` to a `CompiledFlow`: templates become callables, settings become nodes."""
 
 from __future__ import annotations
 

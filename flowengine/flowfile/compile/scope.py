@@ -1,4 +1,4 @@
-"""The names that templates and expressions know (rule 9), read from a node's context when they are asked for."""
+"""Defines the names that templates and expressions know (rule 9), read from a node's context when asked for."""
 
 from __future__ import annotations
 

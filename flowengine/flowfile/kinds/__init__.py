@@ -1,4 +1,4 @@
-"""What a file of a node kind imports, ours and a package's alike; each kind has a file in this folder.
+"""Exports what a file of a node kind imports, ours and a package's alike; each kind has a file in this folder.
 
 A package names a `NodeKind` under the entry point group `flowengine.nodes`.
 """

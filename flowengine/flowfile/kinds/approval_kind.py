@@ -23,7 +23,7 @@ __all__ = ["KIND", "ApprovalNodeSpec"]
 
 
 Name = Annotated[Plain, Field(min_length=1, max_length=200)]
-"""Of a person, or of whoever answers."""
+"""Of the person or program that answers."""
 
 
 class ApprovalNodeSpec(NodeKeys):

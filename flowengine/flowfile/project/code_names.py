@@ -1,4 +1,4 @@
-"""`module:name`, as flows name code: what is said, what is private, and where an object was made. Pure."""
+"""Reads `module:name`, as flows name code: what is said, what is private, and where an object was made. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table `models` of a project file: names of the project's own for models of vendors, checked.
+"""Reads the table `models` of a project file: names of the project's own for models of vendors, checked.
 
 Nothing is opened or asked, no key is looked for, and no command runs here.
 """

@@ -1,4 +1,4 @@
-"""The project file, and what it allows: code that flows may call, environment that they may read, MCP servers,
+"""Reads the project file, and what it allows: code that flows may call, environment that they may read, MCP servers,
 scripts without a sandbox.
 
 `[tool.flowengine]` in the nearest pyproject.toml that has it, else flowengine.toml; its folder is the

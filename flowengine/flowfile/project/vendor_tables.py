@@ -1,4 +1,4 @@
-"""The table `providers` of a project file: for each vendor its address and its limits, checked.
+"""Reads the table `providers` of a project file: for each vendor its address and its limits, checked.
 
 Which vendors there are is the model column's to say; nothing is opened or asked here.
 """

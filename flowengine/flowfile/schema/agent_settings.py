@@ -1,4 +1,4 @@
-"""What a flow file may say about an agent: its own settings, judging, improving and inner routing.
+"""Declares what a flow file may say about an agent: its own settings, judging, improving and inner routing.
 
 Data only: it knows neither the `Agent` class nor any default that the class has; a setting that was
 not given is None here.

@@ -1,4 +1,4 @@
-"""The JSON Schema of flow files, for editors: completion, hover texts, and most errors while typing.
+"""Makes the JSON Schema of flow files, for editors: completion, hover texts, and most errors while typing.
 
 Made from the same models that load a flow; the docstrings under their fields are its descriptions. What
 the loader accepts is valid here. Names of nodes, templates and cycles are the loader's alone.

@@ -1,4 +1,4 @@
-"""The kinds of value that a flow file's keys take: durations, scores, names, templates, routes.
+"""Declares the kinds of value that a flow file's keys take: durations, scores, names, templates, routes.
 
 Each kind is an annotated type: it checks, brings the value into one shape, and describes itself for
 the JSON Schema. A value that does not fit raises a `PydanticCustomError` whose type is one of our

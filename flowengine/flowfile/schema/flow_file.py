@@ -1,4 +1,4 @@
-"""The whole flow file as frozen data: `FlowSpec` and the parts of its top level.
+"""Declares the whole flow file as frozen data: `FlowSpec` and the parts of its top level.
 
 One set of models is the source of the loader, of the JSON Schema that editors use, and of the
 reference. Structure only: whether a name that is used exists is for the checks.

@@ -1,4 +1,4 @@
-"""The keys that nodes of several types share: order, conditions, failures, repetition, bounds.
+"""Declares the keys that nodes of several types share: order, conditions, failures, repetition, bounds.
 
 Which keys a type has follows from what it is made of here: every node has `NodeKeys`; what takes time
 and money has `BoundedKeys`; and what can simply be done again has `WorkKeys`.

@@ -1,4 +1,4 @@
-"""Whether a node is of one of our kinds, asked without importing the kind."""
+"""Asks whether a node is of one of our kinds, without importing the kind."""
 
 from __future__ import annotations
 

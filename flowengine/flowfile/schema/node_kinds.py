@@ -1,4 +1,4 @@
-"""Node kinds: what a flow file may say of a node of each, and how the node is made. `type` → a `NodeKind`.
+"""Registers node kinds: what a flow file may say of a node of each, and how the node is made. `type` → a `NodeKind`.
 
 Ours stand in `flowfile/kinds`, one file each; other packages bring theirs under the entry point group
 `flowengine.nodes`. A kind is imported when a file has a node of it. What a file says wrong of such a node has its line

@@ -1,4 +1,4 @@
-"""The reference of the flow format, made from the models that load it.
+"""Prints the reference of the flow format, made from the models that load it.
 
 `python -m flowengine.flowfile.schema.reference` prints it.
 """

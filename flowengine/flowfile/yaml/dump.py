@@ -1,4 +1,4 @@
-r"""JSON values as YAML that is good to read and to compare: one line a value, texts of several lines as blocks.
+r"""Writes JSON values as YAML that is good to read and to compare: one line a value, texts of several lines as blocks.
 
 YAML writers fold long lines and fall back to escapes where a line ends in a blank; prompts do, and then no
 diff of them can be read. Everything written here is read back as it was by the reader of flow files.

@@ -1,4 +1,4 @@
-"""YAML 1.2, core schema only: text → plain values, with the place of every key and value.
+"""Parses YAML 1.2, core schema only: text to plain values, with the place of every key and value.
 
 It reads the events of PyYAML's parser and resolves scalars itself, so that `on` is a string, `010`
 is ten, and nothing is ever a date. Duplicate keys, tags, keys that are no strings, several documents,

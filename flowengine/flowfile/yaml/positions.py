@@ -1,4 +1,4 @@
-"""Where things stand in a flow file: paths of values, and characters inside of them, to line and column.
+"""Finds where things stand in a flow file: paths of values, and characters inside of them, to line and column.
 
 A template's error is known by its line and column in the text that YAML made of the file. How that
 text came about (a block, folded lines, quotes with escapes) is replayed here, once for a text that has

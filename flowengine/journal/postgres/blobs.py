@@ -61,7 +61,7 @@ class PostgresBlobs:
         return None
 
     def forget(self, owner: str) -> None:
-        """Drop an owner, and those that never began, with the contents that are then nobody's."""
+        """Drop an owner, and those that never began, with the contents that have no owner then."""
 
         def work(connection: Connection) -> None:
             with connection.transaction():

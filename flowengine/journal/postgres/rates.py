@@ -99,7 +99,7 @@ class PostgresRates:
         post, ended = event_of_this_loop()
 
         def tell(_: Future[T]) -> None:
-            with suppress(RuntimeError):  # Whoever waited was cancelled, and the loop has ended.
+            with suppress(RuntimeError):  # The waiting task was cancelled, and the loop has ended.
                 post(ended.set)
 
         future = self._thread.submit(self._run, work)

@@ -149,7 +149,7 @@ class PostgresJournal:
 
 
 class PostgresStore:
-    """Many runs in the schema `flowengine` of a database; the tables are made by whoever comes first.
+    """Many runs in the schema `flowengine` of a database; the first to come makes the tables.
 
     `patience`: seconds for which a server that went away is waited for before the runs stop. `role`: what kind of
     process this is, for those who find a run in its hands.
@@ -289,7 +289,7 @@ class PostgresStore:
         return self._tables.held(role, run_ids)
 
     def take_from(self, run_id: str, epoch: int) -> None:
-        """Whoever writes the run in that epoch is superseded: for those who know that it is dead or hangs."""
+        """Supersede the writer of that epoch, which is known to be dead or to hang."""
         self._tables.take_from(run_id, epoch)
 
     def is_settled(self, seconds: float) -> bool:

@@ -135,7 +135,7 @@ class PostgresTables:
         return {run_id: (epoch, is_alive) for run_id, epoch, is_alive in rows}
 
     def take_from(self, run_id: str, epoch: int) -> None:
-        """The run is nobody's, where it still has the writer of that epoch."""
+        """Free the run, where it still has the writer of that epoch."""
         query = "UPDATE flowengine.run SET owner = NULL, epoch = epoch + 1 WHERE run_id = %s AND epoch = %s RETURNING 1"
         self._query(query, run_id, epoch)
 
@@ -198,7 +198,7 @@ class PostgresTables:
             return decode_value(text)
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
-        """One transaction: nobody comes between what is read and what is written."""
+        """One transaction: no other write comes between what is read and what is written."""
         self._database.run(partial(self._revise, kind, key, change))
 
     def _revise(self, kind: str, key: str, change: Callable[[Any], Any], connection: Connection) -> None:

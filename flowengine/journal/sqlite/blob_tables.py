@@ -67,7 +67,7 @@ class SqliteBlobs:
         return None
 
     def forget(self, owner: str) -> None:
-        """Drop an owner, and those that never began, with the contents that are then nobody's."""
+        """Drop an owner, and those that never began, with the contents that have no owner then."""
         with self._transaction():
             self.drop(owner)
 

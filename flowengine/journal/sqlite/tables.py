@@ -70,7 +70,7 @@ def run_row(run_id: str, event: RunStarted, owner: str) -> Sequence[Any]:
 
 
 def finishing(held: Held, event: RunFinished) -> Change:
-    """The run's end, and that nobody writes it any more; `running`: another process is to go on with it."""
+    """The run's end, and that it has no writer any more; `running`: another process is to go on with it."""
     if event.status == "running":
         return "UPDATE run SET status = 'running', owner = NULL WHERE number = ? AND epoch = ?", held
     statement = "UPDATE run SET status = ?, finished = ?, ended = ?, owner = NULL WHERE number = ? AND epoch = ?"
@@ -221,7 +221,7 @@ class SqliteTables:
             return decode_value(text)
 
     def revise(self, kind: str, key: str, change: Callable[[Any], Any]) -> None:
-        """One transaction: nobody comes between what is read and what is written."""
+        """One transaction: no other write comes between what is read and what is written."""
         self._query("BEGIN IMMEDIATE")
         try:
             self._query(BESIDE)

@@ -1,4 +1,4 @@
-"""Which items answer a question best. Pure: words and times in, an order out.
+"""Ranks the items that answer a question best. Pure: words and times in, an order out.
 
 A question falls into aspects: a word, or characters that belong together. An item's score is the share of the
 aspects that it speaks of, each weighed by how rare it is in the scope. The time that a question names counts as one

@@ -1,4 +1,4 @@
-"""Items in SQLite: kept for good, and found by their words within one scope.
+"""Keeps items in SQLite: for good, and found by their words within one scope.
 
 It knows SQL. Which items can answer is the index's matter (`flowengine.memory.items.word_index`), which of them answers
 best the ranking's.

@@ -1,4 +1,4 @@
-"""The index of items by their words: which few of very many items can answer a question at all.
+"""Indexes items by their words: which few of very many items can answer a question at all.
 
 It knows the tables `item_words` and `word` and nothing of what is in an item beside its words. Every word carries the
 number of its scope, so a list of items is one scope's by its making, and rare is what is rare there.

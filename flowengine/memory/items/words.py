@@ -1,4 +1,4 @@
-"""The words by which a memory is found, of what is remembered and of what is asked. Pure functions.
+"""Makes the words by which a memory is found, of what is remembered and of what is asked. Pure functions.
 
 The terms are those of every retrieval here (`flowengine.retrieval.terms`). Memories are short and asked for in other
 words than they were told in, so words are coarser: one of Latin script counts by its beginning (`allergy`,

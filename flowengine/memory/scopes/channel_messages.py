@@ -1,4 +1,4 @@
-"""Everything that a prompt with memories is built from, in one frozen record.
+"""Defines everything that a prompt with memories is built from, in one frozen record.
 
 Data only: no text of a prompt, no store, no clock.
 """

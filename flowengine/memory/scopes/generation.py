@@ -1,4 +1,4 @@
-"""Memories that a model writes: recent events from messages, the history from the one before and what is new.
+"""Has a model write memories: recent events from messages, the history from the one before and what is new.
 
 It knows two prompts and the limit of what comes back. It knows no store and no agent; every call goes through the
 gateway, so inside a flow it is recorded and never paid twice.

@@ -1,4 +1,4 @@
-"""Whether to answer a conversation at all: a model's decision, of a declared shape.
+"""Has a model decide whether to answer a conversation at all, of a declared shape.
 
 It knows one question and how its answer is read. The question has the prompt of the answer, byte for byte, up to the
 task: what a vendor has cached for the one serves the other.

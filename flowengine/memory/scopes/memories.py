@@ -1,4 +1,4 @@
-"""The seam behind which memories are kept.
+"""Defines the seam behind which memories are kept.
 
 A protocol: no database, no model, no prompt. Nothing is deleted: saving closes what held before.
 """

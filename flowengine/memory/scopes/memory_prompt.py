@@ -1,4 +1,4 @@
-"""The prompt with memories: from the widest scope to the narrowest, then the conversation, then the task.
+"""Builds the prompt with memories: from the widest scope to the narrowest, then the conversation, then the task.
 
 Pure functions from a record to text. No sentence is written here: headings and tasks come from the locale's
 catalogue. A section builder that has nothing to say returns None, and no heading is left behind.

@@ -1,4 +1,4 @@
-"""Memories brought up to date: read what was said, have it summed up, save what comes out.
+"""Brings memories up to date: read what was said, have it summed up, save what comes out.
 
 It knows the order of these steps for each scope. A scope in which nothing was said keeps the memory that it has.
 """

@@ -1,4 +1,4 @@
-"""Memories in a database: what holds, and everything that held before.
+"""Keeps memories in a database: what holds, and everything that held before.
 
 It knows SQL and the rule of validity. What a memory says is other modules' matter.
 """

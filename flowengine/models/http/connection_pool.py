@@ -34,7 +34,7 @@ _MOST_IDLE: Final = 100
 
 
 class NoConnectionError(Exception):
-    """Nobody was reached, so nothing was sent."""
+    """No server was reached, so nothing was sent."""
 
 
 class Origin(NamedTuple):
@@ -172,7 +172,7 @@ async def _connect(origin: Origin) -> HttpConnection:
 
 
 async def open_stream(scheme: str, host: str, port: int, address: str) -> ByteStream:
-    """A stream to a host at one of its addresses; `NoConnectionError` where nobody is reached there."""
+    """A stream to a host at one of its addresses; `NoConnectionError` where no server is reached there."""
     try:
         return await _stream_to(scheme, host, port, address)
     except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
@@ -198,7 +198,7 @@ _DEEPEST: Final = 8
 
 
 def _explain(error: BaseException) -> str:
-    """Why nobody was reached, without the words of the libraries between."""
+    """Why no server was reached, without the words of the libraries between."""
     for _ in range(_DEEPEST):
         cause = error.__cause__ or error.__context__
         if isinstance(cause, BaseExceptionGroup):
@@ -262,7 +262,7 @@ _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY
 
 
 def proxy_headers(proxy: str) -> list[tuple[str, str]]:
-    """What a proxy wants to know of whoever asks: the name and the password in its address."""
+    """The credentials for a proxy: the name and the password in its address."""
     parts = urlsplit(proxy)
     if parts.username is None:
         return []

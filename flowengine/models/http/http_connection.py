@@ -1,4 +1,4 @@
-"""Is one HTTP/1.1 connection: sends a request and gives its answer's bytes as they come.
+"""Holds one HTTP/1.1 connection: sends a request and gives its answer's bytes as they come.
 
 It reads and writes an anyio stream with h11 between, so it runs on asyncio and on trio alike. What has arrived when the
 reader is cancelled is still read (`cancellation`). Which connection is used for what is the pool's matter.
@@ -101,7 +101,7 @@ class HttpConnection:
         return True
 
     def is_dead(self) -> bool:
-        """Whether the server has closed it, or sent what nobody asked for, since it is idle."""
+        """Whether the server has closed it, or sent something unasked, since it is idle."""
         try:
             raw = self._stream.extra(SocketAttribute.raw_socket)
             poll = select.poll()

@@ -1,4 +1,4 @@
-"""Is where calls of one vendor's model go: address, key and headers, and what goes wrong there as our errors.
+"""Says where calls of one vendor's model go: address, key and headers, and what goes wrong there as our errors.
 
 It sends what it is given. What must not be seen (keys, passwords in addresses) is taken out of all that is told.
 """

@@ -38,7 +38,7 @@ class Job(Generic[T]):
     """
 
     def __init__(self, start: Start[T], timeout: float | None = None, told: Callable[[], None] | None = None) -> None:
-        """`told` is called at the end instead of whoever waits here."""
+        """`told` is called at the end instead of the task that waits here."""
         loop = asyncio.get_running_loop()
         self._start = start
         self._report_end = told
@@ -200,7 +200,7 @@ class LoopThread:
             loop.close()
 
     async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        with suppress(Exception):  # at the end of the process there is nobody to tell
+        with suppress(Exception):  # at the end of the process there is no task to tell
             await asyncio.wait_for(self._close(), timeout=5)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
@@ -258,7 +258,7 @@ class AsyncioHome:
             yield
         finally:
             del self._keepers[loop]
-            with suppress(Exception):  # whoever ends the loop has nothing to do with it
+            with suppress(Exception):  # the caller that ends the loop has nothing to do with it
                 async with asyncio.timeout(_CLOSING):
                     await self._close()
 

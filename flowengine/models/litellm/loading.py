@@ -141,7 +141,7 @@ def _do_import(future: Future[Any]) -> None:
         _ready = litellm
         future.set_result(litellm)
         import_module("openai.resources")  # a second that the first call to most vendors would wait for
-    except BaseException as error:  # in a thread of its own: whoever waits has to learn of it
+    except BaseException as error:  # in a thread of its own: the waiting tasks have to learn of it
         if future.done():
             return  # the program ends, or the openai package is not there: the first call will tell
         broken = ModelConfigError(f"litellm, through which models are called, cannot be imported: {error}")
@@ -167,7 +167,7 @@ def silence_warnings() -> None:
 def mute_background_logging(litellm: Any) -> None:
     """Leave out litellm's log tasks for the call that the running task is about to make.
 
-    They cost as much as our own share of a call, and nobody reads them unless the user registered
+    They cost as much as our own share of a call, and they are not read unless the user registered
     callbacks or a cache with litellm; then all stays as it is.
     """
     if litellm.callbacks or litellm.success_callback or litellm._async_success_callback or litellm.cache is not None:

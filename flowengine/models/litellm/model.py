@@ -223,7 +223,7 @@ def _to_litellm(request: Request) -> dict[str, Any]:
 
 
 def _reply_in(receive: MemoryObjectReceiveStream[str | Reply]) -> Reply | None:
-    """The reply, where it has arrived and nobody has taken it yet."""
+    """The reply, where it has arrived and was not taken yet."""
     with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
         while True:
             if isinstance(piece := receive.receive_nowait(), Reply):

@@ -61,7 +61,7 @@ def _count_texts(texts: Sequence[str], model: str) -> int:
 
 
 Tell: TypeAlias = Callable[[str], Awaitable[None]]
-"""Takes a remark for whoever reads the trace; the same one may come again."""
+"""Takes a remark for the readers of the trace; the same one may come again."""
 
 
 class BoundedModel(PassThroughModel):
@@ -126,7 +126,7 @@ class BoundedModel(PassThroughModel):
             reservation.settle_in_full()
 
     async def _settle(self, reservation: Reservation, worst: WorstCase, reply: Reply) -> Reply:
-        """The reply, with its cost where whoever answered gave none and the price is known."""
+        """The reply, with its cost where the model gave none and the price is known."""
         if reply.cost_usd is None and worst.price is not None:
             reply = reply._replace(cost_usd=worst.price.of(*tokens_of_reply(worst.request, reply)))
         reservation.settle(usage_of_reply(worst.request, reply))

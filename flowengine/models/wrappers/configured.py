@@ -95,6 +95,6 @@ def definition_of(model: Model) -> ModelDefinition | None:
 
 
 def default_options(model: Model) -> Mapping[str, Any]:
-    """Options that the calls of a model have where nobody says others; they count in the key of a request."""
+    """Options that the calls of a model have where no others are said; they count in the key of a request."""
     definition = definition_of(model)
     return EMPTY if definition is None else definition.options

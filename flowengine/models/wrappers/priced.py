@@ -118,7 +118,7 @@ def has_own_price(kind: type[Model]) -> bool:
 
 
 def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] | None = None) -> Price | None:
-    """What the model says that it costs, else what its vendor's list says; None where nobody knows."""
+    """What the model says that it costs, else what its vendor's list says; None where both are silent."""
     if has_own_price(type(model)):
         return cast(_SaysItsPrice, model).own_price().dearest()
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)

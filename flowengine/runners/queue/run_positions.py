@@ -48,7 +48,7 @@ SCHEMA: Final = "flowengine_queue"
 
 
 def queue_of(store: JournalStore, started: RunStarted) -> str | None:
-    """The queue that the run goes back into; None where whoever goes on with it does so himself."""
+    """The queue that the run goes back into; None where its caller goes on with it in its own process."""
     queue = started.settings.get("queue")
     if not isinstance(queue, str):
         return None

@@ -82,7 +82,7 @@ def queue_store(store: JournalStore) -> PostgresStore:
 async def opened(
     store: PostgresStore, connections: int = 2, kind: type[procrastinate.PsycopgConnector] | None = None
 ) -> AsyncGenerator[procrastinate.App]:
-    """The queue beside a store, whose tables are made by whoever comes first."""
+    """The queue beside a store, whose tables the first to come makes."""
     await anyio.to_thread.run_sync(make_tables, store)
     connector = (kind or procrastinate.PsycopgConnector)(
         conninfo=address_of(store), min_size=1, max_size=connections, configure=_set_autocommit
@@ -145,7 +145,7 @@ async def submit_many(
             plan, taken[run_id], store, run_id=run_id, session=session, settings={**settings, **here}, labels=labels
         )
         for run_id in sorted(runs)
-    ]  # In order, so that nobody waits for whoever waits for him.
+    ]  # In order, so that no two wait for each other.
     new: Collection[str] = ()
 
     def put(connection: psycopg.Connection[Any], begun: Beginnings) -> None:

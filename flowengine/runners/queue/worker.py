@@ -45,7 +45,7 @@ T = TypeVar("T")
 _FIRST: Final = 0.2
 _LONGEST: Final = 2.0
 _POOL: Final[dict[str, Any]] = {"timeout": 5.0, "reconnect_timeout": 5.0, "max_idle": 10.0}
-"""Seconds after which the pool stops trying, so that whoever waits for it decides when the next try is; and after
+"""Seconds after which the pool stops trying, so that the waiting task decides when the next try is; and after
 which it closes a connection that is not needed."""
 
 

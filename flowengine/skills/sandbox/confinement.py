@@ -122,7 +122,7 @@ def confined(
 
 
 def _time_limit_arguments(limits: ScriptLimits) -> list[str]:
-    """A little later than whoever started it would end it."""
+    """A little later than its starter would end it."""
     return ["timeout", "--signal=KILL", f"{limits.seconds + 2:g}"]
 
 

@@ -70,7 +70,7 @@ class Sandbox:
             return await to_thread.run_sync(work, abandon_on_cancel=True)
         except get_cancelled_exc_class():
             stop.set()
-            with CancelScope(shield=True):  # Nothing may be left running behind whoever cancelled.
+            with CancelScope(shield=True):  # Nothing may be left running after a cancellation.
                 await to_thread.run_sync(ended.wait)
             raise
 

@@ -180,7 +180,7 @@ class McpConnection:
                 await anyio.sleep_forever()
 
     async def _note_change(self, message: IncomingMessage) -> None:
-        """Note that the list changed. It is not asked for here: whoever reads the answer is waiting for this to end."""
+        """Note that the list changed. It is not asked for here: the reader of the answer is waiting for this to end."""
         if isinstance(message, ToolListChangedNotification):
             self._list_changed = True
 
