@@ -11,6 +11,7 @@
     │   └── TemplateSyntaxError    a template or an expression that does not parse
     ├── RunError                   this run went wrong
     │   ├── NodeError              a node failed (holds the node's path and the cause)
+    │   ├── InactiveError          an effect outside, or a question, in a run that does and asks nothing
     │   ├── UnknownEffectError     a request went out, no answer came: it may have taken effect
     │   ├── NodeTimeoutError       a node took longer than its timeout
     │   ├── TemplateError          a template or an expression failed while it was evaluated
@@ -62,6 +63,7 @@ __all__ = [
     "FlowError",
     "FlowNotFoundError",
     "GuardrailError",
+    "InactiveError",
     "InputError",
     "JournalError",
     "LimitError",
@@ -248,6 +250,10 @@ class NodeError(RunError):
         super().__init__(f"node '{node}': {message}")
         self.node = node
         self.message = message
+
+
+class InactiveError(RunError):
+    """Something would have an effect outside, or ask a person, in a run that does neither."""
 
 
 class UnknownEffectError(RunError):

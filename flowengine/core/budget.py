@@ -118,6 +118,11 @@ class Ledger:
         """Whether a call was refused here, so that what is left to do may wait for a higher bound."""
         return self._has_refused
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether anything is bounded, here or above."""
+        return bool(self._bounded)
+
     def bounds_any(self, *limits: Limit) -> bool:
         """Whether one of these limits is bounded, here or above."""
         return not self._bounded.isdisjoint(limits)

@@ -21,12 +21,12 @@ from flowengine.core.context import EMPTY
 from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
-from flowengine.errors import JournalError
 from flowengine.experiments.data_file import DataFile, open_data
 from flowengine.experiments.eval_file import EvalFile, RecordedSpec
 from flowengine.experiments.eval_sets import EvalRow, EvalSet, SetInfo, keep_set, list_sets, load_set
 from flowengine.experiments.recorded_rows import recorded_rows
 from flowengine.experiments.scoring import Score, Scorers, ScoringView
+from flowengine.experiments.spending import Effort, effort_of_calls, effort_of_reused
 from flowengine.flow import Flow
 from flowengine.journal.run_export import shown
 from flowengine.nodes.code_digest import digest_of
@@ -50,17 +50,6 @@ def definition_of(plan: CompiledFlow) -> str:
     return digest_of(dict(fingerprints_of(plan)))[:16]
 
 
-class _Effort(NamedTuple):
-    """What calls took."""
-
-    calls: int = 0
-    cost_usd: float = 0.0
-    seconds: float = 0.0
-
-    def plus(self, other: _Effort) -> _Effort:
-        return _Effort(self.calls + other.calls, self.cost_usd + other.cost_usd, self.seconds + other.seconds)
-
-
 class _Answered(NamedTuple):
     """A row whose run has ended."""
 
@@ -71,7 +60,7 @@ class _Answered(NamedTuple):
     view: ScoringView
     scores: Mapping[str, Score]
     asked: Mapping[str, Any]
-    reused: _Effort
+    reused: Effort
 
 
 @dataclass(kw_only=True)
@@ -258,7 +247,7 @@ class EvalRun:
         if run is None and result.run_id is not None:
             run = read_run(self.plan, self.store.events(result.run_id))
         takes = result.row.reuse is not None and run is not None
-        reused = self._effort_of_reused(run.events) if takes and run is not None else _Effort()
+        reused = effort_of_reused(self.store, run.events) if takes and run is not None else Effort()
         cost = result.spent.cost_usd + reused.cost_usd
         seconds = self._seconds_of(result) + reused.seconds
         pair = self._pair_of(key, sample)
@@ -291,14 +280,6 @@ class EvalRun:
         events = self.store.events(result.run_id)
         return max(0.0, events[-1].at - events[0].at)
 
-    def _effort_of_reused(self, events: Sequence[Event]) -> _Effort:
-        """What the answers took that were taken from other runs."""
-        total = _Effort()
-        for event in events:
-            if isinstance(event, NodeRecorded) and type(event.record) is Reused:
-                total = total.plus(self._effort_of(event.record))
-        return total
-
     def _costs_by_node(self, events: Sequence[Event]) -> Mapping[str, float]:
         """What each judge's answers cost, whenever they were paid."""
         costs: dict[str, float] = {}
@@ -306,30 +287,13 @@ class EvalRun:
             if isinstance(event, NodeRecorded) and type(event.record) in (ModelCall, Reused):
                 record: Any = event.record
                 calls = record.calls if type(record) is Reused else [record]
-                costs[event.node] = costs.get(event.node, 0.0) + _effort_of_calls(calls).cost_usd
+                costs[event.node] = costs.get(event.node, 0.0) + effort_of_calls(calls).cost_usd
         return costs
-
-    def _effort_of(self, reused: Reused) -> _Effort:
-        calls = [each for each in reused.calls if type(each) is ModelCall]
-        if calls:
-            return _effort_of_calls(calls)
-        try:
-            events = self.store.events(reused.run_id)
-        except JournalError:  # Removed meanwhile.
-            return _Effort()
-        inside = (f"{reused.node}.", f"{reused.node}[")
-        records = [each for each in events if isinstance(each, NodeRecorded) and each.node.startswith(inside)]
-        own = [each.record for each in records if type(each.record) is ModelCall]
-        total = _effort_of_calls(own)
-        for each in records:
-            if type(each.record) is Reused:
-                total = total.plus(_effort_of_calls([call for call in each.record.calls if type(call) is ModelCall]))
-        return total
 
     def _row_of(self, answered: _Answered, judged: RowResult | None) -> EvalRow:
         result, scores = answered.result, dict(answered.scores)
         calls, cost = result.spent.model_calls, result.spent.cost_usd
-        total = answered.reused.plus(_Effort(calls, cost))
+        total = answered.reused.plus(Effort(calls, cost))
         if judged is not None:
             run = judged.run
             if run is None and judged.run_id is not None and self.scorers.judging is not None:
@@ -337,9 +301,9 @@ class EvalRun:
             costs = self._costs_by_node(run.events) if run is not None else EMPTY
             scores |= self.scorers.read(run, judged.error, answered.asked, costs)
             calls, cost = calls + judged.spent.model_calls, cost + judged.spent.cost_usd
-            total = total.plus(_Effort(judged.spent.model_calls, judged.spent.cost_usd))
+            total = total.plus(Effort(judged.spent.model_calls, judged.spent.cost_usd))
             if judged.row.reuse is not None and run is not None:
-                total = total.plus(self._effort_of_reused(run.events))
+                total = total.plus(effort_of_reused(self.store, run.events))
         order = self.scorers.specs
         return EvalRow(
             answered.key,
@@ -358,10 +322,6 @@ class EvalRun:
             answered.view.run["seconds"],
             _preview(answered.view.outputs),
         )
-
-
-def _effort_of_calls(calls: Sequence[ModelCall]) -> _Effort:
-    return _Effort(len(calls), sum(each.cost_usd or 0.0 for each in calls), sum(each.seconds for each in calls))
 
 
 def _preview(outputs: Mapping[str, Any]) -> str:

@@ -23,6 +23,8 @@ from flowengine.runners.row_runs import DataRow
 __all__ = ["RunChoice", "parse_runs", "recorded_rows"]
 
 _KEYS: Final = ("flow", "status", "since", "before", "limit", "label.NAME")
+_EXPERIMENTS: Final = frozenset({"eval", "whatif"})
+"""Labels of runs that experiments made."""
 _SPANS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -33,9 +35,9 @@ class RunChoice(NamedTuple):
     limit: int | None = None
 
     def select(self, store: JournalStore) -> list[RunInfo]:
-        """The runs, the newest first; those that an eval made are left out unless a label asks for them."""
-        asks = "eval" in self.query.labels or "set" in self.query.labels
-        found = [each for each in self.query.select(store.list()) if asks or "eval" not in each.labels]
+        """The runs, the newest first; those that experiments made are left out unless a label asks for them."""
+        asks = not _EXPERIMENTS.isdisjoint(self.query.labels) or "set" in self.query.labels
+        found = [each for each in self.query.select(store.list()) if asks or _EXPERIMENTS.isdisjoint(each.labels)]
         return found[: self.limit]
 
 

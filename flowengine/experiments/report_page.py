@@ -23,13 +23,15 @@ th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line);v
 th{font-weight:600}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .bad{color:var(--bad)}.good{color:var(--good)}.dim{color:var(--dim)}
 code{font-size:.9em}.text{max-width:34rem;overflow-wrap:anywhere}
-table.rows{table-layout:fixed}table.rows tbody{content-visibility:auto;contain-intrinsic-size:auto 1200px}
+table.rows{table-layout:fixed}.group{content-visibility:auto;contain-intrinsic-size:auto 2200px}
 .bar{display:inline-block;height:.6rem;background:#57a;vertical-align:middle}
 :target{outline:2px solid #57a}
 """
 _GROUP: Final = 50
 """Rows that a browser lays out together, when they come into view."""
 _WIDTHS: Final = {"row": "5rem", "status": "6rem", "scores": "auto", "output": "auto", "run": "15rem"}
+_COLUMNS: Final = "".join(["<colgroup>", *(f'<col style="width:{each}">' for each in _WIDTHS.values()), "</colgroup>"])
+"""Of the groups behind the first one, which has the heads."""
 
 RunLink = Callable[[str], str]
 """Run → the address of its page."""
@@ -223,15 +225,16 @@ def _scores(report: EvalReport, row: EvalRow, *, reasons: bool) -> str:
 
 def _rows_table(report: EvalReport, run_link: RunLink | None) -> str:
     heads = "".join(f'<th style="width:{width}">{name}</th>' for name, width in _WIDTHS.items())
-    groups = "".join(_groups(report, run_link))
-    return f'<h2>All rows</h2><table class="rows"><thead><tr>{heads}</tr></thead>{groups}</table>'
+    head = f"<thead><tr>{heads}</tr></thead>"
+    return f"<h2>All rows</h2>{''.join(_groups(report, head, run_link))}"
 
 
-def _groups(report: EvalReport, run_link: RunLink | None) -> Iterator[str]:
+def _groups(report: EvalReport, head: str, run_link: RunLink | None) -> Iterator[str]:
     rows = report.of.rows
     for begin in range(0, len(rows), _GROUP):
         lines = "".join(_row_line(report, each, run_link) for each in rows[begin : begin + _GROUP])
-        yield f"<tbody>{lines}</tbody>"
+        top = _COLUMNS if begin else head
+        yield f'<div class="group"><table class="rows">{top}<tbody>{lines}</tbody></table></div>'
 
 
 def _row_line(report: EvalReport, row: EvalRow, run_link: RunLink | None) -> str:

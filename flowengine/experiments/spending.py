@@ -11,14 +11,23 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from flowengine.core.records import ModelCall
+from flowengine.core.records import ModelCall, Reused
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.engine.ports import JournalStore, RunInfo
-from flowengine.errors import InputError, did_you_mean
+from flowengine.errors import InputError, JournalError, did_you_mean
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.container import file_path
 
-__all__ = ["DIMENSIONS", "SpendingRow", "parse_dimensions", "spending_of"]
+__all__ = [
+    "DIMENSIONS",
+    "Effort",
+    "SpendingRow",
+    "effort_of_calls",
+    "effort_of_reused",
+    "parse_dimensions",
+    "spending_of",
+    "whole_effort",
+]
 
 _OF_ONE_ROW: Final = frozenset({"row", "set", "sample"})
 """Labels that tell rows of data apart, and would leave nothing to sum up."""
@@ -130,3 +139,56 @@ def _calls(run: RunInfo, events: Sequence[Event]) -> Iterator[_Call]:
     for event in events:
         if isinstance(event, NodeRecorded) and type(event.record) is ModelCall:
             yield _Call(run, event.node, event.record)
+
+
+# --- What one run's answers took, whenever they were paid
+
+
+class Effort(NamedTuple):
+    """What calls took."""
+
+    calls: int = 0
+    cost_usd: float = 0.0
+    """Of those with a known price."""
+    seconds: float = 0.0
+
+    def plus(self, other: Effort) -> Effort:
+        """Both together."""
+        return Effort(self.calls + other.calls, self.cost_usd + other.cost_usd, self.seconds + other.seconds)
+
+
+def effort_of_calls(calls: Iterable[object]) -> Effort:
+    """What calls of models took."""
+    found = [each for each in calls if type(each) is ModelCall]
+    return Effort(len(found), sum(each.cost_usd or 0.0 for each in found), sum(each.seconds for each in found))
+
+
+def effort_of_reused(store: JournalStore, events: Iterable[Event]) -> Effort:
+    """What the answers took that a run took from other runs."""
+    total = Effort()
+    for event in events:
+        if isinstance(event, NodeRecorded) and type(event.record) is Reused:
+            total = total.plus(_effort_of_record(store, event.record))
+    return total
+
+
+def whole_effort(store: JournalStore, events: Sequence[Event]) -> Effort:
+    """What all answers of a run took, those of other runs included."""
+    own = effort_of_calls(event.record for event in events if isinstance(event, NodeRecorded))
+    return own.plus(effort_of_reused(store, events))
+
+
+def _effort_of_record(store: JournalStore, reused: Reused) -> Effort:
+    own = effort_of_calls(reused.calls)
+    if own.calls:
+        return own
+    try:
+        events = store.events(reused.run_id)
+    except JournalError:  # Removed meanwhile.
+        return own
+    inside = (f"{reused.node}.", f"{reused.node}[")
+    records = [each.record for each in events if isinstance(each, NodeRecorded) and each.node.startswith(inside)]
+    total = effort_of_calls(records)
+    for each in records:
+        total = total.plus(effort_of_calls(each.calls)) if type(each) is Reused else total
+    return total

@@ -15,7 +15,7 @@ from flowengine.core.context import Context, Tell
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import PREPARING, Gateway, Notice, Reused, ToolCall, tool_key
 from flowengine.core.run_scope import Fence
-from flowengine.errors import CallRefusedError
+from flowengine.errors import CallRefusedError, InactiveError
 from flowengine.journal.replay import CountingGateway, RecordedGateway, Replay
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.wrappers.bounded import BoundedModel
@@ -24,7 +24,14 @@ from flowengine.nodes.reuse_rules import without_question
 from flowengine.nodes.warm_start import find_warm_start, hear_first_token
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
-__all__ = ["CopyingGateway", "TranscriptGateway", "gateway_of", "telling_gateway_of", "tool_gateway_of"]
+__all__ = [
+    "CopyingGateway",
+    "InactiveGateway",
+    "TranscriptGateway",
+    "gateway_of",
+    "telling_gateway_of",
+    "tool_gateway_of",
+]
 
 
 def gateway_of(context: Context, words: Messages | None = None) -> Gateway:
@@ -203,6 +210,35 @@ class TranscriptGateway:
         self._give_up()
         await anyio.sleep_forever()
         raise AssertionError("unreachable")
+
+
+class InactiveGateway:
+    """Calls no tool with an effect outside: one that was called with the same arguments gives what it gave."""
+
+    def __init__(self, inner: Gateway, calls: Iterable[Any]) -> None:
+        """`calls`: what the node called in the recorded run."""
+        self._inner = inner
+        self._replay = Replay(list(calls))
+        self._seen: defaultdict[str, int] = defaultdict(int)
+
+    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
+        return await self._inner.complete(model, request, purpose=purpose)
+
+    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        if tool.effect != "external":
+            return await self._inner.call_tool(tool, arguments)
+        key = tool_key(tool.name, arguments)
+        occurrence = self._seen[key]
+        self._seen[key] += 1
+        known = self._replay.take_tool_result(key, occurrence)
+        if known is None:
+            raise InactiveError(
+                f"the effect of tool '{tool.name}' is not had again, and it was not called with these arguments before"
+            )
+        return known
+
+    async def note(self, record: Any) -> None:
+        await self._inner.note(record)
 
 
 class CopyingGateway:

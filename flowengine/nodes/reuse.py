@@ -36,14 +36,14 @@ from flowengine.core.values import freeze
 from flowengine.engine.ports import Ended, JournalStore, Known, Node
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
-from flowengine.errors import NotJournalableError
+from flowengine.errors import InactiveError, NotJournalableError
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.code_digest import ViewDigests, digest_handed, digest_of, views_of
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.container import ContainerNode, file_path
-from flowengine.nodes.gateway import CopyingGateway, TranscriptGateway
+from flowengine.nodes.gateway import CopyingGateway, InactiveGateway, TranscriptGateway
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrapped
 from flowengine.nodes.reuse_rules import Earlier, opening_keys
@@ -58,15 +58,18 @@ TRANSCRIPTS: Final = 8
 """Transcripts of an agent that are kept for one first request."""
 
 
-def reusing(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | Sequence[str] | None) -> CompiledFlow:
+def reusing(
+    plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | Sequence[str] | None, *, acts: bool = True
+) -> CompiledFlow:
     """The plan whose nodes look for a known result before they run. `reuse`: id of an earlier run, or of several, of
     which the first that has a result that holds is taken.
 
-    `InputError` where that is a run of another flow.
+    Without `acts`, what has an effect outside or asks a person is never done: its known result stands, and where it
+    does not hold, the node fails. `InputError` where that is a run of another flow.
     """
     runs = () if reuse is None else [reuse] if isinstance(reuse, str) else reuse
     earlier = [Earlier(plan, store.events(each)) for each in runs]
-    wrap = _Wrapping(earlier, _Cache(plan, store, run_id))
+    wrap = _Wrapping(earlier, _Cache(plan, store, run_id), acts)
     nodes = {name: wrap(node, cached=node.cache) for name, node in plan.definitions.items()}
     return replace(plan, nodes=[nodes[name] for name in plan.graph.ids])
 
@@ -74,6 +77,7 @@ def reusing(plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | S
 class _Wrapping(NamedTuple):
     earlier: Sequence[Earlier]
     cache: _Cache
+    acts: bool
 
     def __call__(self, node: FlowNode, *, cached: bool) -> Node:
         """`cached`: it asks for it, or a container round it does."""
@@ -86,9 +90,33 @@ class _Wrapping(NamedTuple):
         return wrapped(node, lambda body: self._round(body, node, cached=cached))
 
     def _round(self, body: Node, node: FlowNode, *, cached: bool) -> Node:
+        if not self.acts and not isinstance(node, ContainerNode):
+            body = _Inactive(body, node, self.earlier)
         if cached and _may_be_cached(node):
             body = _Cached(body, node, self.cache)
         return _Reusing(body, node, self.earlier) if self.earlier else body
+
+
+class _Inactive:
+    """Runs only what has no effect outside and asks nobody; of an agent's tools what had one gives what it gave."""
+
+    def __init__(self, body: Node, node: FlowNode, earlier: Sequence[Earlier]) -> None:
+        self._body = body
+        self._node = node
+        self._earlier = earlier
+
+    async def run(self, context: Context, /) -> Ended:
+        if isinstance(self._node, ApprovalNode):
+            raise InactiveError("nobody is asked again, and what led to the question is something else than it was")
+        if self._node.effect == "external" and not _asks_models(self._node):
+            raise InactiveError(
+                "it has an effect outside, is asked something else than in the recorded run, and is not run"
+            )
+        if isinstance(context, NodeContext) and _asks_models(self._node):
+            path = context.current_node
+            calls = [call for each in self._earlier for call in each.calls_of(path)]
+            context = context.asking_through(lambda inner: InactiveGateway(inner, calls))
+        return await self._body.run(context)
 
 
 def _may_be_cached(node: FlowNode) -> bool:

@@ -243,6 +243,11 @@ class Earlier:
             if each.path != path and self._is_left(each):
                 yield self.origin(each)
 
+    def calls_of(self, path: str) -> Sequence[Any]:
+        """The transcript of a node, however it is defined now."""
+        found = self._past.results.get(path)
+        return () if found is None else found.calls
+
     def origin(self, result: Result) -> Reused:
         """What is told of a node that takes a result."""
         return Reused(self.run_id, result.path, result.calls)

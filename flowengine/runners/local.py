@@ -213,7 +213,8 @@ async def resume(
             await journal.close()
             return read_run(plan, events)
         await plan.ready()
-        thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"))
+        acts = started.settings.get("acts", True) is not False
+        thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"), acts=acts)
         repeated: Collection[str] = ()
         if repeats:
             repeated = refuse_repeated_deeds(plan, events, repeats, retry_effects)
@@ -235,7 +236,7 @@ async def resume(
     anew = {name: value for name, value in anew.items() if name not in before or before[name] != value}
     resumed = RunResumed(time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats)
     first = [resumed, *(NodeRecorded(node, time(), record) for node, record in records)]
-    leave = partial(leave_behind, thrifty, store, started, walk)
+    leave = partial(leave_behind, thrifty, store, started, walk) if acts else _leave_nothing
     run = await _drive(thrifty, walk, journal, first, limits, leave, store, live, above)
     return await _taken_up(plan, run, store, limits, live)
 
@@ -261,27 +262,46 @@ async def fork(
     limits: RunLimits | None = None,
     settings: Mapping[str, Any] = EMPTY,
     live: Live | None = None,
+    above: Ledger | None = None,
+    acts: bool = True,
+    labels: Mapping[str, str] | None = None,
 ) -> Run:
     """A new run that shares the past of an earlier one and begins at `node`: what is not behind it keeps its result.
 
     `state`: key → value, as `node` is to find it. The earlier run stays as it is; what was chosen for it holds for the
     new one, unless chosen anew (see `resume`). `InputError` for an unknown node or key, and for a run of another flow.
+
+    Without `acts` it only tells what would have been: results behind `node` are taken where they still hold, nothing
+    has an effect outside and nobody is asked. `labels` instead of the earlier run's.
     """
     new_id = new_id or new_run_id()
-    first = forked(plan, store.events(run_id), new_id, node, state, time())
-    await store_run(store, first, new_id)
-    return await resume(plan, new_id, store, limits=limits, settings=settings, live=live)
+    started, *shared = forked(plan, store.events(run_id), new_id, node, state, time())
+    if isinstance(started, RunStarted) and not (acts and labels is None):
+        own = {name: value for name, value in started.settings.items() if name not in ("reuse", "session")}
+        asked = own if acts else {**own, "acts": False, "reuse": run_id}
+        started = started._replace(settings={**asked, **({} if labels is None else {"labels": freeze(labels)})})
+    await store_run(store, [started, *shared], new_id)
+    return await resume(plan, new_id, store, limits=limits, settings=settings, live=live, above=above)
+
+
+async def _leave_nothing(fence: Fence | None) -> None:
+    """A run that only asks what would have been leaves nothing behind."""
 
 
 def _reuse_results(
-    plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | Sequence[str] | None
+    plan: CompiledFlow,
+    store: JournalStore,
+    run_id: str,
+    reuse: str | Sequence[str] | None,
+    *,
+    acts: bool = True,
 ) -> CompiledFlow:
     """The plan whose nodes look for results that are known already, where it has such nodes or such a run."""
-    if reuse is None and not plan.caches:
+    if acts and reuse is None and not plan.caches:
         return plan
     from flowengine.nodes.reuse import reusing  # Knows agents, which most flows built in Python do without.
 
-    return reusing(plan, store, run_id, reuse)
+    return reusing(plan, store, run_id, reuse, acts=acts)
 
 
 def read_run(plan: CompiledFlow, events: Sequence[Event]) -> Run:

@@ -10,7 +10,16 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -168,6 +177,8 @@ class RowRuns:
     retry_failed: bool = False
     """Go on with rows that failed before."""
     allow_changed: bool = False
+    begin: Callable[[DataRow, str, Ledger, Mapping[str, str]], Awaitable[Run]] | None = None
+    """Begins a row's run (row, id, what it may spend, labels), where it is not simply started."""
     heard: Callable[[RowResult], None] | None = None
     """Called when a row has ended, in whatever order; must not block."""
     ledger: Ledger | None = None
@@ -242,6 +253,9 @@ class RowRuns:
             return await resume(
                 self.plan, run_id, self.store, allow_changed=self.allow_changed, limits=self.limits, above=ledger
             )
+        labels = self.rows.labels(row, self.labels)
+        if self.begin is not None:
+            return await self.begin(row, run_id, ledger, labels)
         return await start(
             self.plan,
             row.inputs,
@@ -250,7 +264,7 @@ class RowRuns:
             limits=self.limits,
             reuse=row.reuse,
             settings=self.settings,
-            labels=self.rows.labels(row, self.labels),
+            labels=labels,
             above=ledger,
         )
 

@@ -77,10 +77,22 @@ class BoundedModel(PassThroughModel):
         self._tell = tell
 
     async def complete(self, request: Request) -> Reply:
+        if not self._ledger.is_bounded:
+            return await self._count(request)
         worst = self._bound_call(request)
         async with self._reserve(worst) as reservation:
             reply = await self._model.complete(worst.request)
             return await self._settle(reservation, worst, reply)
+
+    async def _count(self, request: Request) -> Reply:
+        """The reply, where nothing is bounded and all is counted: there is nothing to wait for."""
+        try:
+            reply = await self._model.complete(request)
+        except ModelError as error:
+            self._ledger.charge(SENT_IN_VAIN if error.reply is None else usage_of_reply(request, error.reply))
+            raise
+        self._ledger.charge(usage_of_reply(request, reply))
+        return reply
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
