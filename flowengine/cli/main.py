@@ -50,6 +50,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "approve": ("flowengine.cli.commands.approve", "Answer the question that a run waits with."),
     "diff": ("flowengine.cli.commands.diff", "Compare two runs."),
     "eval": ("flowengine.cli.commands.eval", "Score a flow over data, paying for what changed."),
+    "whatif": ("flowengine.cli.commands.whatif", "Say what recorded runs would have come to with one node changed."),
     "cost": ("flowengine.cli.commands.cost", "Say what the runs of a store have spent."),
     "telemetry": ("flowengine.cli.commands.export:telemetry_command", "Export the trace of a run."),
     "serve": ("flowengine.cli.commands.serve", "Serve flows over HTTP, for other programs."),

@@ -109,9 +109,7 @@ class _Inactive:
         if isinstance(self._node, ApprovalNode):
             raise InactiveError("nobody is asked again, and what led to the question is something else than it was")
         if self._node.effect == "external" and not _asks_models(self._node):
-            raise InactiveError(
-                "it has an effect outside, is asked something else than in the recorded run, and is not run"
-            )
+            raise InactiveError("its effect outside is not had again, and it is asked something else than it was")
         if isinstance(context, NodeContext) and _asks_models(self._node):
             path = context.current_node
             calls = [call for each in self._earlier for call in each.calls_of(path)]

@@ -1,0 +1,154 @@
+"""`flowengine whatif` says what recorded runs would have come to with one node changed. It has no effect outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flowengine.cli.environment import load_environment
+from flowengine.cli.interrupt import INTERRUPTED, run_until_interrupted
+from flowengine.cli.run_access import choose_store, open_journal, store_option
+from flowengine.cli.run_rows import RowMeter
+from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
+from flowengine.core.budget import Budget
+from flowengine.errors import InputError
+from flowengine.experiments.whatif import WhatIf, WhatIfReport, WhatIfRow
+from flowengine.journal.run_export import dumps
+
+__all__ = ["command"]
+
+_SHOWN = 20
+"""Runs that are told of one by one."""
+
+
+@click.command("whatif")
+@click.option("--node", required=True, metavar="NODE", help="The node that is changed; polish.judge is in polish.")
+@click.option("--model", metavar="NAME", help="Another model.")
+@click.option("--prompt", metavar="TEXT", help="Another prompt; @FILE is a file's text.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another option of the node, as JSON.")
+@click.option("--runs", required=True, metavar="RUNS", help="Which: 'flow=triage since=30d label.team=a limit=200'.")
+@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="What it may cost.")
+@click.option("--concurrency", type=click.IntRange(min=1), default=10, show_default=True, metavar="N")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@store_option
+def command(
+    node: str,
+    model: str | None,
+    prompt: str | None,
+    settings: tuple[str, ...],
+    runs: str,
+    max_cost: float | None,
+    concurrency: int,
+    form: str,
+    quiet: bool,
+    store: str | None,
+) -> int:
+    """What would recorded runs have come to with another model, prompt or option of one node?
+
+    Each run is forked at the node. What is behind it is recomputed only where its answer differs. Nothing has an effect
+    outside, and nobody is asked: what was recorded stands, and where something else is asked, the fork ends there.
+    """
+    change = _read_change(model, prompt, settings)
+    results = Results()
+    with open_journal(choose_store(store)) as kept:
+        with results.alone():
+            asked = WhatIf(
+                store=kept,
+                node=node,
+                change=change,
+                runs=runs,
+                budget=Budget(cost_usd=max_cost),
+                concurrency=concurrency,
+                environ=load_environment(),
+            )
+        meter = RowMeter(len(asked.chosen), quiet=quiet)
+        asked.heard = meter.hear
+        try:
+            with results.alone():
+                report = run_until_interrupted(asked.run)
+        finally:
+            meter.end()
+    if report is None:
+        complain("interrupted")
+        return INTERRUPTED
+    if form == "json":
+        results.json(dumps({**report.totals(), "node": node, "change": change, "rows": _to_rows(report)}, indent=2))
+    else:
+        for line in _lines(report):
+            results.line(line)
+    return 4 if report.left else 0
+
+
+def _read_change(model: str | None, prompt: str | None, settings: tuple[str, ...]) -> dict[str, Any]:
+    change: dict[str, Any] = {}
+    if model is not None:
+        change["model"] = model
+    if prompt is not None:
+        change["prompt"] = _read_text(prompt)
+    for pair in settings:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set {pair!r:.80}: write it as KEY=VALUE")
+        try:
+            change[key] = json.loads(text)
+        except ValueError:
+            change[key] = text
+    return change
+
+
+def _read_text(text: str) -> str:
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--prompt {text}: it cannot be read: {error}") from error
+
+
+def _lines(report: WhatIfReport) -> Iterator[str]:
+    totals = report.totals()
+    change = ", ".join(f"{key} {value}" for key, value in report.change.items())
+    yield f"'{report.node}' with {' '.join(change.split())[:200]}: {totals['runs']:,} runs"
+    if report.left:
+        yield f"{report.left:,} runs were left out: the limit was reached"
+    yield f"answers of '{report.node}' that differ: {totals['answers_differ']:,}"
+    yield f"runs whose outputs differ: {totals['outputs_differ']:,} of {totals['ended']:,} that came to their end"
+    if totals["ended_at_an_effect"]:
+        yield f"runs that end where an effect would be another one: {totals['ended_at_an_effect']:,}"
+    for what, count in totals["verdicts"].items():
+        yield f"verdicts: {what}: {count:,}"
+    table = [
+        ["", "BEFORE", "AFTER"],
+        ["cost", *(format_dollars(totals[f"cost_usd_{each}"]) for each in ("before", "after"))],
+        ["models took", *(format_span(totals[f"model_seconds_{each}"]) for each in ("before", "after"))],
+    ]
+    yield from format_table(table)
+    yield f"paid now: {format_dollars(totals['paid_usd'])}"
+    told = [each for each in report.rows if each.answer_differs or each.status != "succeeded"]
+    if told:
+        yield ""
+        yield from format_table([["RUN", "FORK", "STATUS", "ANSWER", "OUTPUTS", ""], *map(_format_row, told[:_SHOWN])])
+        yield f"to look at one: flowengine diff {told[0].run_id} {told[0].fork_id}"
+
+
+def _format_row(row: WhatIfRow) -> list[str]:
+    differs = {True: "differs", False: "same", None: "-"}
+    why = f"at '{row.ended_at}'" if row.ended_at is not None else " ".join(row.error.split())[:80]
+    return [row.run_id, row.fork_id or "-", row.status, differs[row.answer_differs], differs[row.outputs_differ], why]
+
+
+def _to_rows(report: WhatIfReport) -> list[dict[str, Any]]:
+    return [
+        {
+            **row._asdict(),
+            "verdicts": [each._asdict() for each in row.verdicts],
+            "before": row.before._asdict(),
+            "after": row.after._asdict(),
+        }
+        for row in report.rows
+    ]
