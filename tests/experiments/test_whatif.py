@@ -11,7 +11,7 @@ import pytest
 from flowengine import Flow
 from flowengine.core.budget import Budget
 from flowengine.errors import FlowError, InactiveError, InputError
-from flowengine.experiments.whatif import WhatIf, WhatIfReport, change_node
+from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, change_node
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.gateway import InactiveGateway
 from flowengine.tools.tool import ToolResult

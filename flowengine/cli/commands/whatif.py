@@ -16,7 +16,7 @@ from flowengine.cli.run_rows import RowMeter
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
 from flowengine.core.budget import Budget
 from flowengine.errors import InputError
-from flowengine.experiments.whatif import WhatIf, WhatIfReport, WhatIfRow
+from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRow
 from flowengine.journal.run_export import dumps
 
 __all__ = ["command"]

@@ -33,10 +33,10 @@ from flowengine.runners.local import fork
 from flowengine.runners.row_runs import DataRow, RowResult, RowRuns, RowSet
 from flowengine.runners.run import Run
 
-__all__ = ["Verdict", "WhatIf", "WhatIfReport", "WhatIfRow", "change_node"]
+__all__ = ["VerdictChange", "WhatIf", "WhatIfReport", "WhatIfRow", "change_node"]
 
 
-class Verdict(NamedTuple):
+class VerdictChange(NamedTuple):
     """What a judge in the flow said before and after."""
 
     node: str
@@ -58,7 +58,7 @@ class WhatIfRow(NamedTuple):
     answer_differs: bool | None
     """Of the changed node; None where it did not answer."""
     outputs_differ: bool | None
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[VerdictChange]
     before: Effort
     after: Effort
     paid_usd: float
@@ -230,11 +230,11 @@ def _answers(finished: Mapping[str, NodeFinished], node: str) -> Mapping[str, st
     return {path: dumps(each.result.output) for path, each in finished.items() if file_path(path) == node}
 
 
-def _verdicts(before: Mapping[str, NodeFinished], after: Mapping[str, NodeFinished]) -> Iterator[Verdict]:
+def _verdicts(before: Mapping[str, NodeFinished], after: Mapping[str, NodeFinished]) -> Iterator[VerdictChange]:
     for path in dict.fromkeys([*before, *after]):
         one, two = (_evaluation(each.get(path)) for each in (before, after))
         if one is not None or two is not None:
-            yield Verdict(
+            yield VerdictChange(
                 path,
                 None if one is None else one.score,
                 None if two is None else two.score,
