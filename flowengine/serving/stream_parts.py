@@ -177,6 +177,8 @@ class PartReader:
     def _parts(self, event: Event | TokenStreamed) -> Iterator[Part]:
         match event:
             case TokenStreamed():
+                if not event.begins and event.node not in self._texts:
+                    return  # Its beginning was told before anybody listened: what it was is told at the end.
                 yield from self._write(event.node, event.text, event.begins, event.node == self._answer_node)
             case NodeStarted(node=node):
                 if node not in self._steps:

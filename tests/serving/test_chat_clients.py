@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import httpx2
+import mcp_types as types
 import openai
 import pytest
 from mcp.client.client import Client
@@ -272,6 +273,23 @@ async def test_mcp_over_http_has_the_tools_of_the_key(server: ChatServer, mode: 
         result = await client.call_tool("echo", {"message": "hello"})
         assert result.structured_content is not None
         assert result.structured_content["outputs"] == {"reply": "hello!"}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_mcp_over_http_puts_questions_to_the_clients_user(server: ChatServer, mode: str) -> None:
+    async def elicit(context: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"choice": "ship it"})
+
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.ann}"}, trust_env=False) as http,
+        Client(
+            streamable_http_client(f"{server.url}/mcp", http_client=http), mode=mode, elicitation_callback=elicit
+        ) as client,
+    ):
+        result = await client.call_tool("ship", {"message": "v4"})
+    assert result.structured_content is not None
+    assert result.structured_content["outputs"] == {"reply": "shipped v4"}
 
 
 @pytest.fixture(scope="module")

@@ -213,6 +213,17 @@ async def test_a_caller_sees_neither_flows_nor_runs_of_others(counted: Counted) 
         assert listed == {"runs": []}
 
 
+async def test_a_client_does_not_answer_for_people_of_other_names() -> None:
+    ask = ApprovalNode(lambda context: "Pay?", {"yes": None, "no": None}, approvers=["ben"])
+    async with connected([Flow("pay", {"ask": ask})], settings=McpSettings(by="ann")) as (client, service):
+        waiting = (await client.call_tool("pay", {})).structured_content
+        assert waiting is not None
+        refused = await client.call_tool("answer_approval", {"run_id": waiting["run_id"], "choice": "yes"})
+        assert refused.is_error
+        assert "is to be answered by ben, and this is 'ann'" in text_of(refused)
+        assert (await service.outcome(waiting["run_id"])).status == "waiting"
+
+
 async def test_wrong_arguments_are_told_and_nothing_runs(counted: Counted) -> None:
     async with connected(counted.flows) as (client, service):
         for tool, arguments, told in (
