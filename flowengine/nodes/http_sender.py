@@ -1,9 +1,10 @@
 """Sends the requests of nodes where the project allows it, bounded, and to addresses that were looked at.
 
 Each redirect is judged as the first address was. A host is resolved here, its addresses are judged, and the connection
-goes to one of them, whatever the name leads to a moment later; the certificate is still that of the name. Proxies are
-not used. Values of the environment go to the first origin only, and only
-where the project's entry names their variables.
+goes to one of them, whatever the name leads to a moment later; the certificate is still that of the name. Where the
+project says so, requests go through the environment's proxy, and it is the proxy that resolves names: then what can be
+resolved here is judged all the same, and the rest is the proxy's to judge. Values of the environment go to the first
+origin only, and only where the project's entry names their variables.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
 
 import anyio
-from anyio.abc import ByteStream
 
 from flowengine.core.address_rules import (
     AddressRule,
@@ -27,7 +27,14 @@ from flowengine.core.address_rules import (
 )
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import RunError, UnknownEffectError, did_you_mean
-from flowengine.models.http.connection_pool import NoConnectionError, open_stream
+from flowengine.models.http.connection_pool import (
+    NoConnectionError,
+    Origin,
+    connect,
+    open_stream,
+    proxy_for,
+    proxy_headers,
+)
 from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead, make_request
 from flowengine.nodes.http_request import Answer, HttpRequest, describe_url
 from flowengine.version import __version__
@@ -77,6 +84,8 @@ class HttpSender:
     resolve: Resolver = look_up
     max_bytes: int = MAX_ANSWER
     """Of an answer, and of a request's body."""
+    uses_proxy: bool = False
+    """Whether requests go through the proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, NO_PROXY)."""
 
     async def send(self, request: HttpRequest, seconds: float | None, /) -> SentAnswer:
         """`seconds`: the bound of the caller's time."""
@@ -137,12 +146,17 @@ class HttpSender:
         sent |= {"host": split.netloc, "accept-encoding": "identity", "connection": "close"}
         if request.content or request.method not in ("GET", "HEAD", "DELETE"):
             sent["content-length"] = str(len(request.content))
+        proxy = proxy_for(scheme, host, port) if self.uses_proxy else None
+        origin = Origin(scheme, host, port, proxy)
         target = f"{split.path or '/'}{split.query and '?'}{split.query}"
+        if proxy is not None and origin.is_forwarded:
+            target = f"{scheme}://{split.netloc}{target}"
+            sent |= dict(proxy_headers(proxy))
         try:
             made = make_request(request.method, target, list(sent.items()))
         except BrokenExchangeError as error:
             raise RunError(f"{shown}: {error}") from None
-        connection = HttpConnection(await self._connect(scheme, host, port, rule, shown))
+        connection = await self._connect(origin, rule, shown)
         try:
             head = await connection.request(made, request.content)
             content = await self._read(connection, head, shown)
@@ -153,21 +167,31 @@ class HttpSender:
         kept = {name: value for name, value in head.headers.items() if name != "set-cookie"}
         return Answer(head.status, kept, content)
 
-    async def _connect(self, scheme: str, host: str, port: int, rule: AddressRule, shown: str) -> ByteStream:
-        """A stream to the first of a host's addresses that takes one."""
+    async def _connect(self, origin: Origin, rule: AddressRule, shown: str) -> HttpConnection:
+        """A connection to the first of a host's addresses that takes one, or through the proxy."""
+        scheme, host, port, proxy = origin
+        found: Sequence[str] = ()
         try:
             found = await self.resolve(host, port)
             check_addresses(host, found, rule)
         except RefusedAddressError as error:
             raise RunError(f"{shown}: {error}") from None
         except OSError as error:
-            raise RunError(f"{shown}: '{host}' is not known: {error!s:.200}") from error
+            if proxy is None:
+                raise RunError(f"{shown}: '{host}' is not known: {error!s:.200}") from error
+        if proxy is not None:
+            try:
+                return await connect(origin)
+            except NoConnectionError as error:
+                raise RunError(f"{shown}: no connection to {host} through its proxy: {error}") from None
         told = ""
         for address in found:
             try:
-                return await open_stream(scheme, host, port, address)
+                return HttpConnection(await open_stream(scheme, host, port, address))
             except NoConnectionError as error:
                 told = f"{shown}: no connection to {host}: {error}"
+        if not self.uses_proxy and proxy_for(scheme, host, port) is not None:
+            told += "; the environment names a proxy: `http_proxy = true` in the project file sends requests through it"
         raise RunError(told)
 
     async def _read(self, connection: HttpConnection, head: ResponseHead, shown: str) -> bytes:

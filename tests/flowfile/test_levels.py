@@ -587,9 +587,7 @@ nodes:
 """
 
 
-@pytest.mark.parametrize(
-    ("way", "taken"), [("left", "left"), (2, "2"), ("2", "2"), (True, "true"), (False, None)]
-)
+@pytest.mark.parametrize(("way", "taken"), [("left", "left"), (2, "2"), ("2", "2"), (True, "true"), (False, None)])
 def test_a_switch_takes_the_route_that_its_value_names(tmp_path: Path, way: object, taken: str | None) -> None:
     (tmp_path / "ways.py").write_text("def keep(way: int) -> int:\n    return way\n")
     file = tmp_path / "flow.yaml"

@@ -21,6 +21,7 @@ from flowengine.nodes.http_request import Expected
 from flowengine.nodes.http_sender import HttpSender
 from flowengine.nodes.node import RetryPolicy
 from flowengine.runners.run import Run
+from tests.support.http_script import ScriptedHttp
 from tests.support.odd_server import OddServer, say
 
 pytestmark = pytest.mark.anyio
@@ -334,3 +335,77 @@ async def test_what_was_asked_is_in_the_trace_and_the_cache_takes_its_place(serv
     assert len(server.seen) == 1
     (await run_of(node(server, "/x?key=abd", cache=True), store=store)).raise_for_status()
     assert len(server.seen) == 2
+
+
+# --- proxies
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedHttp]:
+    """One that answers itself, and is named by the environment."""
+    script = ScriptedHttp(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 4\r\n\r\ntrue")
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with script as url:
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, url.replace("http://", "http://me:word@"))
+        yield script
+
+
+def through_a_proxy(url: str, found: Sequence[str] = (), **settings: Any) -> Flow:
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        if not found:
+            raise OSError("this machine knows no names")
+        return found
+
+    sender = HttpSender(["http://out.example/", "https://out.example/"], resolve=resolve, **settings)
+    return Flow("f", {"a": HttpNode(sender, {"url": lambda _: url})})
+
+
+async def test_a_proxy_is_asked_where_the_project_says_so(proxy: ScriptedHttp):
+    run = (await through_a_proxy("http://out.example/a?b=c", uses_proxy=True).run()).raise_for_status()
+    assert run.outputs["a"]["body"] is True
+    [sent] = proxy.requests
+    assert sent.startswith(b"GET http://out.example/a?b=c HTTP/1.1\r\n")
+    assert b"host: out.example\r\n" in sent
+    assert b"proxy-authorization: Basic bWU6d29yZA==" in sent
+    assert "bWU6d29yZA" not in "".join(encode(each) for each in run.events)
+
+
+async def test_a_tunnel_that_a_proxy_refuses_is_told_and_nothing_of_the_request_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    script = ScriptedHttp(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+    with script as url:
+        monkeypatch.setenv("https_proxy", url.replace("http://", "http://me:word@"))
+        monkeypatch.setenv("no_proxy", "")
+        run = await through_a_proxy("https://out.example/secret", uses_proxy=True).run()
+    assert run.error is not None
+    told = "GET https://out.example/secret: no connection to out.example through its proxy: the proxy 127.0.0.1 answers 403"
+    assert run.error.message == told
+    assert script.requests[0].startswith(b"CONNECT out.example:443 ")
+    assert not any(b"secret" in each for each in script.requests)
+
+
+async def test_what_a_name_leads_to_is_judged_before_a_proxy_is_asked(proxy: ScriptedHttp):
+    run = await through_a_proxy("http://out.example/", ["10.0.0.7"], uses_proxy=True).run()
+    assert run.error is not None
+    assert "leads to the private address 10.0.0.7" in run.error.message
+    assert proxy.requests == []
+
+
+async def test_no_proxy_is_asked_where_nobody_says_so(proxy: ScriptedHttp, monkeypatch: pytest.MonkeyPatch):
+    assert "is not known" in str((await through_a_proxy("http://out.example/").run()).error)
+    monkeypatch.setenv("no_proxy", "out.example")
+    assert "is not known" in str((await through_a_proxy("http://out.example/", uses_proxy=True).run()).error)
+    assert proxy.requests == []
+
+
+async def test_a_machine_without_a_way_out_is_told_of_the_proxy(proxy: ScriptedHttp):
+    sender = HttpSender(["http://127.0.0.2:9/ 127.0.0.0/8", "http://out.example/ 127.0.0.0/8"], resolve=to_nobody)
+    run = await Flow("f", {"a": HttpNode(sender, {"url": lambda _: "http://out.example/"})}).run()
+    assert "the environment names a proxy: `http_proxy = true` in the project file" in str(run.error)
+
+
+async def to_nobody(host: str, port: int) -> Sequence[str]:
+    return ["127.0.0.2"]

@@ -134,7 +134,9 @@ def _notifier(project: Project, environ: Mapping[str, str]) -> Notifier | None:
     from flowengine.nodes.http_sender import HttpSender
     from flowengine.notify.notifier import PeopleNotifier
 
-    return PeopleNotifier(project.notify, HttpSender(project.allow_http, environ), environ)
+    return PeopleNotifier(
+        project.notify, HttpSender(project.allow_http, environ, uses_proxy=project.http_proxy), environ
+    )
 
 
 class _Compiler:
@@ -210,7 +212,9 @@ class _Builder:
         """Sends requests to where the project allows it."""
         from flowengine.nodes.http_sender import HttpSender
 
-        return HttpSender(self.project.allow_http, self._environ, max_bytes=self.project.files.max_file)
+        project = self.project
+        bound, proxy = project.files.max_file, project.http_proxy
+        return HttpSender(project.allow_http, self._environ, max_bytes=bound, uses_proxy=proxy)
 
     def tool(self, target: str) -> ToolTarget:
         """The tool of `server.tool` or `module:function`."""

@@ -74,6 +74,8 @@ class Project:
     """MCP servers of the project, by name, with their settings: every flow of the project may call their tools."""
     allow_unconfined_scripts: bool = False
     """Whether scripts of skills run where there is no sandbox, with the rights of the process."""
+    http_proxy: bool = False
+    """Whether requests of nodes go through the proxy that the environment names."""
     approve_external: bool = False
     """Whether a person is asked before each call of a tool whose effect is `external`."""
     pythonpath: tuple[Path, ...] = ()
@@ -292,6 +294,7 @@ _EXPECTED: Final = {
     "mcp_servers": "a table",
     "allow_unconfined_scripts": "true or false",
     "approve_external": "true or false",
+    "http_proxy": "true or false",
     "pythonpath": _LIST,
     "store": "a string",
     "default_provider": "a string",

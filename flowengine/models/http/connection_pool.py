@@ -171,6 +171,14 @@ async def _connect(origin: Origin) -> HttpConnection:
     return HttpConnection(await _secured(stream, origin.host))
 
 
+async def connect(origin: Origin) -> HttpConnection:
+    """A connection to a server, or through its proxy; `NoConnectionError` where nobody is reached."""
+    try:
+        return await _connect(origin)
+    except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        raise NoConnectionError(_explain(error)) from None
+
+
 async def open_stream(scheme: str, host: str, port: int, address: str) -> ByteStream:
     """A stream to a host at one of its addresses; `NoConnectionError` where no server is reached there."""
     try:
