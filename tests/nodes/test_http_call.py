@@ -381,8 +381,8 @@ async def test_a_tunnel_that_a_proxy_refuses_is_told_and_nothing_of_the_request_
         monkeypatch.setenv("no_proxy", "")
         run = await through_a_proxy("https://out.example/secret", uses_proxy=True).run()
     assert run.error is not None
-    told = "GET https://out.example/secret: no connection to out.example through its proxy: the proxy 127.0.0.1 answers 403"
-    assert run.error.message == told
+    told = "no connection to out.example through its proxy: the proxy 127.0.0.1 answers 403"
+    assert run.error.message == f"GET https://out.example/secret: {told}"
     assert script.requests[0].startswith(b"CONNECT out.example:443 ")
     assert not any(b"secret" in each for each in script.requests)
 
