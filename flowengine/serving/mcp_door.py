@@ -37,10 +37,10 @@ def make_mcp_routes(parts: ServingParts) -> MountedRoutes:
     from mcp.server.auth.provider import AccessToken
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    from flowengine.serving.mcp_server import make_mcp_server
+    from flowengine.serving.mcp_server import McpSettings, make_mcp_server
 
     manager = StreamableHTTPSessionManager(
-        make_mcp_server(parts.service, caller_of=_caller_of),
+        make_mcp_server(parts.service, McpSettings(parts.mcp_patience, parts.mcp_on_cancel), _caller_of),
         max_request_body_size=parts.max_body,
         max_sessions=_MAX_SESSIONS,
         session_idle_timeout=_IDLE,

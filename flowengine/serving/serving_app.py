@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from os import PathLike
 from time import perf_counter
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 from starlette.applications import Starlette
@@ -70,6 +70,8 @@ def make_serving_app(
     environ: Mapping[str, str] | None = None,
     project: Project | None = None,
     max_body: int = 4_000_000,
+    mcp_patience: float = 50.0,
+    mcp_on_cancel: Literal["cancel", "detach"] = "cancel",
 ) -> Starlette:
     """An ASGI app that serves `flows`: objects, flow files, or folders of them.
 
@@ -77,6 +79,7 @@ def make_serving_app(
     known, None for any, `any_address`: also by every IP address. `origins`: pages of other sites that may ask.
     `project`: its webhooks start flows, and its `allow_callbacks` are told of runs.
     `grace`: seconds that runs may take to end when it stops. `queue`: where runs go in a store on PostgreSQL.
+    `mcp_patience`, `mcp_on_cancel`: as `--patience` and `--on-cancel` of `flowengine mcp`.
     """
     opened = open_store(store, durability) if isinstance(store, str) else store
     looked_up = os.environ if environ is None else environ
@@ -86,7 +89,7 @@ def make_serving_app(
     keys = KeyRing(opened) if needs_key else None
     metrics = ServingMetrics(service)
     callbacks = CallbackSender(service, () if project is None else project.allow_callbacks, looked_up)
-    parts = ServingParts(service, metrics, keys, callbacks, project, looked_up, max_body)
+    parts = ServingParts(service, metrics, keys, callbacks, project, looked_up, max_body, mcp_patience, mcp_on_cancel)
     mounted = [_make_routes(each, parts) for each in ROUTES]
 
     @asynccontextmanager
@@ -108,9 +111,9 @@ def make_serving_app(
             Middleware(
                 CORSMiddleware,
                 allow_origins=list(origins),
-                allow_methods=["GET", "POST"],
+                allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*"],
-                expose_headers=["Location", "Flowengine-Run", "Idempotent-Replayed", "Retry-After"],
+                expose_headers=["Location", "Flowengine-Run", "Idempotent-Replayed", "Retry-After", "Mcp-Session-Id"],
             )
         )
     gate = Middleware(

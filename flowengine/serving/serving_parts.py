@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -36,6 +36,10 @@ class ServingParts:
     """Where secrets are looked up."""
     max_body: int = 4_000_000
     """Bytes of a request's body."""
+    mcp_patience: float = 50.0
+    """Seconds after which a call of an MCP tool hands back the id of its run."""
+    mcp_on_cancel: Literal["cancel", "detach"] = "cancel"
+    """What becomes of the run of a call of an MCP tool that is cancelled."""
 
 
 class MountedRoutes(NamedTuple):

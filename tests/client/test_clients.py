@@ -75,7 +75,7 @@ def test_a_question_is_answered_and_the_run_goes_on(client: Client) -> None:
 def test_a_run_is_cancelled(client: Client) -> None:
     run = client.start("slow", {"message": "x"})
     with_events = client.follow(run.run_id)
-    assert next(with_events) == RunProgress("wait", "running")
+    assert next(with_events) == RunProgress("begin", "running")
     client.cancel(run.run_id)
     last = list(with_events)[-1]
     assert last.run is not None

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import httpx
 import httpx2
 import mcp_types as types
@@ -290,6 +292,28 @@ async def test_mcp_over_http_puts_questions_to_the_clients_user(server: ChatServ
         result = await client.call_tool("ship", {"message": "v4"})
     assert result.structured_content is not None
     assert result.structured_content["outputs"] == {"reply": "shipped v4"}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_call_over_http_that_is_cancelled_cancels_its_run(server: ChatServer, mode: str) -> None:
+    began = anyio.Event()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        began.set()
+
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.ann}"}, trust_env=False) as http,
+        Client(streamable_http_client(f"{server.url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: client.call_tool("slow", {"message": "x"}, progress_callback=hear))
+            await began.wait()
+            tasks.cancel_scope.cancel()
+        newest = server.client.get("/runs?flow=slow").json()["runs"][0]["run_id"]
+        events = await anyio.to_thread.run_sync(server.client.get, f"/runs/{newest}/events")
+        assert "event: error" in events.text, "the events end with the run"
+    assert server.client.get(f"/runs/{newest}").json()["status"] == "cancelled"
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,8 @@ FLOWS = {
         inputs:
           message: {type: string}
         nodes:
-          wait: {type: function, call: "steps:wait"}
+          begin: {type: function, call: "steps:say", with: {text: "{{ inputs.message }}"}}
+          wait: {type: function, call: "steps:wait", needs: [begin]}
         outputs:
           reply: "{{ nodes.wait.output }}"
         """,

@@ -11,6 +11,7 @@ import anyio
 import click
 
 from flowengine.cli.environment import find_account, load_environment
+from flowengine.cli.options import duration
 from flowengine.cli.run_access import DURABILITIES, choose_store, format_store, open_journal, store_option
 from flowengine.cli.terminal import complain
 from flowengine.engine.ports import Durability, JournalStore
@@ -27,7 +28,7 @@ _INTERRUPTED_CODE: Final = 130
 
 @click.command("mcp")
 @click.argument("flows", metavar="[FLOW|FOLDER]...", nargs=-1, type=click.Path(exists=True))
-@click.option("--patience", type=click.FloatRange(0, min_open=True), default=50.0, show_default=True, metavar="SECONDS",
+@click.option("--patience", callback=duration, default="50s", show_default=True,
               help="After this long a call hands back the id of its run, which goes on.")  # fmt: skip
 @click.option("--on-cancel", type=click.Choice(["cancel", "detach"]), default="cancel", show_default=True,
               help="What becomes of the run of a call that the client cancels.")  # fmt: skip

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
 
@@ -49,6 +49,10 @@ _LOG: Final = logging.getLogger("flowengine.serving")
               metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
 @click.option("--max-body", type=click.IntRange(min=1), default=4_000_000, show_default=True, metavar="BYTES",
               help="The most that a request's body may have.")  # fmt: skip
+@click.option("--mcp-patience", callback=duration, default="50s", show_default=True,
+              help="After this long a call of an MCP tool hands back the id of its run, which goes on.")  # fmt: skip
+@click.option("--mcp-on-cancel", type=click.Choice(["cancel", "detach"]), default="cancel", show_default=True,
+              help="What becomes of the run of a call of an MCP tool that is cancelled.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="Lines on stderr: as text, or an object of JSON each.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
@@ -68,6 +72,8 @@ def command(
     queue: str,
     request_timeout: float,
     max_body: int,
+    mcp_patience: float,
+    mcp_on_cancel: Literal["cancel", "detach"],
     log_format: LogFormat,
     quiet: bool,
     store: str | None,
@@ -108,6 +114,8 @@ def command(
                 environ=load_environment(),
                 project=project,
                 max_body=max_body,
+                mcp_patience=mcp_patience,
+                mcp_on_cancel=mcp_on_cancel,
             )
         service = app.state.serving.service
         listening = listen(host, port)
