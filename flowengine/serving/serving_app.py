@@ -94,13 +94,14 @@ def make_serving_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        async with service, AsyncExitStack() as stack, anyio.create_task_group() as tasks:
+        async with service, anyio.create_task_group() as tasks:
             tasks.start_soon(callbacks.run)
-            for each in mounted:
-                if each.life is not None:
-                    await stack.enter_async_context(each.life())
-            yield
-            await service.drain()
+            async with AsyncExitStack() as stack:
+                for each in mounted:
+                    if each.life is not None:
+                        await stack.enter_async_context(each.life())
+                yield
+                await service.drain()
             tasks.cancel_scope.cancel()
         if isinstance(store, str):
             opened.close()

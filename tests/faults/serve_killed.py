@@ -13,8 +13,8 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,10 +78,10 @@ def served(times: int, seed: int) -> str:
 def check_undisturbed(nursery: Nursery, folder: Path) -> int:
     """How many events 20 requests make."""
     with ModelServer(_answer) as model:
-        server, _ = _begin(nursery, folder, model)
-        results = anyio.run(_call_all, folder, server)
-        os.kill(server.pid, signal.SIGTERM)
-        assert server.ended().status == 0
+        with _serving(nursery, folder, model) as server:
+            results = anyio.run(_call_all, folder, server)
+            os.kill(server.pid, signal.SIGTERM)
+            assert server.ended().status == 0
         assert None not in results
         assert len(model.requests) == 2 * CALLERS
     with closing(SQLiteStore(folder / "runs.db")) as store:
@@ -91,16 +91,16 @@ def check_undisturbed(nursery: Nursery, folder: Path) -> int:
 def check_kill(nursery: Nursery, folder: Path, moment: str, at: int) -> int:
     """Kill at a position, start again, and let every caller ask again; how many completions were asked for again."""
     with ModelServer(_answer) as model:
-        server, _ = _begin(nursery, folder, model, moment, at)
-        before = anyio.run(_call_all, folder, server)
-        ended = server.ended()
+        with _serving(nursery, folder, model, moment, at) as server:
+            before = anyio.run(_call_all, folder, server)
+            ended = server.ended()
         assert ended.status == -signal.SIGKILL, (ended.status, ended.err)
         recorded = _recorded(folder)
-        server, _ = _begin(nursery, folder, model)
-        after = anyio.run(_call_all, folder, server)
-        again = anyio.run(_call_all, folder, server)
-        os.kill(server.pid, signal.SIGTERM)
-        assert server.ended().status == 0
+        with _serving(nursery, folder, model) as server:
+            after = anyio.run(_call_all, folder, server)
+            again = anyio.run(_call_all, folder, server)
+            os.kill(server.pid, signal.SIGTERM)
+            assert server.ended().status == 0
     for number in range(CALLERS):
         assert after[number] == again[number] == f"first {number} and second {number}", (moment, at, number, after)
         assert before[number] in (None, after[number])
@@ -114,16 +114,19 @@ def check_kill(nursery: Nursery, folder: Path, moment: str, at: int) -> int:
     return sum(count - 1 for count in asked.values())
 
 
-def _begin(
-    nursery: Nursery, folder: Path, model: ModelServer, moment: str = "", at: int = 0
-) -> tuple[Child, Mapping[str, str]]:
-    """A server in the folder, which listens before this returns, unless it was killed before."""
+@contextmanager
+def _serving(nursery: Nursery, folder: Path, model: ModelServer, moment: str = "", at: int = 0) -> Generator[Child]:
+    """A server in the folder, which listens before the block begins, and is gone after it."""
     (folder / "twice.yaml").write_text(FLOW)
     environ = {"OPENAI_API_KEY": "local", "OPENAI_BASE_URL": model.url}
-    (folder / "address").unlink(missing_ok=True)
     child = nursery.start(serve, folder, environ=environ, moment=moment, at=at)
-    _address(folder, child)
-    return child, environ
+    try:
+        _address(folder, child)
+        yield child
+    finally:
+        if child.is_running():
+            os.kill(child.pid, signal.SIGKILL)
+            child.ended()
 
 
 def _address(folder: Path, child: Child) -> str:

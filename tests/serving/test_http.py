@@ -7,11 +7,14 @@ import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import jsonschema
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from flowengine.core.records import Answered
 from flowengine.journal.approvals import times_asked
@@ -20,6 +23,7 @@ from flowengine.notify.links import AnswerLink, LinkSigner
 from flowengine.notify.notifier import link_path
 from flowengine.serving.api_keys import KeyRing
 from flowengine.serving.serving_app import make_serving_app
+from tests.serving.conftest import Counted
 from tests.support.answer_links import SECRET
 from tests.support.ui_server import Served, served
 
@@ -111,6 +115,19 @@ def events_of(text: str) -> Sequence[tuple[str, Any]]:
         if "event" in fields:
             found.append((fields["event"], json.loads(fields["data"])))
     return found
+
+
+async def test_the_app_lives_inside_of_another(tmp_path: Path, counted: Counted):
+    inner = make_serving_app(f"sqlite:///{tmp_path / 'runs.db'}", counted.flows, needs_key=False, hosts=None)
+    outer = Starlette(routes=[Mount("/ai", inner)], lifespan=lambda app: inner.router.lifespan_context(inner))
+    transport = httpx.ASGITransport(outer)
+    async with (
+        outer.router.lifespan_context(outer),
+        httpx.AsyncClient(transport=transport, base_url="http://any") as client,
+    ):
+        answer = await client.post("/ai/flows/quick", json={"text": "x"}, headers={"Prefer": "respond-async"})
+        assert answer.headers["location"] == f"/ai/runs/{answer.json()['run_id']}"
+        assert (await client.get(answer.headers["location"])).status_code == 200
 
 
 def test_inputs_go_in_and_outputs_come_out(api: Api):
