@@ -199,12 +199,23 @@ class _File:
         if kind == "seen":
             self._build_seen()
             return self._at("seen", owner, fields[0])
+        if kind == "state":
+            return self._written(fields[0])
         if kind in ("input", "set", "var"):
             return self._at(kind, owner, fields[0])
         if kind in ("error", "prompt", "judged", "item"):
             return self._at(kind, owner)
         node = level_of(self._spec, owner[:-1])[owner[-1]]
         return self._at("out", owner, fields[0] if fields and fields[0] in self._fields_of(node) else "")
+
+    def _written(self, key: str) -> TextVertex:
+        """A key of state as any of its writers leave it."""
+        state = self._at("state", (), key)
+        if state not in self._graph.edges:
+            self._graph.edges[state] = {}
+            for writer in self._values.writers[key]:
+                self._graph.link(self._at("set", writer, key), state)
+        return state
 
     def _fields_of(self, node: NodeSpec) -> Iterable[str]:
         """The fields of a node's output whose words are known apart."""
@@ -409,6 +420,9 @@ class _File:
                     self._bring(self._at("out", level), self._values.of_node((*level, name), "output"), level, at)
             if holder.on_item_error == "collect":
                 self._graph.link(self._at("error", level), self._at("out", level))
+        elif not is_loop(holder):  # A container of another package's: it may give whatever its body gives.
+            for name in level_of(self._spec, level):
+                self._bring(self._at("out", level), self._values.of_node((*level, name), "output"), level, at)
 
     def _end_file(self) -> None:
         if self._prefix:

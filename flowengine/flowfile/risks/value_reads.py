@@ -2,7 +2,7 @@
 
 A name that can be several values (`result`, `_last_generation`) is all of them. A value is named by its kind, its owner
 and a field: what a node gives ("out"), what it says of a failure ("error"), an input, what a
-judge or a router says ("judged"), a key of state as one node wrote it ("set"), the item of a map, a variable of a loop,
+judge or a router says ("judged"), a key of state as one node wrote it ("set"), or many did ("state"), the item of a map, a variable of a loop,
 or all that a node of a place can see ("seen").
 """
 
@@ -47,6 +47,8 @@ class ReadValue(NamedTuple):
 
 _Reader = Callable[[NodePath, tuple[str, ...], "NodePath | None"], Iterable[ReadValue]]
 """Level, fields and the reading node → what they can be."""
+_MANY: Final = 50
+"""Nodes that write one key of state; beyond it nobody looks which of them come before a reader."""
 _QUIET_ROOTS: Final = ("each", "run", "env")
 
 
@@ -141,7 +143,11 @@ class ValueReads:
             for setter in self._setters(level, node, LAST):
                 yield ReadValue(("prompt", setter))
         else:
-            for writer in self.writers.get(fields[0], ()):
+            writers = self.writers.get(fields[0], ())
+            if len(writers) > _MANY:
+                yield ReadValue(("state", (), *fields))
+                return
+            for writer in writers:
                 if self.may_precede(writer, level, node):
                     yield ReadValue(("set", writer, *fields))
 

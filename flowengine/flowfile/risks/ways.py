@@ -178,7 +178,7 @@ class _Finder:
         kind, path, key = vertex
         if kind == "input" or (kind == "source" and path not in self._text.nodes):
             return Step(".".join((*path, "inputs", key)), "input", node=path)
-        if kind == "set":
+        if kind in ("set", "state"):
             return Step(f"shared_state.{key}", "state", node=path)
         if kind == "context":
             return Step(f"the typed context '{key}'", "state")
