@@ -465,6 +465,16 @@ CLOSED: dict[str, tuple[str, bool]] = {
         f"{SEND}with: {{text: '{{{{ inputs.word }}}}'}}}}",
         False,
     ),
+    "a switch over it": (
+        "  ok: {type: condition, switch: inputs.word, routes: {x: send, y: {}}, else: {}}\n"
+        f"{SEND}with: {{text: '{{{{ inputs.word }}}}'}}}}",
+        True,
+    ),
+    "what no route of a switch is": (
+        "  ok: {type: condition, switch: inputs.word, routes: {x: {}, y: {}}, else: send}\n"
+        f"{SEND}with: {{text: '{{{{ inputs.word }}}}'}}}}",
+        False,
+    ),
     "its own `when`": (f"{SEND}when: inputs.word == 'x', with: {{text: '{{{{ inputs.word }}}}'}}}}", True),
     "a score by code": (
         "  ok: {type: evaluation, call: steps:score, target: '{{ nodes.a.output.t }}', routes: {pass: send}}\n"

@@ -124,6 +124,10 @@ def _closed_by(
     elif is_condition(node):
         if node.if_ is not None:
             yield frozenset({"then"}), list(pinned_by(node.if_))
+        if node.switch is not None:
+            asked = _parsed(node.switch)
+            path = None if asked is None else _path_of(asked)
+            yield frozenset(node.routes or ()), [] if path is None else [path]
         taken: dict[str, list[set[tuple[str, ...]]]] = {}
         for case in node.cases or ():
             taken.setdefault(case.taken, []).append(set(pinned_by(case.if_)))
