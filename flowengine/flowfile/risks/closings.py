@@ -126,8 +126,8 @@ def _closed_by(
             yield frozenset({"then"}), list(pinned_by(node.if_))
         if node.switch is not None:
             asked = _parsed(node.switch)
-            path = None if asked is None else _path_of(asked)
-            yield frozenset(node.routes or ()), [] if path is None else [path]
+            switched = None if asked is None else _path_of(asked)
+            yield frozenset(node.routes or ()), [] if switched is None else [switched]
         taken: dict[str, list[set[tuple[str, ...]]]] = {}
         for case in node.cases or ():
             taken.setdefault(case.taken, []).append(set(pinned_by(case.if_)))
