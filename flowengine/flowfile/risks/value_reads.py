@@ -1,8 +1,8 @@
 """Says which values a text of a flow can read, by the names that it uses, and which of them a stranger could word.
 
 A name that can be several values (`result`, `_last_generation`) is all of them. A value is named by its kind, its owner
-and a field: what a node gives ("out"), what it says of a failure ("error"), an input, what a
-judge or a router says ("judged"), a key of state as one node wrote it ("set"), or many did ("state"), the item of a map, a variable of a loop,
+and a field: what a node gives ("out"), what it says of a failure ("error"), an input, what a judge or a router says
+("judged"), a key of state as one node wrote it ("set"), or many did ("state"), the item of a map, a variable of a loop,
 or all that a node of a place can see ("seen").
 """
 
