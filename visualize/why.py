@@ -15,7 +15,16 @@ from visualize.edge_states import edge_state
 from visualize.progress import NodeRow, Progress
 from visualize.skeleton import SkeletonLevel
 
-__all__ = ["CodeText", "NodeName", "Words", "explain_decision", "explain_edges", "explain_node", "format_words"]
+__all__ = [
+    "CodeText",
+    "NodeName",
+    "Words",
+    "explain_decision",
+    "explain_edges",
+    "explain_node",
+    "format_words",
+    "rows_before",
+]
 
 
 class NodeName(NamedTuple):
@@ -203,6 +212,11 @@ def _list_others(labels: Sequence[str]) -> Words:
 
 
 # --- the nodes round one
+
+
+def rows_before(progress: Progress, row: NodeRow) -> list[NodeRow]:
+    """The nodes that lead to one."""
+    return list({before.id: before for before, _, _ in _edges(progress, row, outward=False)}.values())
 
 
 def _edges(progress: Progress, row: NodeRow, *, outward: bool) -> list[tuple[NodeRow, NodeRow, Sequence[str]]]:

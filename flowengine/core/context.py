@@ -407,8 +407,8 @@ class Context:
         """Tell what happens inside the node; journaled before it returns."""
         return self._given["note"]
 
-    def explain(self, decided: Any) -> None:
-        """Tell why something was decided (`flowengine.core.records.Decided`); it is on record with what comes next."""
+    def explain(self, record: Any) -> None:
+        """Tell why something was decided, or by what (`Decided`, `Received`); it is on record with what comes next."""
 
     @property
     def recorded(self) -> Sequence[Any]:

@@ -35,6 +35,7 @@ __all__ = [
     "Notified",
     "ProviderFailed",
     "Receipt",
+    "Received",
     "Retry",
     "Reused",
     "Round",
@@ -159,6 +160,13 @@ class Brought(NamedTuple):
     fragments: Sequence[Mapping[str, Any]]
 
 
+class Received(NamedTuple):
+    """What a node's body was handed (`with`), as its templates gave it."""
+
+    values: Mapping[str, str]
+    """Name → the value as JSON, that may be cut."""
+
+
 class SkillLoad(NamedTuple):
     """A skill's level was loaded."""
 
@@ -206,6 +214,8 @@ class MapBegan(NamedTuple):
     """A map knows how many items it has."""
 
     total: int
+    items: Sequence[str] = ()
+    """The first of them as JSON, that may be cut. Older journals do not have them."""
 
 
 class MapStopped(NamedTuple):
@@ -332,6 +342,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
         Decided,
         EffectDecided,
         Receipt,
+        Received,
         Brought,
         SkillLoad,
         ProviderFailed,

@@ -30,7 +30,7 @@ from anyio.abc import TaskGroup
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import NodeResult, Note, Tell
-from flowengine.core.records import Decided, Retry
+from flowengine.core.records import Decided, Received, Retry
 from flowengine.core.run_scope import RunScope
 from flowengine.core.user_code import ForeignExitError, describe_error
 from flowengine.core.values import describe_value
@@ -408,9 +408,9 @@ class Scheduler:
     def tell_of(self, node: str, /) -> Tell | None:
         return None if self._live is None else partial(self._tell, self._live, node)
 
-    def explain(self, node: str, decided: Decided, /) -> None:
+    def explain(self, node: str, record: Decided | Received, /) -> None:
         """Why it was decided so rides in the next commit: a crash before it decides alike once more."""
-        self._journal.append(_new(NodeRecorded, (node, self._clock(), decided)))
+        self._journal.append(_new(NodeRecorded, (node, self._clock(), record)))
 
     async def _note(self, path: str, record: Any) -> None:
         """What a node tells is on record before the node goes on."""

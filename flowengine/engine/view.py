@@ -22,7 +22,7 @@ from flowengine.core.context import (
     ignore_record,
     read_or_raise,
 )
-from flowengine.core.records import Decided
+from flowengine.core.records import Decided, Received
 from flowengine.core.run_scope import RunScope
 from flowengine.core.values import copy_mutable
 from flowengine.engine.state import EVALUATION, ROUTING, Layer
@@ -42,7 +42,7 @@ class Listener(Protocol):
         """Where a node tells its records."""
         ...
 
-    def explain(self, node: str, decided: Decided, /) -> None:
+    def explain(self, node: str, record: Decided | Received, /) -> None:
         """A node tells why it was decided as it was."""
         ...
 
@@ -159,8 +159,8 @@ class NodeContext(Context):
     def note(self) -> Note:
         return self._listener.note_of(self.current_node)
 
-    def explain(self, decided: Decided) -> None:
-        self._listener.explain(self.current_node, decided)
+    def explain(self, record: Decided | Received) -> None:
+        self._listener.explain(self.current_node, record)
 
     @property
     def recorded(self) -> Sequence[Any]:

@@ -17,13 +17,15 @@ import anyio.to_thread
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import Notice
+from flowengine.core.records import Notice, Received
 from flowengine.errors import DefinitionError, OutputError, RunError
 from flowengine.nodes.code_digest import digest_handed
+from flowengine.nodes.function import MAX_GIVEN
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.skills.sandbox.sandbox import Sandbox, verdict
 from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.skills.skill_files import RefusedError
+from flowengine.templating.text import excerpt
 from flowengine.tools.result_text import cut
 
 __all__ = ["CodeNode"]
@@ -120,6 +122,8 @@ class CodeNode(FlowNode):
 
     async def run(self, context: Context, /) -> NodeResult:
         handed = self.handed(context)
+        if handed:
+            context.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
         given = digest_handed(context, handed)
         return NodeResult(await self._call(context, handed), given=given)
 

@@ -10,15 +10,19 @@ from typing import Any, ClassVar, Final, Unpack
 
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
+from flowengine.core.records import Received
 from flowengine.core.user_code import call_in_thread
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.file_inputs import keep_result_files
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
+from flowengine.templating.text import excerpt
 
 __all__ = ["FunctionNode", "is_async"]
 
 
 _new: Final[Any] = vars(tuple)["__new__"]
+MAX_GIVEN: Final = 2_000
+"""Characters of each value that are on record of what a body was handed: what is longer came from somewhere."""
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 """Types of results that hold no bytes."""
 _NOTHING_ELSE: Final = tuple(NodeResult()[1:])
@@ -74,6 +78,8 @@ class FunctionNode(FlowNode):
                 value = await keep_result_files(value, context.current_node or "", context.scope.files)
             return value if type(value) is NodeResult else _new(NodeResult, (value, *_NOTHING_ELSE))
         handed = self.handed(context) or EMPTY
+        if self.arguments:
+            context.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in handed.items()}))
         given = digest_handed(context, handed)  # Before the function can change what it is handed.
         value = await self._call(context, handed)
         if type(value) not in _PLAIN and _gives_bytes(value) and context.scope is not None:

@@ -19,6 +19,7 @@ from flowengine.errors import DefinitionError, FlowEngineError, LimitError, Over
 from flowengine.nodes.container import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.nodes.warm_start import WarmStart, begin_warm_start
+from flowengine.templating.text import excerpt
 
 __all__ = ["MapNode"]
 
@@ -80,6 +81,11 @@ MOST_ITEMS: Final = 100_000
 """Items that a map takes. More is nearly always a mistake, and each is journaled."""
 
 
+_MAX_TOLD: Final = 1_000
+_MAX_ITEM: Final = 300
+"""Items, and characters of each, that are on record when a map begins."""
+
+
 class MapNode(ContainerNode):
     """Runs its body once for each item of the list that `over` gives.
 
@@ -134,7 +140,8 @@ class MapNode(ContainerNode):
     async def run(self, context: Context, /) -> Ended:
         items = freeze(_list(self.over(context)))
         if not any(type(record) is MapBegan for record in context.recorded):
-            await context.note(MapBegan(len(items)))
+            told = [excerpt(item, _MAX_ITEM) for item in items[:_MAX_TOLD]]
+            await context.note(MapBegan(len(items), told))
         run = _MapRun(self, context, items)
         await run.work()
         return run.ended()

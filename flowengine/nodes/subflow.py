@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_values import FileValue
+from flowengine.core.records import Received
 from flowengine.engine.levels import Unfinished, enter_level
 from flowengine.engine.ports import Ended
 from flowengine.engine.state import StateStore
@@ -14,7 +15,9 @@ from flowengine.errors import LimitError
 from flowengine.nodes.compiled_flow import CompiledFlow, checked_inputs, outputs_of, partial_outputs_of
 from flowengine.nodes.container import ContainerNode
 from flowengine.nodes.file_inputs import take_files
+from flowengine.nodes.function import MAX_GIVEN
 from flowengine.nodes.node import NodeSettings, Value
+from flowengine.templating.text import excerpt
 
 __all__ = ["SubflowNode"]
 
@@ -36,6 +39,8 @@ class SubflowNode(ContainerNode):
 
     async def run(self, context: Context, /) -> Ended:
         given: Mapping[str, Any] = {name: value(context) for name, value in self.arguments.items()}
+        if given:
+            context.explain(Received({name: excerpt(value, MAX_GIVEN) for name, value in given.items()}))
         fields = self.plan.inputs
         if fields and any(
             each.type == "file" and not isinstance(given.get(name), FileValue) for name, each in fields.items()

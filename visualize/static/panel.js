@@ -6,6 +6,13 @@ class Panel {
     this.head = head;
     this.node = null; // whose panel is wanted
     this.writing = new Map(); // path → what an agent is writing
+    this.pane = "all"; // which part of each node's panel is shown
+    this.onPane = () => {};
+    box.addEventListener("click", (event) => {
+      const tab = event.target.closest("[data-open]");
+      if (tab) this.onPane(tab.dataset.open);
+    });
+    box.addEventListener("keydown", (event) => this.stepTabs(event));
   }
 
   // A piece of what an agent is writing.
@@ -25,9 +32,35 @@ class Panel {
     const { scrollTop } = this.box;
     this.box.replaceChildren(content);
     this.box.dataset.node = node;
+    this.showPane(this.pane);
     this.box.scrollTop = isSame ? scrollTop : 0;
     if (isSame) this.box.querySelectorAll("details").forEach((each, number) => { each.open = wereOpen[number] ?? each.open; });
     this.paintWriting();
+  }
+
+  // One part of the panel, or all; where the node has no such part, all, and the choice is kept for the next node.
+  showPane(name) {
+    this.pane = name;
+    const panes = [...this.box.querySelectorAll(".pane")];
+    const isThere = panes.some((each) => each.dataset.pane === name);
+    for (const each of panes) each.hidden = isThere && each.dataset.pane !== name;
+    for (const tab of this.box.querySelectorAll("[data-open]")) {
+      const isChosen = tab.dataset.open === (isThere ? name : "all");
+      tab.setAttribute("aria-selected", String(isChosen));
+      tab.tabIndex = isChosen ? 0 : -1;
+    }
+    dressValues(this.box);
+  }
+
+  stepTabs(event) {
+    const tabs = [...this.box.querySelectorAll("[data-open]")];
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const number = tabs.indexOf(event.target);
+    if (!by || number < 0) return;
+    event.preventDefault();
+    const next = tabs[(number + by + tabs.length) % tabs.length];
+    next.focus();
+    this.onPane(next.dataset.open);
   }
 
   stored(node) {

@@ -15,7 +15,9 @@ class RunPage {
     this.find = "";
     this.graph = new Graph(document.getElementById("graph"), head);
     this.panel = new Panel(document.getElementById("panel"), head);
+    this.panel.onPane = (name) => { this.panel.showPane(name); this.writePlace(false); };
     this.scrub = document.getElementById("scrub");
+    dressValues(document.querySelector(".run-head"));
     this.rows = new Rows(document.getElementById("rows"), (item) => this.chooseRow(item));
     const view = document.getElementById("view");
     const sight = head.drawn.length > CULLED ? new Sight(this.graph, view) : null;
@@ -34,6 +36,8 @@ class RunPage {
   listen(view) {
     view.addEventListener("click", (event) => {
       const group = event.target.closest("[data-node]");
+      const edge = event.target.closest("[data-edge]");
+      if (edge) this.choose(this.pathOfSite(this.head.drawn[this.head.edges[Number(edge.dataset.edge)]?.[0]])); // its "Why" says of each way on
       if (group) this.choose(this.pathOfSite(this.head.drawn[Number(group.dataset.node)]));
     });
     for (const button of document.querySelectorAll("[data-zoom]")) {
@@ -105,6 +109,7 @@ class RunPage {
       const page = answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
       const fresh = page?.querySelector(".folds");
       if (fresh) document.querySelector(".folds")?.replaceChildren(...fresh.childNodes);
+      dressValues(document.querySelector(".run-head"));
     } catch {
       // The server is away; the page as it is says that the run has ended.
     }
@@ -117,6 +122,7 @@ class RunPage {
     const at = place.get("at");
     this.setMoment(at === null || Number.isNaN(Number(at)) ? null : Number(at));
     const node = place.get("node");
+    if (place.has("tab") || node !== null) this.panel.showPane(place.get("tab") ?? (this.node === null ? "all" : this.panel.pane));
     if (node !== this.node) this.open(node);
   }
 
@@ -124,6 +130,7 @@ class RunPage {
     const place = [];
     if (this.node !== null) place.push(`node=${encodeURIComponent(this.node)}`);
     if (this.at !== null) place.push(`at=${this.at}`);
+    if (this.panel.pane !== "all") place.push(`tab=${this.panel.pane}`);
     const address = place.length ? `#${place.join("&")}` : location.pathname + location.search;
     if (isNew) history.pushState(null, "", address);
     else history.replaceState(null, "", address);

@@ -260,5 +260,9 @@ _RECORDS: Final[Mapping[str, tuple[str, Callable[[Any], Line]]]] = {
     "Receipt": ("told", _describe_receipt),
     "Brought": ("told", _describe_context),
     "Decided": ("told", _describe_decision),
+    "Received": (
+        "told",
+        lambda given: {"text": preview(", ".join(f"{name} = {text}" for name, text in given.values.items()))},
+    ),
 }
 _OTHER: Final = ("told", _describe_other)

@@ -197,13 +197,13 @@ def _format_source(source: str, problems: Sequence[Diagnostic]) -> Markup:
     for each in problems:
         if each.line is not None:
             found.setdefault(each.line, []).append(each)
-    lines = [_format_line(text, found.get(number, ())) for number, text in enumerate(source.split("\n"), 1)]
+    lines = [_format_line(text, found.get(number, ()), number) for number, text in enumerate(source.split("\n"), 1)]
     return element("pre", lines, class_="source", tabindex=0)
 
 
-def _format_line(text: str, problems: Sequence[Diagnostic]) -> list[Markup]:
+def _format_line(text: str, problems: Sequence[Diagnostic], number: int) -> list[Markup]:
     severity = min((each.severity for each in problems), default=None)  # An error goes before a warning.
-    line = element("span", text, class_=f"line {severity}" if severity else "line")
+    line = element("span", text, class_=f"line {severity}" if severity else "line", id=f"L{number}")
     marks = [
         element("span", f"{' ' * ((each.column or 1) - 1)}^ {each.code} {each.message}{each.hint}", class_="mark")
         for each in problems

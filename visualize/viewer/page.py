@@ -31,7 +31,17 @@ __all__ = [
 
 # --- Script and style sheet
 
-SCRIPTS: Final = ("panzoom.js", "fold.js", "graph.js", "rows.js", "panel.js", "run.js", "lists.js")
+SCRIPTS: Final = (
+    "panzoom.js",
+    "fold.js",
+    "graph.js",
+    "rows.js",
+    "markdown.js",
+    "values.js",
+    "panel.js",
+    "run.js",
+    "lists.js",
+)
 """In the order in which they are run."""
 ASSETS: Final = {"viewer.js": "text/javascript; charset=utf-8", "viewer.css": "text/css; charset=utf-8"}
 """Name behind `/static/` → its media type."""

@@ -6,19 +6,20 @@ The same fragment stands in the live page, where the server makes it, and in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from flowengine.core.context import EvaluationResult, RoutingResult
 from flowengine.core.file_values import find_files
 from flowengine.core.records import Round
-from flowengine.engine.events import ErrorInfo, NodeFailed, NodeFinished, NodeRecorded
+from flowengine.engine.events import ErrorInfo, Event, NodeFailed, NodeFinished, NodeRecorded
 from visualize.progress import NodeRow
 from visualize.states import Change
 from visualize.viewer.feed import preview
 from visualize.viewer.forms import Acting, approval_form
 from visualize.viewer.html import Child, Markup, element, join, place, whole
+from visualize.viewer.panel_input import definition_section, input_sections
 from visualize.viewer.panel_records import meter, record_section, rounds_section
 from visualize.viewer.parts import (
     Embedded,
@@ -66,24 +67,54 @@ def _describe_row(
 ) -> Iterator[Markup | None]:
     part = run.part(row.id)
     yield _make_head(row)
-    yield _make_why(run, row)
     if row.status == "waiting" and acting is not None:
         for path, asked in row.questions.items():
             yield approval_form(run.run_id, path, asked, acting)
-    finished = [(seq, event) for seq, event in part if isinstance(event, NodeFinished)]
     failed = [(seq, event.error) for seq, event in part if isinstance(event, NodeFailed)]
     if row.error is not None:
         yield from [_make_error(error, seq) for seq, error in failed[-1:]]
+    yield _make_why(run, row)
+    panes = {
+        "input": list(input_sections(run, row)),
+        "calls": list(_list_records(run, part, embeds)),
+        "output": [*_list_outputs(run, row, part, embeds), *_list_inside(run, row)],
+        "definition": [definition_section(run, row.spot.site, links=embeds is None)],
+    }
+    filled = {name: found for name, parts in panes.items() if (found := [each for each in parts if each])}
+    yield _make_tabs(filled) if filled else None
+    for name, parts in filled.items():
+        yield element("div", parts, class_="pane", data_pane=name)
+    for seq, error in failed[: -1 if row.error is not None else None]:
+        yield _make_earlier_error(error, seq)
+
+
+_PANES: Final = {"all": "All", "input": "Input", "calls": "Calls", "output": "Output", "definition": "Definition"}
+
+
+def _make_tabs(filled: Collection[str]) -> Markup:
+    """One tab for each pane that has something in it; our script shows the chosen one, and remembers it."""
+    tabs = [
+        element("button", title, type="button", role="tab", data_open=name, aria_selected=str(name == "all").lower())
+        for name, title in _PANES.items()
+        if name == "all" or name in filled
+    ]
+    return element("div", tabs, role="tablist", class_="tabs panes", aria_label="Parts of the node")
+
+
+def _list_outputs(
+    run: Reading, row: NodeRow, part: Sequence[tuple[int, Event]], embeds: Embedded | None
+) -> Iterator[Markup | None]:
+    finished = [(seq, event) for seq, event in part if isinstance(event, NodeFinished)]
     for seq, event in finished[-1:]:
         result = event.result
         yield _make_routing(result.routing, seq) if isinstance(result.routing, RoutingResult) else None
         yield _make_evaluation(result.evaluation, seq) if isinstance(result.evaluation, EvaluationResult) else None
         yield _make_output(result.output, seq)
         yield files_section(run.run_id, find_files([result.output, result.state]), seq, embeds=embeds)
-        yield _make_state(run.states.changes(row.id), run.states.seen(row.id), seq)
-    for seq, error in failed[: -1 if row.error is not None else None]:
-        yield _make_earlier_error(error, seq)
-    yield from _list_inside(run, row)
+        yield _make_state(run.states.changes(row.id), seq)
+
+
+def _list_records(run: Reading, part: Sequence[tuple[int, Event]], embeds: Embedded | None) -> Iterator[Markup | None]:
     records: list[tuple[int, Any]] = [(seq, event.record) for seq, event in part if isinstance(event, NodeRecorded)]
     yield rounds_section([(seq, each) for seq, each in records if isinstance(each, Round)])
     for seq, record in records:
@@ -193,18 +224,9 @@ def _format_verdict(passed: bool) -> str:
     return "✓ passed" if passed else "✗ did not pass"
 
 
-def _make_state(changes: Sequence[Change], seen: dict[str, Any], seq: int) -> Markup | None:
-    """What the node wrote to shared state, before and after, and what it saw beside."""
-    if not changes and not seen:
-        return None
-    written = {each.key for each in changes}
-    others = {key: found for key, found in seen.items() if key not in written}
-    return section(
-        "Shared state",
-        [_make_change(each) for each in changes] or note("It wrote nothing."),
-        fold(f"What else it saw: {len(others)}", value(others)) if others else None,
-        seq=seq,
-    )
+def _make_state(changes: Sequence[Change], seq: int) -> Markup | None:
+    """What the node wrote to shared state, before and after."""
+    return section("Shared state that it wrote", [_make_change(each) for each in changes], seq=seq) if changes else None
 
 
 def _make_change(change: Change) -> Markup:

@@ -5,8 +5,9 @@ It knows records and HTML, and nothing of rows or pages.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from flowengine.core.records import (
     Answered,
@@ -32,7 +33,7 @@ from visualize.style import dollars
 from visualize.viewer.html import Child, Markup, element, run_url
 from visualize.viewer.parts import clock, facts, fold, note, section, table, took, value
 
-__all__ = ["record_section", "rounds_section"]
+__all__ = ["parse_text", "record_section", "rounds_section"]
 
 
 def record_section(record: Any, seq: int) -> Markup | None:
@@ -84,7 +85,7 @@ def _make_model_call(call: ModelCall, seq: int) -> Markup:
     ]
     is_text = call.content or not (call.tool_calls or call.vectors)
     answer = [value(call.content)] if is_text else []
-    asked = [fold(f"Asks for {_name_of(each)}", value(each)) for each in call.tool_calls]
+    asked = [fold(f"Asks for {_name_of(each)}", value(_arguments_of(each)), is_open=True) for each in call.tool_calls]
     return section(
         f"Model call: {call.purpose}",
         facts(told),
@@ -116,7 +117,7 @@ def _make_message(message: Mapping[str, Any]) -> Markup:
         "div",
         element("h4", str(message.get("role", "?")), class_="role"),
         value(content) if content or not asked else None,
-        value(asked) if asked else None,
+        _list_asked(asked) if asked else None,
         class_="message",
     )
 
@@ -127,6 +128,35 @@ def _name_of(asked: Mapping[str, Any]) -> str:
     return str(name or asked.get("name") or "a tool")  # pyright: ignore[reportUnknownArgumentType] - as above
 
 
+def _list_asked(asked: Any) -> Child:
+    """The calls that a message asks for, each with its arguments."""
+    calls = cast("Sequence[Any]", asked) if isinstance(asked, list | tuple) else ()
+    if not calls or not all(isinstance(each, Mapping) for each in calls):
+        return value(asked)
+    return [fold(f"Asks for {_name_of(each)}", value(_arguments_of(each)), is_open=True) for each in calls]
+
+
+def _arguments_of(asked: Mapping[str, Any]) -> Any:
+    """The arguments as the tool would get them; as text where they are no JSON."""
+    function = asked.get("function")
+    given = cast("Mapping[str, Any]", function).get("arguments") if isinstance(function, Mapping) else None
+    return asked.get("arguments", asked) if given is None else parse_text(given)
+
+
+def parse_text(text: Any) -> Any:
+    """What JSON in a text says; anything else as it is.
+
+    >>> parse_text('{"a": 1}'), parse_text("{a")
+    ({'a': 1}, '{a')
+    """
+    if not isinstance(text, str) or text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def _make_tool_call(call: ToolCall, seq: int) -> Markup:
     verb = "begins" if call.started else "failed" if call.is_error else "answered"
     effect = f", effect {call.effect}" if call.effect != "none" else ""
@@ -134,7 +164,7 @@ def _make_tool_call(call: ToolCall, seq: int) -> Markup:
         f"Tool {call.name} {verb}",
         note(f"{took(call.seconds)}{effect}") if not call.started else None,
         fold("Arguments", value(call.arguments), is_open=True),
-        None if call.started else fold("Result", value(call.result), is_open=True),
+        None if call.started else fold("Result", value(parse_text(call.result)), is_open=True),
         seq=seq,
         class_="bad" if call.is_error else "",
     )
@@ -238,7 +268,7 @@ def _make_reuse(reused: Reused, seq: int) -> Markup:
 
 
 def _make_nothing(record: Any, seq: int) -> None:
-    """Rounds stand side by side, and decisions under "Why"."""
+    """Rounds stand side by side, and decisions under "Why"; inputs have a pane of their own."""
 
 
 def _make_other(record: Any, seq: int) -> Markup:
@@ -251,6 +281,7 @@ _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {
     "Decided": _make_nothing,
     "EffectDecided": _make_decision,
     "Receipt": _make_receipt,
+    "Received": _make_nothing,
     "Brought": _make_context,
     "SkillLoad": _make_skill,
     "ProviderFailed": _make_provider_failure,

@@ -86,7 +86,7 @@ def _shorten_unchanged(lines: list[str], *, is_first: bool, is_last: bool) -> It
         yield element("span", f"  … {hidden:,} equal lines", class_="skip")
 
 
-_MAX_TEXT: Final = 20_000
+_MAX_TEXT: Final = 100_000
 """Characters of one value that a page shows."""
 _GLYPHS: Final = {"paused": "‖", "partial": "◐"}
 """Of statuses that only runs have."""
@@ -139,7 +139,7 @@ def facts(rows: Iterable[tuple[str, Child]]) -> Markup:
     )
 
 
-def section(title: str, *children: Child, seq: int | None = None, class_: str = "") -> Markup:
+def section(title: Child, *children: Child, seq: int | None = None, class_: str = "") -> Markup:
     """A part of a panel; `seq` is the event from which on there is such a part."""
     return element("section", element("h3", title), *children, class_=class_ or None, data_seq=seq)
 
@@ -158,7 +158,9 @@ def value(found: Any, *, class_: str = "") -> Markup:
     text = shown(found)
     cut = len(text) > _MAX_TEXT
     block = element("pre", text[:_MAX_TEXT] if cut else text, class_=class_ or None, tabindex="0")
-    return join([block, note(f"The first {_MAX_TEXT:,} of {len(text):,} characters.") if cut else None])
+    left = note(f"The first {_MAX_TEXT:,} of {len(text):,} characters; `runs show --json` has all.") if cut else None
+    kind = "text" if isinstance(found, str) or cut else "json"
+    return element("div", block, left, class_="value", data_value=kind)
 
 
 def table(

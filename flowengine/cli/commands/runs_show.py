@@ -30,6 +30,7 @@ from flowengine.core.records import (
     Notice,
     ProviderFailed,
     Receipt,
+    Received,
     Retry,
     Round,
     SkillLoad,
@@ -37,6 +38,7 @@ from flowengine.core.records import (
 )
 from flowengine.engine.events import Event
 from flowengine.journal.run_export import dumps, event_line, shown
+from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress
 from visualize.why import explain_decision, explain_edges, explain_node, format_words
@@ -186,6 +188,11 @@ def _format_decided(decided: Decided) -> Iterator[str]:
         yield from indent_lines(shorten(format_words(words)), "")
 
 
+def _format_received(given: Received) -> Iterator[str]:
+    yield "handed to it"
+    yield from (f"  {name}: {shorten(text)}" for name, text in given.values.items())
+
+
 def _format_other(record: Any) -> Iterator[str]:
     yield f"{type(record).__name__}: {shorten(shown(record))}"
 
@@ -194,6 +201,7 @@ _FORMATTERS: Final[dict[str, Callable[[Any], Iterator[str]]]] = {
     "ModelCall": _format_model_call,
     "ToolCall": _format_tool_call,
     "Decided": _format_decided,
+    "Received": _format_received,
     "EffectDecided": _format_decision,
     "Retry": _format_retry,
     "Round": _format_round,
@@ -252,12 +260,23 @@ def show(
         lines = (
             format_run(progress, "interrupted" if is_left else "")
             if node is None
-            else format_node(progress.nodes[node], records_of(chosen))
+            else [*format_node(progress.nodes[node], records_of(chosen)), *_format_definition(progress, node)]
         )
         results.line("\n".join(lines))
         if node is None and standing:
             results.line("\n" + "\n".join(standing))
     return code
+
+
+def _format_definition(progress: Progress, node: str) -> Iterator[str]:
+    """The node's lines of the flow file as the run had it."""
+    started = progress.started
+    source = None if started is None else started.source
+    found = find_definition(source, progress.nodes[node].spot.site.split(".")) if source else None
+    if found is not None and started is not None:
+        yield ""
+        yield f"defined at {started.path or started.flow}:{found[0]}"
+        yield from indent_lines(shorten("\n".join(found[1])))
 
 
 def _format_why(progress: Progress, node: str | None) -> Iterator[str]:

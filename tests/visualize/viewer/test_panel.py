@@ -167,7 +167,7 @@ def test_no_record_can_bring_in_markup(kind: str):
               "is_error": True, "started": False, "attempts": 2, "messages": [{"role": HOSTILE, "content": HOSTILE}],
               "tool_calls": [{"function": {"name": HOSTILE}}], "arguments": {HOSTILE: HOSTILE}, "choices": [HOSTILE],
               "fragments": [{HOSTILE: HOSTILE, "tokens": HOSTILE}], "request": {HOSTILE: HOSTILE}, "decision": "retry",
-              "variables": {HOSTILE: HOSTILE}, "form": {HOSTILE: [HOSTILE]}}  # fmt: skip
+              "variables": {HOSTILE: HOSTILE}, "values": {HOSTILE: HOSTILE}, "form": {HOSTILE: [HOSTILE]}}  # fmt: skip
     record = RECORDS[kind](**{name: values.get(name, HOSTILE) for name in fields})
     markup = panel("n", one_record(record))
     tags = set(re.findall(r"<([a-z0-9]+)", markup))
@@ -176,8 +176,8 @@ def test_no_record_can_bring_in_markup(kind: str):
 
 
 def test_a_very_long_text_is_cut_and_says_so():
-    text = words(panel("n", [*one_record(), NodeFinished("n", 2.0, NodeResult("y" * 50_000))]))
-    assert "The first 20,000 of 50,000 characters." in text
+    text = words(panel("n", [*one_record(), NodeFinished("n", 2.0, NodeResult("y" * 150_000))]))
+    assert "The first 100,000 of 150,000 characters;" in text
 
 
 def test_the_other_records_have_words():
